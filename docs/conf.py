@@ -55,6 +55,8 @@ python_use_unqualified_type_names = True
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
+nitpicky = True  # as -n on the command line, for builds elsewhere
+
 # In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3)\..*"),

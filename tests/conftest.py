@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ from tests import effort  # noqa: F401 - Hypothesis's profiles must be there whe
 
 APART = {"published": "the published JSON Schemas, in ../shared", "root": "root"}
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
+
+
+CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+"""Those that this process may use."""
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -36,6 +41,6 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:  # a worker, or what a test runs in one: it starts no workers of its own
         return
     folders = all(Path(path).is_dir() for path in config.args)
-    if getattr(chosen, "numprocesses", 0) is None and chosen.capture != "no" and folders:
-        chosen.numprocesses = "logical"
+    if getattr(chosen, "numprocesses", 0) is None and not chosen.usepdb and chosen.capture != "no" and folders:
+        chosen.numprocesses = min(CPUS, 8)  # each collects all the tests, so more would wait for themselves
         chosen.dist = "worksteal"  # a worker that has nothing to do takes half of what another one has left

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from tests.strategies import texts, uris
 
-__all__ = ["conforming_answers", "forms", "spoiled_answers"]
-
 _FORMATS: dict[str, st.SearchStrategy[str]] = {
     "email": st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,5})?@[a-z0-9]{1,9}(\.[a-z]{2,5}){0,2}", fullmatch=True),
     "uri": uris(),

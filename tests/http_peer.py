@@ -28,13 +28,18 @@ __all__ = [
     "LATEST",
     "Asked",
     "Events",
+    "Handler",
     "HttpPeer",
     "Raw",
     "event",
+    "giving",
     "http_request",
+    "never",
     "peer",
+    "plain",
     "request",
     "result",
+    "streaming",
 ]
 
 LATEST = "2025-11-25"
@@ -117,6 +122,9 @@ class Asked:
         await trio.aclose_forcefully(self.stream)
 
 
+Handler = Callable[[Asked], Awaitable[None]]
+
+
 @attrs.define(eq=False)
 class HttpPeer:
     """The server.
@@ -131,13 +139,13 @@ class HttpPeer:
         otherwise: Answers what has no handler, in place of that legacy server.
     """
 
-    handlers: dict[str, Callable[[Asked], Awaitable[None]]]
+    handlers: dict[str, Handler]
     url: str = ""
     asked: list[Asked] = attrs.field(factory=list)
     live: int = 0
     connections: int = 0
     session: str = "s1"
-    otherwise: Callable[[Asked], Awaitable[None]] | None = None
+    otherwise: Handler | None = None
     idle: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
     heard: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
@@ -208,8 +216,46 @@ class HttpPeer:
             await asked.status(202)
 
 
+# --- handlers -----------------------------------------------------------------------------------------------------
+
+
+def plain(status: int, body: bytes | Any = b"", **headers: str) -> Handler:
+    """Answer in one piece."""
+
+    async def handle(asked: Asked) -> None:
+        await asked.status(status, body, **headers)
+
+    return handle
+
+
+def giving(content: Mapping[str, Any], **headers: str) -> Handler:
+    """Answer with a result."""
+
+    async def handle(asked: Asked) -> None:
+        await asked.result(content, **headers)
+
+    return handle
+
+
+def streaming(*pieces: bytes | Callable[[Asked], bytes], then: str = "end_events") -> Handler:
+    """Answer with these pieces of an event stream, and then ``end_events``, ``abort`` or wait until it is ``gone``."""
+
+    async def handle(asked: Asked) -> None:
+        await asked.begin_events()
+        for piece in pieces:
+            await asked.chunk(piece if isinstance(piece, bytes) else piece(asked))
+        await getattr(asked, then)()
+
+    return handle
+
+
+async def never(asked: Asked) -> None:
+    """Don't answer."""
+    await asked.gone()
+
+
 @contextlib.asynccontextmanager
-async def peer(handlers: Mapping[str, Callable[[Asked], Awaitable[None]]] | None = None) -> AsyncIterator[HttpPeer]:
+async def peer(handlers: Mapping[str, Handler] | None = None) -> AsyncIterator[HttpPeer]:
     """Run a server within the block."""
     ORIGINS.clear()
     made = HttpPeer(dict(handlers or {}))

@@ -6,8 +6,6 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["CHECKOUT", "LEGACY", "copy_without_legacy", "environment"]
-
 CHECKOUT = Path(__file__).parents[1]
 
 LEGACY = ("trio_mcp.http.client.legacy", "trio_mcp.http.server.legacy")

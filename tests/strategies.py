@@ -30,27 +30,6 @@ from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult
 from trio_mcp.types.versions import Era, at_least, era_of
 
-__all__ = [
-    "annotated_values",
-    "base64_texts",
-    "batches",
-    "constructs",
-    "envelopes",
-    "flatten",
-    "json_objects",
-    "json_schemas",
-    "json_texts",
-    "json_values",
-    "messages",
-    "meta_objects",
-    "numbers",
-    "request_ids",
-    "request_meta_objects",
-    "texts",
-    "uris",
-    "wire_models",
-]
-
 Model = TypeVar("Model", bound=WireModel)
 
 # JSON peers hold numbers as doubles: whole numbers beyond this are not portable (RFC 8259, section 6).
@@ -193,58 +172,36 @@ def _parameters(revision: str) -> st.SearchStrategy[Any]:
     return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
 
 
-def _share(revision: str) -> st.SearchStrategy[Any]:
-    return numbers(0, 1)
-
-
-def _uris(revision: str) -> st.SearchStrategy[str]:
-    return uris()
-
-
-def _base64(revision: str) -> st.SearchStrategy[str]:
-    return base64_texts()
-
-
-# What the protocol asks of a field beyond its type, by the class that declares it, or of any
-_FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
-    "Annotations.priority": _share,
-    "AudioContent.data": _base64,
-    "BlobResourceContents.blob": _base64,
-    "*.ttl_ms": lambda _: st.integers(0, _SAFE_INTEGER),
+# What the protocol asks of fields beyond their types, by the class that declares one, or of any
+_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
+    (
+        "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "
+        "ResourceRequestParams.uri ReadResourceRequestParams.uri ResourceTemplateReference.uri "
+        "ResourceUpdatedNotificationParams.uri"
+    ): lambda _: uris(),
+    (
+        "JSONRPCNotification.params JSONRPCRequest.params EmbeddableRequestMessage.params Notification.params "
+        "NotificationMessage.params Request.params RequestMessage.params"
+    ): _parameters,
+    (
+        "Annotations.priority ModelPreferences.cost_priority ModelPreferences.intelligence_priority "
+        "ModelPreferences.speed_priority"
+    ): lambda _: numbers(0, 1),
+    "AudioContent.data BlobResourceContents.blob ImageContent.data": lambda _: base64_texts(),
+    "Tool.input_schema Tool.output_schema": lambda _: json_schemas(),
+    "CallToolResult.structured_content ToolResultContent.structured_content": _structured,
     "Completion.values": lambda _: st.lists(texts(), max_size=3),
-    "ElicitRequestURLParams.url": _uris,
     "ElicitResult.content": _form_values,
-    "Icon.src": _uris,
-    "ImageContent.data": _base64,
-    "Implementation.website_url": _uris,
     "InputRequiredResult.input_requests": _questions,
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
     "InputResponseRequestParams.input_responses": _answers,
-    "JSONRPCNotification.params": _parameters,
-    "JSONRPCRequest.params": _parameters,
-    "ModelPreferences.cost_priority": _share,
-    "ModelPreferences.intelligence_priority": _share,
-    "ModelPreferences.speed_priority": _share,
-    "EmbeddableRequestMessage.params": _parameters,
-    "Notification.params": _parameters,
-    "NotificationMessage.params": _parameters,
-    "Request.params": _parameters,
-    "RequestMessage.params": _parameters,
     "RequestedSchema.properties": _form_fields,
-    "Resource.uri": _uris,
-    "ResourceContents.uri": _uris,
-    "ResourceRequestParams.uri": _uris,
-    "ReadResourceRequestParams.uri": _uris,
     "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
-    "ResourceTemplateReference.uri": _uris,
-    "ResourceUpdatedNotificationParams.uri": _uris,
-    "*.result_type": lambda _: st.just("complete"),
     "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
-    "Tool.input_schema": lambda _: json_schemas(),
-    "Tool.output_schema": lambda _: json_schemas(),
-    "CallToolResult.structured_content": _structured,
-    "ToolResultContent.structured_content": _structured,
+    "*.result_type": lambda _: st.just("complete"),
+    "*.ttl_ms": lambda _: st.integers(0, _SAFE_INTEGER),
 }
+_FIELD_RULES = {field: rule for fields, rule in _RULES.items() for field in fields.split()}
 
 # Optional fields of which a construct must have one
 _ONE_OF: dict[str, tuple[str, ...]] = {

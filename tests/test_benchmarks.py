@@ -19,6 +19,7 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     scenarios = ["memory", "stdio", "http", "http-client", "http-both", "idle", "listeners"]
@@ -31,6 +32,7 @@ def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     assert json.loads(report.read_text())
 
 
+@pytest.mark.interop
 def test_the_official_client_and_server_are_measured_in_both_eras() -> None:
     """`--quick` leaves the legacy era out, so the rows that need it have a run of their own."""
     done = run("http", "http-client", "--seconds", "0.2", "--rounds", "1")

@@ -33,7 +33,8 @@ def _section(row: Requirement) -> list[nodes.Node]:
 def _test(module: str, row: Requirement) -> list[nodes.Node]:
     if row.test is not None:
         return [nodes.literal(text=row.test.removeprefix("tests/"))]
-    return [nodes.literal(text=f"{module}.{row.name}"), nodes.Text(_transports(row))]
+    held = module if row.exchange is not None else f"{module}.{row.name}"
+    return [nodes.literal(text=held), nodes.Text(_transports(row))]
 
 
 def _transports(row: Requirement) -> str:

@@ -18,8 +18,6 @@ from typing import Any
 from tests.public_names import ROOT
 from trio_mcp.client.connected_session import ConnectedSession
 
-__all__ = ["public_functions"]
-
 FOR_USERS = ("trio_mcp", "trio_mcp.otel")
 HANDED_OUT = (ConnectedSession,)
 """What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""

@@ -14,8 +14,6 @@ import trio.testing
 from tests.injection import cancel_everywhere
 from tests.peer import settle
 
-__all__ = ["CALLS", "EFFECTS", "Check", "Row", "all_or_nothing", "call", "cancelled_before", "effect", "not_entered"]
-
 T = TypeVar("T")
 Function = Callable[..., Any]
 

@@ -260,7 +260,7 @@ async def test_unknown_servers_are_named_with_what_may_have_been_meant() -> None
         ({"servers": {"a": 5}}, TypeError, "server 'a': a target must be"),
         ({"servers": {"a": "gopher://x"}}, ValueError, "server 'a': there is no transport for gopher://"),
         ({"mode": "old"}, ValueError, "server 'a': mode must be one of"),
-        ({"modus": "old"}, TypeError, "server 'a': .*modus"),
+        ({"modus": "old"}, TypeError, r"ClientGroup\(\) .*'modus'"),
         ({"require": "most"}, ValueError, "require must be one of all, any, none"),
         ({"max_wait": -1}, ValueError, "max_wait"),
         ({"reconnect": 5}, TypeError, "reconnect must be a Backoff"),

@@ -13,8 +13,6 @@ from tests.interop.processes import marked_environment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CHECKOUT", "COMMAND", "DEADLINE", "everything_url"]
-
 CHECKOUT = Path(__file__).parents[2]
 
 COMMAND = [sys.executable, "-W", "error", "-m", "tests.conformance.everything_server"]

@@ -16,8 +16,6 @@ from .serving import CHECKOUT, DEADLINE
 if TYPE_CHECKING:
     from tests.interop.node_peers import NodePeers
 
-__all__ = ["BARE", "REVISIONS", "TOTALS", "Check", "Side", "Suite", "expected_failures", "judge", "verdict"]
-
 MANIFEST = Path(__file__).with_name("package.json")
 EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
 EXPECTED_FAILURES_BARE = Path(__file__).with_name("expected_failures_bare.yml")

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 
 _FENCE = re.compile(r"^(?P<ticks>`{3,}|:{3,})(?P<language>\S*)(?P<rest>.*)$")
+_FILE_NAME = re.compile(r"# (?P<name>\w+\.py)\n")
 
 
 @attrs.frozen
@@ -29,6 +30,12 @@ class Block:
     language: str
     text: str
     line: int
+
+    @property
+    def file_name(self) -> str | None:
+        """The file that it is, by its first line: ``# name.py``."""
+        named = _FILE_NAME.match(self.text)
+        return None if named is None else named["name"]
 
 
 def pages() -> list[Path]:

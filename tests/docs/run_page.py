@@ -30,7 +30,6 @@ from typing import Any
 import trio
 from pages import Block, blocks_of
 
-FILE_NAME = re.compile(r"# (?P<name>\w+\.py)\n")
 PROMISE = re.compile(r"  # -> (?P<text>.*)$")
 NOT_RUN = ("text", "json")
 PROGRAMS = {
@@ -78,10 +77,10 @@ class Runner:
         self._printed.append((line, sep.join(map(str, values))))
 
     def _run_python(self, block: Block, shown: str | None) -> None:
-        if (named := FILE_NAME.match(block.text)) is not None:
-            Path(named["name"]).write_text(block.text)
-            if not named["name"].startswith("test_"):
-                importlib.import_module(named["name"].removesuffix(".py"))
+        if (name := block.file_name) is not None:
+            Path(name).write_text(block.text)
+            if not name.startswith("test_"):
+                importlib.import_module(name.removesuffix(".py"))
             return
         self._printed.clear()
         # The empty lines make the numbers in a traceback those of the page.

@@ -19,8 +19,6 @@ import trio
 from tests.hostile.case import CLOSED, GOAWAY, NOTHING, RESET, RESULT, SESSION, Answer, Case, Outcome
 from tests.hostile.families import http2
 
-__all__ = ["Attack", "Fault", "Lines", "Sessions", "Target"]
-
 PATIENCE = 20.0
 """Seconds for one case: the server is busy."""
 

@@ -23,8 +23,6 @@ from tests.hostile.case import BASE_META, MODERN, Case
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
 
-__all__ = ["GROWTH", "LATENCY", "Report", "Victim", "attack"]
-
 ROOT = Path(__file__).resolve().parents[2]
 LATENCY = 10.0
 """Seconds that a call of a good client may take at most while the server is attacked, on a busy machine."""

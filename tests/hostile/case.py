@@ -5,41 +5,13 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, AnyStr, Literal, TypeAlias
 
 import attrs
 
-__all__ = [
-    "ABORTED",
-    "BASE_META",
-    "CLOSED",
-    "GOAWAY",
-    "LATEST",
-    "MODERN",
-    "NOTHING",
-    "RESET",
-    "RESULT",
-    "SESSION",
-    "Answer",
-    "Case",
-    "Draft",
-    "Fields",
-    "Kind",
-    "Message",
-    "Outcome",
-    "Wire",
-    "chosen",
-    "cut",
-    "dumped",
-    "head",
-    "legacy",
-    "make",
-    "modern",
-    "padded",
-    "rendered",
-    "token",
-]
+from tests.tables import listed
 
 LATEST = "2025-11-25"
 MODERN = "2026-07-28"
@@ -152,6 +124,13 @@ class Draft:
 Kind: TypeAlias = Callable[[random.Random], Draft]
 
 
+def kinds_of(module: str) -> dict[str, Kind]:
+    """Return the kinds of a family: what its module has that makes a draft out of nothing but chance."""
+    annotations = {"rng": "random.Random", "return": "Draft"}
+    found = vars(sys.modules[module]).items()
+    return {name: each for name, each in found if getattr(each, "__annotations__", None) == annotations}
+
+
 def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case:
     """Return the case of this number, always the same; the kinds take turns, so that a few cases cover them all."""
     rng = random.Random(f"{seed}/{family}/{number}")
@@ -184,6 +163,12 @@ def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case
 def chosen(rng: random.Random, *given: Any) -> Any:
     """One of the arguments."""
     return given[rng.randrange(len(given))]
+
+
+def picked(rng: random.Random, text: AnyStr) -> AnyStr:
+    """Pick one of the values of such a text."""
+    values = listed(text)
+    return values[rng.randrange(len(values))]
 
 
 def token(rng: random.Random, least: int = 1, most: int = 12) -> str:

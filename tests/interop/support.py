@@ -31,6 +31,8 @@ TOOLS = {
 """The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
 logs, `ask` and its kin ask the client."""
 
+TRICKY = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
+
 LOG_OPT_IN = {"io.modelcontextprotocol/logLevel": "debug"}
 """The stateless era sends log messages only for a request whose `_meta` asks for them."""
 

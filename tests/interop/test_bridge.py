@@ -39,18 +39,25 @@ def text(result: types.CallToolResult) -> str:
 
 
 async def test_a_modern_client_lists_and_uses_an_old_server(everything_server: Launch) -> None:
-    """Tools, structured content, progress, prompts, resources, templates and completions pass through the bridge."""
+    """Tools, progress, prompts, resources, templates, completions, questions, cancellations pass through the bridge."""
     steps: list[float] = []
+    forms: list[Any] = []
+    started = trio.Event()
+    slow = "trigger-long-running-operation"
+
+    def fill_in(params: Any) -> Any:
+        forms.append(params)
+        return {"name": "Bo", "check": True}
+
+    answers = Answers(elicitation=fill_in, sampling=lambda params: "a reply of the model", roots=["file:///srv/data"])
     with trio.fail_after(DEADLINE):
-        async with Client(through(everything_server), mode=MODERN) as client:
+        async with Client(through(everything_server), mode=MODERN, answers=answers) as client:
             assert client.server_info is not None
             assert client.server_info.name == "mcp-servers/everything"
             tools = [tool.name async for tool in client.iter_tools()]
             weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
             done = await client.call_tool(
-                "trigger-long-running-operation",
-                {"duration": 0.2, "steps": 4},
-                on_progress=lambda update: steps.append(update.progress),
+                slow, {"duration": 0.2, "steps": 4}, on_progress=lambda update: steps.append(update.progress)
             )
             prompts = [prompt.name async for prompt in client.iter_prompts()]
             prompt = await client.get_prompt("args-prompt", {"city": "Oslo"})
@@ -65,7 +72,25 @@ async def test_a_modern_client_lists_and_uses_an_old_server(everything_server: L
             )
             with pytest.raises(McpError, match="no/such"):
                 await client.read_resource("demo://no/such")
-    assert {"echo", "get-sum", "get-structured-content"} <= set(tools)
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    await client.call_tool(slow, {"duration": 360, "steps": 7200}, on_progress=lambda _: started.set())
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            # The call is parked, and goes on with the answers.
+            elicited = await client.call_tool("trigger-elicitation-request", {})
+            sampled = await client.call_tool("trigger-sampling-request", {"prompt": "hello", "maxTokens": 20})
+            rooted = await client.call_tool("get-roots-list", {})
+    assert {"echo", "get-sum", "trigger-elicitation-request", "trigger-sampling-request", "get-roots-list"} <= set(
+        tools
+    )
+    assert len(forms) == 1
+    assert "Bo" in text(elicited)
+    assert "a reply of the model" in text(sampled)
+    assert "file:///srv/data" in text(rooted)
     assert weather.structured_content == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
     assert steps == [1, 2, 3, 4]
     assert text(done).startswith("Long running operation completed.")
@@ -74,49 +99,6 @@ async def test_a_modern_client_lists_and_uses_an_old_server(everything_server: L
     assert isinstance(plain, types.TextResourceContents)
     assert "demo://resource/dynamic/text/{resourceId}" in templates
     assert completed["completion"]["values"] == ["Engineering"]
-
-
-async def test_an_old_server_hears_that_a_modern_clients_call_is_cancelled(everything_server: Launch) -> None:
-    """A call that is cancelled leaves the bridge and the server usable."""
-    started = trio.Event()
-    with trio.fail_after(DEADLINE):
-        async with Client(through(everything_server), mode=MODERN) as client:
-            async with trio.open_nursery() as nursery:
-
-                async def call() -> None:
-                    await client.call_tool(
-                        "trigger-long-running-operation",
-                        {"duration": 360, "steps": 7200},
-                        on_progress=lambda _: started.set(),
-                    )
-
-                nursery.start_soon(call)
-                await started.wait()
-                nursery.cancel_scope.cancel()
-            after = await client.call_tool("echo", {"message": "still here"})
-    assert text(after) == "Echo: still here"
-
-
-async def test_an_old_server_asks_a_modern_client_in_mid_call(everything_server: Launch) -> None:
-    """Elicitation, sampling and roots: the call is parked, and goes on with the answers."""
-    forms: list[Any] = []
-
-    def fill_in(params: Any) -> Any:
-        forms.append(params)
-        return {"name": "Bo", "check": True}
-
-    answers = Answers(elicitation=fill_in, sampling=lambda params: "a reply of the model", roots=["file:///srv/data"])
-    with trio.fail_after(DEADLINE):
-        async with Client(through(everything_server), mode=MODERN, answers=answers) as client:
-            tools = {tool.name async for tool in client.iter_tools()}
-            elicited = await client.call_tool("trigger-elicitation-request", {})
-            sampled = await client.call_tool("trigger-sampling-request", {"prompt": "hello", "maxTokens": 20})
-            rooted = await client.call_tool("get-roots-list", {})
-    assert {"trigger-elicitation-request", "trigger-sampling-request", "get-roots-list"} <= tools
-    assert len(forms) == 1
-    assert "Bo" in text(elicited)
-    assert "a reply of the model" in text(sampled)
-    assert "file:///srv/data" in text(rooted)
 
 
 async def test_updates_of_an_old_server_reach_a_modern_listener(everything_server: Launch) -> None:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, ResourceUpdated, ToolsListChanged, types
+from trio_mcp import Client, McpError, RequestTimeout, ResourceUpdated, ToolsListChanged, types
+from trio_mcp.http.client.origins import ORIGINS
 
+from . import node_peers
 from .support import DEADLINE, Launch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.interop
-
-
-def text(result: types.CallToolResult) -> str:
-    """Return the text of a result that has one text block and nothing else."""
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -70,8 +69,8 @@ async def test_everything_content_of_each_kind(everything_server: Launch) -> Non
             weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
             links = await client.call_tool("get-resource-links", {"count": 2})
             embedded = await client.call_tool("get-resource-reference", {"resourceType": "Text", "resourceId": 1})
-    assert text(echoed) == "Echo: grüße\u2028\U0001f600"
-    assert text(total) == "The sum of 2.5 and 40 is 42.5."
+    assert echoed.text == "Echo: grüße\u2028\U0001f600"
+    assert total.text == "The sum of 2.5 and 40 is 42.5."
 
     before, image, after = picture.content
     assert isinstance(before, types.TextContent)
@@ -88,7 +87,7 @@ async def test_everything_content_of_each_kind(everything_server: Launch) -> Non
     assert icon.annotations.priority == 0.5
 
     assert weather.structured_content == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
-    assert json.loads(text(weather)) == weather.structured_content
+    assert json.loads(weather.text) == weather.structured_content
 
     _, blob, plain = links.content
     assert isinstance(blob, types.ResourceLink)
@@ -123,24 +122,23 @@ async def test_everything_progress_and_cancellation(everything_server: Launch) -
                 await started.wait()
                 nursery.cancel_scope.cancel()
             after = await client.call_tool("echo", {"message": "still here"})
-    assert text(done) == "Long running operation completed. Duration: 0.2 seconds, Steps: 4."
-    assert text(after) == "Echo: still here"
+    assert done.text == "Long running operation completed. Duration: 0.2 seconds, Steps: 4."
+    assert after.text == "Echo: still here"
 
 
 async def test_everything_errors(everything_server: Launch) -> None:
-    """An unknown tool and invalid arguments arrive as this server words them, and affect no other call."""
     outcomes: dict[str, Any] = {}
     with trio.fail_after(DEADLINE):
         async with Client(everything_server.for_us()) as client:
             for name, arguments in [("no-such-tool", {}), ("get-sum", {"a": "two"})]:
                 try:
-                    outcomes[name] = text(await client.call_tool(name, arguments))
+                    outcomes[name] = (await client.call_tool(name, arguments)).text
                 except McpError as error:
                     outcomes[name] = error
             after = await client.call_tool("get-sum", {"a": 1, "b": 1})
     assert "no-such-tool" in str(outcomes["no-such-tool"])
     assert "Invalid arguments for tool get-sum" in str(outcomes["get-sum"])
-    assert text(after) == "The sum of 1 and 1 is 2."
+    assert after.text == "The sum of 1 and 1 is 2."
 
 
 async def test_everything_resources(everything_server: Launch) -> None:
@@ -206,7 +204,6 @@ async def test_everything_listened_to(everything_server: Launch) -> None:
 
 
 async def test_everything_prompts(everything_server: Launch) -> None:
-    """Prompts are listed with their arguments and filled in; a missing argument is refused."""
     with trio.fail_after(DEADLINE):
         async with Client(everything_server.for_us()) as client:
             prompts = {found.name: found async for found in client.iter_prompts()}
@@ -230,7 +227,6 @@ async def test_everything_prompts(everything_server: Launch) -> None:
 
 
 async def test_everything_completion(everything_server: Launch) -> None:
-    """Arguments of prompts, with what is known of others, and variables of templates are completed."""
     team = types.PromptReference(name="completable-prompt")
     text_resource = types.ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
     with trio.fail_after(DEADLINE):
@@ -277,7 +273,6 @@ async def test_everything_log_messages(everything_server: Launch) -> None:
 
 
 async def test_filesystem_reads_and_writes(filesystem_server: Launch, tmp_path: Path) -> None:
-    """What the server is told to do happens on the disk, and what is on the disk comes back."""
     note = tmp_path / "note.txt"
     body = "first\nsecond\u2028 line\n"
     with trio.fail_after(DEADLINE):
@@ -292,12 +287,12 @@ async def test_filesystem_reads_and_writes(filesystem_server: Launch, tmp_path: 
             outside = await client.call_tool("read_text_file", {"path": "/etc/hostname"})
     assert not written.is_error
     assert note.read_text(encoding="utf-8") == body.replace("first", "1st")
-    assert text(read) == body
+    assert read.text == body
     assert read.structured_content == {"content": body}
-    assert text(head) == "first"
-    assert set(text(listed).splitlines()) == {"[DIR] sub", "[FILE] note.txt"}
+    assert head.text == "first"
+    assert set(listed.text.splitlines()) == {"[DIR] sub", "[FILE] note.txt"}
     assert outside.is_error is True
-    assert "outside allowed directories" in text(outside)
+    assert "outside allowed directories" in outside.text
 
 
 async def test_memory_keeps_a_graph(memory_server: Launch) -> None:
@@ -317,7 +312,69 @@ async def test_memory_keeps_a_graph(memory_server: Launch) -> None:
             found = await client.call_tool("search_nodes", {"query": "program"})
     assert created.structured_content == {"entities": [entity, engine]}
     assert missing.is_error is True
-    assert "Missing" in text(missing)
+    assert "Missing" in missing.text
     assert graph.structured_content == {"entities": [entity, engine], "relations": [relation]}
     assert found.structured_content is not None
     assert found.structured_content["entities"] == [entity]
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def everything(npm: node_peers.NodePeers, environment: dict[str, str], kind: str) -> AsyncIterator[str]:
+    """server-everything over HTTP, when it takes connections."""
+    ORIGINS.clear()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = await trio.lowlevel.open_process(
+        [str(npm.node), str(npm.server("everything")), kind],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**environment, "PORT": str(port)},
+    )
+    try:
+        with trio.fail_after(DEADLINE):
+            while True:
+                try:
+                    await (await trio.open_tcp_stream("localhost", port)).aclose()
+                    break
+                except OSError:
+                    await trio.sleep(0.05)
+            yield f"http://localhost:{port}/{'sse' if kind == 'sse' else 'mcp'}"
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+@pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
+async def test_server_everything(kind: str, npm: node_peers.NodePeers, environment: dict[str, str]) -> None:
+    """The TypeScript SDK as a server: sessions, resumable streams, and HTTP+SSE."""
+    progress: list[float] = []
+    async with everything(npm, environment, kind) as url, Client(url) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert (await client.call_tool("echo", {"message": "grüße"})).text == "Echo: grüße"
+        assert len([tool async for tool in client.iter_tools()]) > 5
+        arguments = {"duration": 0.4, "steps": 2}
+        await client.call_tool(
+            "trigger-long-running-operation", arguments, on_progress=lambda note: progress.append(note.progress)
+        )
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("trigger-long-running-operation", {"duration": 60, "steps": 2}, timeout=0.3)
+        assert (await client.call_tool("echo", {"message": "again"})).text == "Echo: again"
+    assert progress == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
+async def test_updates_of_server_everything(kind: str, npm: node_peers.NodePeers, environment: dict[str, str]) -> None:
+    """Messages that belong to no call come on the server's own stream."""
+    uri = "demo://resource/dynamic/text/2"
+    async with (
+        everything(npm, environment, kind) as url,
+        Client(url) as client,
+        client.listen(tools_list_changed=True, resources=[uri]) as events,
+    ):
+        await client.call_tool("toggle-subscriber-updates", {})
+        while (event := await anext(events)) != ResourceUpdated(uri):
+            assert event == ToolsListChanged()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trio_mcp import ClientSession, McpError, RequestContext, stdio_client, types
+from trio_mcp import ClientSession, RequestContext, stdio_client, types
 
 from .support import DEADLINE, Launch
 
@@ -20,7 +20,6 @@ pytestmark = pytest.mark.interop
 async def test_the_handshake_offers_any_revision_of_its_era(
     server: str, revision: str, request: pytest.FixtureRequest
 ) -> None:
-    """Both servers take the revision they are offered, and a call in it gets its answer."""
     launch: Launch = request.getfixturevalue(server)
     with trio.fail_after(DEADLINE):
         async with stdio_client(launch.for_us()) as (read, write), ClientSession(read, write) as session:
@@ -38,38 +37,6 @@ async def test_the_handshake_offers_any_revision_of_its_era(
     (block,) = echoed.content
     assert isinstance(block, types.TextContent)
     assert block.text in ("hi", "Echo: hi")
-
-
-async def test_discover_opens_the_stateless_era(official_server: Launch) -> None:
-    """`server/discover` settles on 2026-07-28, and every request then carries what the era asks for."""
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(official_server.for_us()) as (read, write), ClientSession(read, write) as session:
-            declared = await session.discover()
-            result = await session.send_request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-    assert declared.revision == "2026-07-28"
-    assert declared.instructions == "Call any tool."
-    assert result["structuredContent"] == {"result": 3}
-
-
-async def test_a_refused_discover_leaves_the_handshake_open(everything_server: Launch) -> None:
-    """A server of the legacy era answers the probe with an error, and the same link takes the handshake."""
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(everything_server.for_us()) as (read, write), ClientSession(read, write) as session:
-            with pytest.raises(McpError) as refused:
-                await session.discover()
-            declared = await session.initialize()
-    assert refused.value.code == -32601
-    assert declared.revision == "2025-11-25"
-
-
-async def test_negotiate_finds_the_newest_era(official_server: Launch, everything_server: Launch) -> None:
-    """`negotiate` needs no word about which era a server speaks."""
-    found = []
-    with trio.fail_after(DEADLINE):
-        for launch in (official_server, everything_server):
-            async with stdio_client(launch.for_us()) as (read, write), ClientSession(read, write) as session:
-                found.append((await session.negotiate()).revision)
-    assert found == ["2026-07-28", "2025-11-25"]
 
 
 async def test_the_servers_own_requests_are_answered(everything_server: Launch) -> None:

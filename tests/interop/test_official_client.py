@@ -21,7 +21,7 @@ from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 from trio_mcp import HttpOptions, MemoryEventStore
 
-from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, Launch, fresh_server
+from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, TRICKY, Launch, fresh_server
 
 pytestmark = [
     pytest.mark.interop,
@@ -99,7 +99,6 @@ class Doubled(mcp_types.Result):
 
 
 async def test_an_extension_and_its_method(connect: Connect) -> None:
-    """A method of an extension answers only clients that have declared it, in both eras."""
     request = Double(params=DoubleParams(number=21))
     with trio.fail_after(DEADLINE):
         async with connect(extensions=[advertise("com.example/doubling")]) as client:
@@ -109,8 +108,12 @@ async def test_an_extension_and_its_method(connect: Connect) -> None:
                 await client.session.send_request(request, Doubled)
 
 
-async def test_negotiates_the_newest_revision_of_the_era(connect: Connect, mode: str, server: str) -> None:
-    """Each mode settles on the newest revision of its era, and the server says who it is unless it was not asked."""
+async def test_negotiation_results_and_errors(connect: Connect, mode: str, server: str) -> None:
+    """The newest revision of the era, contracts from signatures, whole results, and calls that are told apart.
+
+    The listing gives this client the output schemas, which it then holds every result against.
+    """
+    sums: dict[int, object] = {}
     with trio.fail_after(DEADLINE):
         async with connect() as client:
             assert client.protocol_version == NEGOTIATED[mode]
@@ -120,139 +123,96 @@ async def test_negotiates_the_newest_revision_of_the_era(connect: Connect, mode:
                 assert client.instructions == "Call any tool."
                 assert client.server_capabilities.tools is not None
             listed = await client.list_tools()
-    assert {tool.name for tool in listed.tools} == TOOLS["ours" if ours(server) else server]
+            added = await client.call_tool("add", {"a": 2**40, "b": -1})
+            echoed = await client.call_tool("echo", {"text": TRICKY})
+            weather = await client.call_tool("weather", {"city": "Tromsø"})
+            picture = await client.call_tool("picture", {})
+            failed = await client.call_tool("fail", {})
+            crashed = await client.call_tool("crash", {})
+            invalid = await client.call_tool("add", {"a": "not a number"})
+            if ours(server):
+                with pytest.raises(mcp.MCPError, match="no-such-tool") as refused:
+                    await client.call_tool("no-such-tool", {})
+                assert refused.value.code == -32602
+            else:  # the control answers with a result instead
+                assert (await client.call_tool("no-such-tool", {})).is_error is True
+
+            async def call(number: int) -> None:
+                sums[number] = (await client.call_tool("add", {"a": number, "b": number})).structured_content
+
+            async with trio.open_nursery() as nursery:
+                for number in range(30):
+                    nursery.start_soon(call, number)
+    tools = {tool.name: tool for tool in listed.tools}
+    assert tools.keys() == TOOLS["ours" if ours(server) else server]
     assert listed.next_cursor is None
-
-
-async def test_the_signature_is_the_contract(connect: Connect) -> None:
-    """A tool's hints, docstring and annotations arrive as its schemas, description and annotations."""
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     add = tools["add"]
     assert add.description == "Add two integers."
     assert add.input_schema["type"] == "object"
-    assert {name: schema["type"] for name, schema in add.input_schema["properties"].items()} == {
-        "a": "integer",
-        "b": "integer",
-    }
+    kinds = {name: schema["type"] for name, schema in add.input_schema["properties"].items()}
+    assert kinds == {"a": "integer", "b": "integer"}
     assert sorted(add.input_schema["required"]) == ["a", "b"]
     assert add.annotations is not None
     assert add.annotations.read_only_hint is True
     # The context is ours to supply, so the caller never sees it; neither is an image a structured result.
     assert set(tools["progress"].input_schema["properties"]) == {"n"}
     assert tools["picture"].output_schema is None
-    weather = tools["weather"].output_schema
-    assert weather is not None
-    assert set(weather["properties"]) == {"city", "celsius"}
+    output = tools["weather"].output_schema
+    assert output is not None
+    assert set(output["properties"]) == {"city", "celsius"}
 
-
-async def test_results_arrive_whole(connect: Connect) -> None:
-    """Scalars are wrapped, models are objects, images are base64, and any text survives the framing."""
-    tricky = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            # The listing gives this client the output schemas, which it then holds every result against.
-            await client.list_tools()
-            added = await client.call_tool("add", {"a": 2**40, "b": -1})
-            echoed = await client.call_tool("echo", {"text": tricky})
-            weather = await client.call_tool("weather", {"city": "Tromsø"})
-            picture = await client.call_tool("picture", {})
-    assert added.structured_content == {"result": 2**40 - 1}
-    assert text(added) == str(2**40 - 1)
-    assert added.is_error is False
-    assert text(echoed) == tricky
+    assert (added.structured_content, text(added), added.is_error) == ({"result": 2**40 - 1}, str(2**40 - 1), False)
+    assert text(echoed) == TRICKY
     assert weather.structured_content == {"city": "Tromsø", "celsius": 21.5}
     (image,) = picture.content
     assert isinstance(image, mcp_types.ImageContent)
     assert image.mime_type == "image/png"
     assert image.data.startswith("iVBORw0KGgo")
     assert picture.structured_content is None
-
-
-async def test_a_failing_tool_is_a_result(connect: Connect) -> None:
-    """A tool's own failure is a result with isError: the message it chose arrives, an accident's message does not."""
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            failed = await client.call_tool("fail", {})
-            crashed = await client.call_tool("crash", {})
-            invalid = await client.call_tool("add", {"a": "not a number"})
-            after = await client.call_tool("add", {"a": 1, "b": 1})
-    assert failed.is_error is True
+    # 2025-11-25, server/tools, Error Handling: the message a tool chose arrives, an accident's message does not.
+    assert failed.is_error is crashed.is_error is invalid.is_error is True
     assert "this tool always fails" in text(failed)
-    assert crashed.is_error is True
     assert "secret" not in text(crashed)
-    # 2025-11-25, server/tools, Error Handling: invalid arguments are for the model to read and correct.
-    assert invalid.is_error is True
     assert "a" in text(invalid)
-    assert after.structured_content == {"result": 2}
+    assert sums == {number: {"result": 2 * number} for number in range(30)}
 
 
-async def test_an_unknown_tool_is_a_protocol_error(connect: Connect, server: str) -> None:
-    """2025-11-25, server/tools, Error Handling: -32602. The control answers with a result instead."""
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            if not ours(server):
-                assert (await client.call_tool("no-such-tool", {})).is_error is True
-                return
-            with pytest.raises(mcp.MCPError) as refused:
-                await client.call_tool("no-such-tool", {})
-            after = await client.call_tool("add", {"a": 1, "b": 1})
-    assert refused.value.code == -32602
-    assert "no-such-tool" in refused.value.message
-    assert after.structured_content == {"result": 2}
+async def test_progress_logs_and_cancellation(connect: Connect) -> None:
+    """All that a tool reports arrives in order; the stateless era needs the request to ask for logs.
 
-
-async def test_progress_arrives_in_order_before_the_result(connect: Connect) -> None:
-    """Each report of the tool reaches the caller's callback, in order, while the call is open."""
+    Cancelling a call cancels the tool's own scope on the server, and the session goes on.
+    """
     seen: list[tuple[float, float | None, str | None]] = []
+    logs: list[tuple[str, str | None, object]] = []
+    started = trio.Event()
 
     async def show(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            result = await client.call_tool("progress", {"n": 5}, progress_callback=show)
-            # A later round trip: this client may still be handing over the notifications when the call returns.
-            await client.call_tool("echo", {"text": ""})
-    assert text(result) == "5 steps"
-    assert seen == [(step, 5, f"step {step}") for step in range(1, 6)]
-
-
-async def test_cancelling_a_call_cancels_the_handler_only(connect: Connect) -> None:
-    """Cancelling a call cancels the tool's own scope on the server, and the session goes on."""
-    started = trio.Event()
-
-    async def show(progress: float, total: float | None, message: str | None) -> None:
+    async def begin(progress: float, total: float | None, message: str | None) -> None:
         started.set()
-
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            async with trio.open_nursery() as nursery:
-
-                async def call() -> None:
-                    await client.call_tool("slow", {"seconds": 3600}, progress_callback=show)
-
-                nursery.start_soon(call)
-                await started.wait()
-                nursery.cancel_scope.cancel()
-            events = await client.call_tool("events", {"until": "slow cancelled"})
-    assert events.structured_content == {"result": ["slow cancelled"]}
-
-
-@pytest.mark.parametrize("server", offering("chatty"), indirect=True)
-async def test_log_messages_reach_the_client(connect: Connect) -> None:
-    """What the tool logs arrives with level, logger and data; the stateless era needs the request to ask for it."""
-    logs: list[tuple[str, str | None, object]] = []
 
     async def log(params: mcp_types.LoggingMessageNotificationParams) -> None:
         logs.append((params.level, params.logger, params.data))
 
     with trio.fail_after(DEADLINE):
         async with connect(logging_callback=log, log_level="debug") as client:
+            result = await client.call_tool("progress", {"n": 5}, progress_callback=show)
             await client.call_tool("chatty", {"words": ["one", "two"]})
-            await client.call_tool("echo", {"text": ""})
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    await client.call_tool("slow", {"seconds": 3600}, progress_callback=begin)
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            # Also a later round trip: this client may still be handing over notifications when a call returns.
+            events = await client.call_tool("events", {"until": "slow cancelled"})
+    assert text(result) == "5 steps"
+    assert seen == [(step, 5, f"step {step}") for step in range(1, 6)]
     assert logs == [("info", "chatty", "one"), ("info", "chatty", "two")]
+    assert events.structured_content == {"result": ["slow cancelled"]}
 
 
 @pytest.mark.parametrize("server", offering("ask"), indirect=True)
@@ -321,7 +281,6 @@ async def test_an_interview_gives_the_same_answer_in_each_era(connect: Connect, 
 
 @pytest.mark.parametrize("server", offering("ask_page"), indirect=True)
 async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
-    """URL mode: the client sees the page, and the tool what the user said."""
     seen: list[Any] = []
 
     async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
@@ -333,22 +292,6 @@ async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
             result = await client.call_tool("ask_page", {})
     assert text(result) == "decline"
     assert [(each.mode, each.url) for each in seen] == [("url", "https://example.com/in")]
-
-
-async def test_many_calls_at_once_each_get_their_own_answer(connect: Connect) -> None:
-    """Calls in flight together are told apart by their ids."""
-    sums: dict[int, object] = {}
-
-    with trio.fail_after(DEADLINE):
-        async with connect() as client, trio.open_nursery() as nursery:
-
-            async def call(number: int) -> None:
-                result = await client.call_tool("add", {"a": number, "b": number})
-                sums[number] = result.structured_content
-
-            for number in range(30):
-                nursery.start_soon(call, number)
-    assert sums == {number: {"result": 2 * number} for number in range(30)}
 
 
 @pytest.mark.parametrize("mode", ["legacy"])

@@ -16,7 +16,7 @@ import attrs
 import pytest
 
 from .processes import marked_environment
-from .support import DEADLINE, LOG_OPT_IN, NEGOTIATED, PEERS, TOOLS, python_peer
+from .support import DEADLINE, LOG_OPT_IN, NEGOTIATED, PEERS, TOOLS, TRICKY, python_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,6 @@ CLIENTS = {
     "v2-auto": ("ts_client_modern.mjs", "auto"),
     "v2-pinned": ("ts_client_modern.mjs", "2026-07-28"),
 }
-
-TRICKY = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
 
 UNKNOWN = "no-such-tool"
 

@@ -135,7 +135,16 @@ def run(mutation: Mutation, root: Path, *, clean: bool = False) -> Outcome:
     if not clean:
         file.write_text(mutation.patched(root))
     try:
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not interop and not conformance", "--hypothesis-seed=0"]
+        options = [
+            "-n0",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not interop and not conformance",
+            "--hypothesis-seed=0",
+        ]
         code, output = _python(root, ["-m", "pytest", *options, *mutation.tests])
     finally:
         file.write_text(original)

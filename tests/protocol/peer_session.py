@@ -22,8 +22,6 @@ from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Message, Notification
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.types.methods import facts_of
 
-__all__ = ["BATCH_REVISION", "Session"]
-
 BATCH_REVISION = "2025-03-26"
 
 

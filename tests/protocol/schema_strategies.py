@@ -6,8 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["DEFINITIONS", "LOOK", "SCHEMAS", "VALUES"]
-
 LOOK = "x-look"
 """A keyword without a meaning in every subschema: a validator that knows it can count its looks."""
 

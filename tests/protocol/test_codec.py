@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import batches, json_texts, messages
+from tests.strategies import batches, envelopes, json_texts, messages
+from tests.tables import by_outcome, each_of
 from trio_mcp.jsonrpc.codec import MAX_BATCH, decode, encode, encode_or_replace, parse
 from trio_mcp.jsonrpc.messages import (
     Batch,
@@ -21,6 +23,8 @@ from trio_mcp.jsonrpc.messages import (
     Notification,
     Request,
     Response,
+    SessionMessage,
+    is_request_id,
 )
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32602, -32603
@@ -40,7 +44,6 @@ def strict_json(data: bytes) -> Any:
 
 @given(messages() | batches())
 def test_every_message_survives_the_wire(message: Message) -> None:
-    """Encoded messages read back unchanged, from one line of strict JSON."""
     data = encode(message)
     assert b"\n" not in data
     strict_json(data)
@@ -72,40 +75,31 @@ def test_an_id_that_is_not_known_is_left_out() -> None:
 # --- broken shapes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "request_id"),
-    [
-        # no JSON at all
-        ("", PARSE_ERROR, None),
-        ("{", PARSE_ERROR, None),
-        ("nonsense", PARSE_ERROR, None),
-        ('{"jsonrpc":"2.0","method":"x","id":NaN}', PARSE_ERROR, None),
-        ("[1", PARSE_ERROR, None),
-        # JSON, but no message
-        ("1", INVALID_REQUEST, None),
-        ('"x"', INVALID_REQUEST, None),
-        ("null", INVALID_REQUEST, None),
-        ("true", INVALID_REQUEST, None),
-        ("[]", INVALID_REQUEST, None),
-        ("{}", INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":5}', INVALID_REQUEST, 5),
-        ('{"jsonrpc":"1.0","id":5,"method":"x"}', INVALID_REQUEST, 5),
-        ('{"jsonrpc":2.0,"id":5,"method":"x"}', INVALID_REQUEST, 5),
-        ('{"id":"a","method":"x"}', INVALID_REQUEST, "a"),
-        ('{"jsonrpc":"2.0","id":5,"method":null}', INVALID_REQUEST, 5),
-        ('{"jsonrpc":"2.0","id":5,"method":7}', INVALID_REQUEST, 5),
-        # ids of another kind
-        ('{"jsonrpc":"2.0","id":null,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":true,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":1.0,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":1e400,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":[1],"method":"x","params":[]}', INVALID_REQUEST, None),
-        # by-position parameters
-        ('{"jsonrpc":"2.0","id":5,"method":"x","params":[]}', INVALID_PARAMS, 5),
-        ('{"jsonrpc":"2.0","id":5,"method":"x","params":"a"}', INVALID_PARAMS, 5),
-        ('{"jsonrpc":"2.0","id":5,"method":"x","params":false}', INVALID_PARAMS, 5),
-    ],
+@by_outcome(
+    "text",
+    "code, request_id",
+    {
+        (PARSE_ERROR, None): ' | { | nonsense | {"jsonrpc":"2.0","method":"x","id":NaN} | [1',
+        (INVALID_REQUEST, None): (
+            '1 | "x" | null | true | [] | {} | {"jsonrpc":"2.0"} | '
+            '{"jsonrpc":"2.0","id":null,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":true,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":1.0,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":1e400,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":[1],"method":"x","params":[]}'
+        ),
+        (INVALID_REQUEST, 5): (
+            '{"jsonrpc":"2.0","id":5} | {"jsonrpc":"1.0","id":5,"method":"x"} | '
+            '{"jsonrpc":2.0,"id":5,"method":"x"} | {"jsonrpc":"2.0","id":5,"method":null} | '
+            '{"jsonrpc":"2.0","id":5,"method":7}'
+        ),
+        (INVALID_REQUEST, "a"): '{"id":"a","method":"x"}',
+        (INVALID_PARAMS, 5): (
+            '{"jsonrpc":"2.0","id":5,"method":"x","params":[]} | '
+            '{"jsonrpc":"2.0","id":5,"method":"x","params":"a"} | '
+            '{"jsonrpc":"2.0","id":5,"method":"x","params":false}'
+        ),
+    },
 )
 def test_broken_requests(text: str, code: int, request_id: object) -> None:
     """JSON-RPC 2.0, section 5.1: each fault has its code, and an answer is due, with the id if there is a valid one."""
@@ -122,23 +116,22 @@ def test_a_broken_notification_is_not_answered(params: str) -> None:
     assert (message.code, message.id, message.expects_answer) == (INVALID_PARAMS, None, False)
 
 
-@pytest.mark.parametrize(
-    ("text", "request_id"),
-    [
-        ('{"jsonrpc":"2.0","id":5,"result":[]}', 5),
-        ('{"jsonrpc":"2.0","id":5,"result":null}', 5),
-        ('{"jsonrpc":"2.0","id":"a","result":1}', "a"),
-        ('{"jsonrpc":"1.0","id":5,"result":{}}', 5),
-        ('{"id":5,"result":{}}', 5),
-        ('{"jsonrpc":"2.0","result":{}}', None),
-        ('{"jsonrpc":"2.0","id":true,"result":{}}', None),
-        ('{"jsonrpc":"2.0","id":5,"result":{},"error":{"code":1,"message":"x"}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":null}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":1.0,"message":"x"}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":true,"message":"x"}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":null}}', 5),
-    ],
+@by_outcome(
+    "text",
+    "request_id",
+    {
+        5: (
+            '{"jsonrpc":"2.0","id":5,"result":[]} | {"jsonrpc":"2.0","id":5,"result":null} | '
+            '{"jsonrpc":"1.0","id":5,"result":{}} | {"id":5,"result":{}} | '
+            '{"jsonrpc":"2.0","id":5,"result":{},"error":{"code":1,"message":"x"}} | '
+            '{"jsonrpc":"2.0","id":5,"error":null} | {"jsonrpc":"2.0","id":5,"error":{}} | '
+            '{"jsonrpc":"2.0","id":5,"error":{"code":1.0,"message":"x"}} | '
+            '{"jsonrpc":"2.0","id":5,"error":{"code":true,"message":"x"}} | '
+            '{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":null}}'
+        ),
+        "a": '{"jsonrpc":"2.0","id":"a","result":1}',
+        None: '{"jsonrpc":"2.0","result":{}} | {"jsonrpc":"2.0","id":true,"result":{}}',
+    },
 )
 def test_a_broken_answer_names_its_call_and_is_never_answered(text: str, request_id: object) -> None:
     """It fails one of our calls; an answer to an answer would be taken for one of the peer's requests."""
@@ -240,10 +233,11 @@ def test_a_value_that_is_not_json_is_refused_with_a_value_error(kind: str) -> No
             encode(make({"a": UNWRITABLE[kind]()}))
 
 
+numbers_and_texts = st.floats() | st.text() | st.integers()
+
+
 @given(
-    st.recursive(
-        st.floats() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    )
+    st.recursive(numbers_and_texts, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
 )
 def test_whatever_is_written_is_json(value: Any) -> None:
     """The words NaN and Infinity may stand in strings, and only there."""
@@ -284,7 +278,6 @@ def test_an_unwritable_message_that_is_not_a_response_is_not_replaced() -> None:
 
 
 def test_one_unwritable_answer_of_a_batch_costs_only_itself() -> None:
-    """The others of the batch are owed theirs."""
     data, problem = encode_or_replace(Batch((Response(1, {}), Response(2, {"a": float("nan")}), Response(3, {}))))
     assert data is not None
     assert problem
@@ -297,14 +290,12 @@ def test_one_unwritable_answer_of_a_batch_costs_only_itself() -> None:
 
 
 def test_an_unwritable_id_raises_nothing() -> None:
-    """It can't have come from a wire; the writer lives on."""
     data, problem = encode_or_replace(Response("\ud800", {}))
     assert data is None
     assert problem
 
 
 def test_encode_takes_messages_only() -> None:
-    """Anything else is a mistake in the program."""
     with pytest.raises(TypeError, match="expected a JSON-RPC message"):
         encode({"jsonrpc": "2.0"})  # type: ignore[arg-type]
 
@@ -330,3 +321,123 @@ def test_the_reason_does_not_echo_the_text() -> None:
         message = decode(text)
         assert isinstance(message, Malformed)
         assert len(message.reason) < 300
+
+
+# --- the id of what can't be read: the message's own or none, never a wrong one ----------------------------------
+
+
+@given(envelopes(), st.booleans(), st.data())
+def test_a_text_cut_anywhere_gives_its_own_id_or_none(
+    envelope: dict[str, Any], ascii_only: bool, data: st.DataObject
+) -> None:
+    """A wrong id would fail an unrelated call: no nested id, no half of a number."""
+    text = json.dumps(
+        envelope, ensure_ascii=ascii_only, separators=data.draw(st.sampled_from([(",", ":"), None]))
+    ).encode()
+    message = decode(text[: data.draw(st.integers(0, len(text) - 1))])
+    assert isinstance(message, Malformed)
+    assert message.id in (None, envelope["id"])
+    if message.id is not None and "result" not in envelope:
+        assert message.expects_answer
+
+
+@given(envelopes(), st.data())
+def test_a_text_corrupted_anywhere_gives_its_own_id_or_none(envelope: dict[str, Any], data: st.DataObject) -> None:
+    """The same if one byte is flipped. (If the result is valid JSON again, the fault can't be detected.)"""
+    text = bytearray(json.dumps(envelope, ensure_ascii=data.draw(st.booleans())).encode())
+    place = data.draw(st.integers(0, len(text) - 1))
+    text[place] = data.draw(st.sampled_from(list(b'{}[],:"\\ 0a\n\x00\xff')))
+    message = decode(bytes(text))
+    if isinstance(message, Malformed) and message.code == PARSE_ERROR:
+        assert message.id in (None, envelope["id"])
+
+
+@each_of(
+    "broken",
+    b'"\xff" | "\xe2\x82" | "a\nb" | "\\q" | "\\ud800" | "\\ud800\\u0041" | NaN | '
+    b'-Infinity | tru3 | 01 | 1. | {"a" 1} | {a:1} | [1 2] | ',
+    b"1" * 5000,
+    b"[" * 300,
+    b'{"a":' * 300,
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_the_id_of_a_broken_request_is_found(broken: bytes, last: bool) -> None:
+    """So that the caller gets an error and need not wait for its timeout; some peers write the id last."""
+    if last:
+        text = b'{"method":"x","params":{"id":3,"a":%s},"jsonrpc":"2.0","id":15}' % broken
+    else:
+        text = b'{"jsonrpc":"2.0","id":15,"method":"x","params":{"id":3,"a":%s}}' % broken
+    message = decode(text)
+    assert isinstance(message, Malformed)
+    assert (message.code, message.id, message.expects_answer) == (PARSE_ERROR, 15, True)
+
+
+@pytest.mark.parametrize("broken", [b'{"a":"\xff"}', b"{,}", b"NaN", b"\xff", b'{"a":"x', b'{"a":', b""])
+@pytest.mark.parametrize("member", [b"result", b"error"])
+def test_a_broken_answer_is_known_for_one(broken: bytes, member: bytes) -> None:
+    """It fails the call it answers, and is not answered itself."""
+    message = decode(b'{"jsonrpc":"2.0","id":15,"%s":%s' % (member, broken))
+    assert isinstance(message, Malformed)
+    assert (message.code, message.id, message.expects_answer) == (PARSE_ERROR, 15, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":1',  # 1 or 15?
+        b'{"jsonrpc":"2.0","id":1,,"method":"x"}',  # 1 or 15 with a byte damaged?
+        b'{"params":{"id":7}',  # the brace that ends it is a nested one
+        b'{"params":{"a":1},"id":7,"x":1},"id":5}',  # a brace too many: which id is it?
+        b'["id",7,x]',
+        b'[{"id":7,"method":x}]',
+        b'{"jsonrpc":"2.0","id":7,"method":"x"}{"jsonrpc":"2.0","id":8,"method":"x"}',
+        b'INFO: {"id":7}',
+        b'{"a":x,"b\\"id":7}',
+    ],
+)
+def test_a_doubtful_id_is_not_used(text: bytes) -> None:
+    message = decode(text)
+    assert isinstance(message, Malformed)
+    assert message.id is None
+
+
+# --- the envelopes, and what may be an id ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**70, "", "1", "é"])
+def test_strings_and_integers_are_ids(value: object) -> None:
+    """`basic`, Requests: "Requests MUST include a string or integer ID"."""
+    assert is_request_id(value)
+
+
+@pytest.mark.parametrize("value", [None, True, False, 1.0, float("nan"), b"1", [1], {}])
+def test_nothing_else_is_an_id(value: object) -> None:
+    """Neither null (`basic`, Requests) nor what Python or JavaScript take for a number: bool, float."""
+    assert not is_request_id(value)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Request(1, "x"),
+        Notification("x"),
+        Response(1, {}),
+        ErrorResponse(None, ErrorData(1, "x")),
+        Malformed(1, "x"),
+        Batch(()),
+        SessionMessage(Request(1, "x")),
+    ],
+)
+def test_messages_are_immutable(message: object) -> None:
+    """Both ends of a memory link share one message, so neither may change it."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        message.anything = 1  # type: ignore[attr-defined]
+    name = attrs.fields(type(message))[0].name  # type: ignore[arg-type]
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(message, name, 2)
+
+
+def test_messages_compare_by_content_and_kind() -> None:
+    assert Request(1, "x", {"a": 1}) == Request(1, "x", {"a": 1})
+    assert Request(1, "x") != Request("1", "x")
+    assert Notification("x") != Request(1, "x")

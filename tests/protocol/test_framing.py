@@ -36,7 +36,6 @@ lines = st.one_of(
 
 @given(st.lists(lines, max_size=6), st.booleans(), st.data())
 def test_any_chunks_give_what_the_lines_give(texts: list[bytes], newline_at_end: bool, data: st.DataObject) -> None:
-    """How the bytes are chunked makes no difference, and each line is parsed by itself."""
     limit = 120
     stream = b"\n".join(texts) + (b"\n" if newline_at_end else b"")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
@@ -111,7 +110,6 @@ def test_an_oversize_line_that_the_end_of_the_stream_cuts_off_gives_no_nested_id
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_limit_that_takes_nothing_is_refused(size: int) -> None:
-    """A limit is at least one byte."""
     with pytest.raises(ValueError, match="at least 1"):
         LineDecoder(size)
 
@@ -146,13 +144,12 @@ def peak_while(decoder: LineDecoder, chunk: bytes, times: int) -> int:
 
 
 def test_skipping_an_oversize_line_takes_no_memory() -> None:
-    """A line of a thousand times the limit is not collected to be thrown away."""
     assert peak_while(LineDecoder(10_000), b"x" * 10_000, 1000) < 200_000
 
 
 def test_a_line_that_arrives_byte_by_byte_takes_memory_of_its_own_size() -> None:
     """Not that of a Python object for each byte."""
-    assert peak_while(LineDecoder(), b"x", 200_000) < 1_000_000
+    assert peak_while(LineDecoder(), b"x", 50_000) < 250_000
 
 
 def test_a_finished_line_leaves_no_memory_behind() -> None:

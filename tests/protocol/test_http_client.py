@@ -27,6 +27,7 @@ from tests.protocol.http_requests import (
     post,
 )
 from tests.strategies import messages
+from tests.tables import each_of
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
 from trio_mcp.http.client.heads import (
     POSTED,
@@ -120,7 +121,6 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
 @pytest.mark.legacy
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
-    """The GET of its stream, and the DELETE that ends the session."""
     headers = Headers([*HOST, *session().stream_headers().items()])
     opening = head(method, headers, BOTH_ERAS)
     assert (opening.kind, opening.session, opening.revision) == (kind, SESSION, SESSIONS[SESSION])
@@ -249,7 +249,6 @@ def test_what_a_call_raises_says_what_happened() -> None:
     ],
 )
 def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: str) -> None:
-    """Also where the status alone would say nothing."""
     assert text in str(failure(status, b"", LIST, None, **headers).error)
 
 
@@ -261,7 +260,6 @@ def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: st
     st.text(max_size=10),
 )
 def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, session: str | None, value: str) -> None:
-    """No response of a server raises anything, and each answer reaches its own request."""
     failed = failure(status, body, message, session, Retry_After=value, Content_Type=value, Location=value)
     assert isinstance(failed.error, HttpError)
     assert str(failed.error)
@@ -310,20 +308,11 @@ def test_where_to_post(data: str, url: str) -> None:
 
 
 @pytest.mark.legacy
-@pytest.mark.parametrize(
+@each_of(
     "data",
-    [
-        b"https://evil.example/m",
-        b"//evil.example/m",
-        b"http://example.com/m",
-        b"https://example.com:8443/m",
-        b"https://example.com@evil.example/",
-        b"file:///etc/passwd",
-        b"\xff",
-        b"https://[::1",
-        b"https://example.com:port/",
-        b"/a b",
-    ],
+    b"https://evil.example/m | //evil.example/m | http://example.com/m | https://example.com:8443/m | "
+    b"https://example.com@evil.example/ | file:///etc/passwd | \xff | https://[::1 | "
+    b"https://example.com:port/ | /a b",
 )
 def test_another_origin_is_not_followed(data: bytes) -> None:
     """It would get the messages, and the credentials that go with them."""

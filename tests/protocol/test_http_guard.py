@@ -110,14 +110,12 @@ def test_a_local_server_takes_local_names_only(host: str, origin: str | None) ->
 
 @pytest.mark.parametrize("entry", ["", "http://example.com", "a b", "example.com:port", "::1", "a/b"])
 def test_an_entry_that_is_not_a_host_is_refused(entry: str) -> None:
-    """It would never match, and its author would not know why."""
     with pytest.raises(ValueError, match="allowed_hosts"):
         HostGuard([entry])
 
 
 @pytest.mark.parametrize("entry", ["", "example.com", "https://example.com/", "https://"])
 def test_an_entry_that_is_not_an_origin_is_refused(entry: str) -> None:
-    """An origin has a scheme and no path."""
     with pytest.raises(ValueError, match="allowed_origins"):
         HostGuard(None, [entry])
 

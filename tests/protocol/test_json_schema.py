@@ -26,35 +26,18 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type"
         (False, [], [1, None, {}]),
         ({}, [1, None, {}], []),
         ({"type": "integer"}, [1, 1.0, 2**80], [1.5, "1", True, None]),
-        ({"type": ["string", "null"]}, ["", None], [1]),
-        ({"const": {"a": [1]}}, [{"a": [1]}, {"a": [1.0]}], [{"a": [2]}]),
         ({"enum": [1, "a", None]}, [1, "a", None], [2, "b", False]),
         ({"minimum": 1, "exclusiveMaximum": 3, "multipleOf": 0.5}, [1, 2.5, "x"], [0.5, 3, 1.3]),
         ({"minLength": 1, "maxLength": 2, "pattern": "^é"}, ["é", "éa", 5], ["", "a", "éab"]),
         ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, [{"a": ""}, 5], [{}, {"a": 1}]),
-        ({"properties": {"a": True}, "additionalProperties": False}, [{"a": 1}, {}], [{"b": 1}]),
-        ({"patternProperties": {"^x": {"type": "integer"}}}, [{"x1": 1, "y": "a"}], [{"x1": "a"}]),
-        ({"propertyNames": {"maxLength": 1}}, [{"a": 1}], [{"ab": 1}]),
         ({"prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, [["a", 1], []], [[1], ["a", "b"]]),
         ({"contains": {"type": "integer"}, "minContains": 2}, [[1, 2, "a"]], [[1, "a"]]),
         ({"uniqueItems": True, "minItems": 1}, [[1, 2], [{"a": 1}, {"a": 2}]], [[1, 1], [], [{"a": 1}, {"a": 1}]]),
-        ({"anyOf": [{"type": "string"}, {"minimum": 3}]}, ["a", 3], [2]),
-        ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, [1, 3.5], [3, 1.5]),
-        ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1, 2], [0, 3]),
-        ({"not": {"type": "string"}}, [1], ["a"]),
-        ({"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 2}}, ["ab", 2], ["a", 1]),
-        ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
-        ({"dependentSchemas": {"a": {"required": ["b"]}}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
         ({"allOf": [{"properties": {"a": True}}], "unevaluatedProperties": False}, [{"a": 1}], [{"b": 1}]),
-        ({"prefixItems": [True], "unevaluatedItems": False}, [[1]], [[1, 2]]),
         (NODE, [{"value": 1, "next": {"value": 2}}], [{"value": 1, "next": {}}]),
         ({"$ref": "#/$defs/a~1b%25", "$defs": {"a/b%": {"type": "string"}}}, ["a"], [1]),
         ({"$ref": "#name", "$defs": {"x": {"$anchor": "name", "type": "string"}}}, ["a"], [1]),
-        (
-            {"$dynamicRef": "#name", "$defs": {"x": {"$dynamicAnchor": "name", "type": "string"}}},
-            ["a"],
-            [1],
-        ),
+        ({"$dynamicRef": "#name", "$defs": {"x": {"$dynamicAnchor": "name", "type": "string"}}}, ["a"], [1]),
         ({"$ref": "#/prefixItems/1", "prefixItems": [True, {"type": "array"}]}, [[1, []]], [5, [1, 2]]),
         ({"$ref": "#/x/y", "x": {"y": {"type": "string"}}}, ["a"], [1]),
         ({"const": {"$ref": "https://example.com/"}}, [{"$ref": "https://example.com/"}], [1]),
@@ -62,7 +45,10 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type"
     ],
 )
 def test_2020_12(schema: Any, good: list[Any], bad: list[Any]) -> None:
-    """2026-07-28 `basic/index`, JSON Schema Usage: without ``$schema`` it is 2020-12."""
+    """2026-07-28 `basic/index`, JSON Schema Usage: without ``$schema`` it is 2020-12.
+
+    `test_schema_cost` holds all keywords against another validator; here are the rest, and what only looks like one.
+    """
     validator = SchemaValidator(schema)
     assert [value for value in good if validator.problem(value) is not None] == []
     assert [value for value in bad if validator.problem(value) is None] == []
@@ -77,7 +63,6 @@ def test_format_is_an_annotation() -> None:
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, *(f"{dialect}#" for dialect in DIALECTS)])
 def test_supported_dialects(dialect: str) -> None:
-    """Each with or without an empty fragment."""
     schema = {"$schema": dialect, "type": "object", "properties": {"a": {"type": "integer"}}}
     assert valid(schema, {"a": 1})
     assert not valid(schema, {"a": "x"})
@@ -146,14 +131,9 @@ def test_references_to_elsewhere_are_refused(reference: str, keyword: str) -> No
 @pytest.mark.parametrize(
     "schema",
     [
-        {"$ref": "#/$defs/missing"},
         {"$ref": "#missing"},
-        {"$ref": "#/allOf/1", "allOf": [{}]},
-        {"$ref": "#/allOf/00", "allOf": [{}]},
-        {"$ref": "#/allOf/²", "allOf": [{}]},
-        {"$ref": "#/allOf/-1", "allOf": [{}]},
-        {"$ref": "#/title", "title": "x"},
-        {"$ref": "#/title/x", "title": "x"},
+        *({"$ref": f"#/{path}", "title": "x"} for path in ("$defs/missing", "title", "title/x")),
+        *({"$ref": f"#/allOf/{index}", "allOf": [{}]} for index in ("1", "00", "²", "-1")),
     ],
 )
 def test_references_to_nowhere_are_refused(schema: Any) -> None:
@@ -172,7 +152,6 @@ def test_a_schema_inside_a_schema_is_refused() -> None:
 
 
 def test_an_anchor_means_one_place() -> None:
-    """With two of a name, a reference would be ambiguous."""
     with pytest.raises(SchemaError, match="two anchors"):
         SchemaValidator({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}, "$ref": "#x"})
 
@@ -209,7 +188,6 @@ def test_a_circle_that_consumes_no_input_is_refused(schema: Any) -> None:
     ],
 )
 def test_recursion_that_consumes_input_is_allowed(schema: Any) -> None:
-    """Trees, expressions, JSON itself."""
     value: Any = 1
     for step in range(150):
         value = {"a": value} if "items" not in json.dumps(schema) else [value] if step % 2 else [value, 1]

@@ -1,4 +1,4 @@
-"""The bookkeeping of one side of a link, method by method; `test_peer_machine` puts them in every order."""
+"""The bookkeeping of one side of a link, step by step; `test_peer_machine` puts the steps in every order."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.peer_steps import cancelled, only, progress, sent, started
-from trio_mcp.errors import MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.events import (
+    CancelRequested,
+    Event,
     Fault,
+    IncomingRequest,
     NotificationReceived,
-    ProgressReceived,
+    OutgoingRequest,
     Reply,
+    RequestStarted,
     Settled,
 )
 from trio_mcp.jsonrpc.messages import (
@@ -28,7 +32,31 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.jsonrpc.peer import Peer
 
 INVALID_REQUEST, PARSE_ERROR, OVERLOADED = -32600, -32700, -31429
-MODERN = "2026-07-28"
+HUGE = "x" * 100_000
+
+
+def started(peer: Peer, request_id: int | str = 1, method: str = "x") -> IncomingRequest:
+    return only(peer.receive(Request(request_id, method)), RequestStarted).incoming
+
+
+def sent(peer: Peer, method: str = "x", *, wants_progress: bool = False) -> OutgoingRequest:
+    outgoing = peer.open_request(method, None, wants_progress=wants_progress)
+    outgoing.sent = True
+    return outgoing
+
+
+def cancelled(request_id: Any, **params: Any) -> Notification:
+    return Notification("notifications/cancelled", {"requestId": request_id, **params})
+
+
+def only(events: tuple[Event, ...], kind: type[Any]) -> Any:
+    (event,) = events
+    assert isinstance(event, kind)
+    return event
+
+
+def broken_answer(outgoing: OutgoingRequest) -> Malformed:
+    return Malformed(INVALID_REQUEST, "x", outgoing.request.id, expects_answer=False)
 
 
 # --- our requests ------------------------------------------------------------------------------------------------
@@ -36,12 +64,10 @@ MODERN = "2026-07-28"
 
 def test_ids_are_integers_that_are_never_used_again() -> None:
     """2025-11-25 `basic/index`, Requests: an id "MUST NOT have been previously used" in the session."""
-    peer = Peer()
-    ids = []
+    peer, ids = Peer(), []
     for _ in range(3):
-        outgoing = sent(peer)
-        ids.append(outgoing.request.id)
-        peer.receive(Response(outgoing.request.id, {}))
+        ids.append(sent(peer).request.id)
+        peer.receive(Response(ids[-1], {}))
     assert len(set(ids)) == 3
     assert all(type(each) is int for each in ids)
 
@@ -66,22 +92,18 @@ def test_an_answer_settles_its_request_once(outcome: dict[str, Any] | ErrorData)
     request_id = outgoing.request.id
     answer = ErrorResponse(request_id, outcome) if isinstance(outcome, ErrorData) else Response(request_id, outcome)
     event = only(peer.receive(answer), Settled)
-    assert event.outgoing is outgoing
-    assert event.outcome == outcome
-    assert outgoing.settled
+    assert (event.outgoing, event.outcome) == (outgoing, outcome)
     assert peer.receive(answer) == ()
-    assert not other.settled
-    assert peer.outgoing_count == 1
+    assert (outgoing.settled, other.settled, peer.outgoing_count) == (True, False, 1)
 
 
-@pytest.mark.parametrize("request_id", [0, 2, -1, 10**30, "1", "x" * 100_000])
+@pytest.mark.parametrize("request_id", [0, 2, -1, 10**30, "1", HUGE])
 def test_an_answer_to_what_was_never_asked_is_a_fault(request_id: int | str) -> None:
     """It is reported and settles nothing: a string of digits is not the integer. The report is of one line's length."""
     peer = Peer()
     outgoing = sent(peer)
     for answer in (Response(request_id, {}), ErrorResponse(request_id, ErrorData(1, "x"))):
-        fault = only(peer.receive(answer), Fault)
-        assert len(str(fault.error)) < 400
+        assert len(str(only(peer.receive(answer), Fault).error)) < 400
     assert not outgoing.settled
 
 
@@ -95,32 +117,22 @@ def test_an_error_without_an_id_is_a_fault() -> None:
 def test_cancelling_a_request_that_was_sent_tells_the_peer() -> None:
     """`cancellation`: the notice names the request, and the reason if there is one."""
     peer = Peer()
-    outgoing = sent(peer)
+    outgoing, other = sent(peer), sent(peer)
     assert peer.cancel(outgoing, "too slow") == cancelled(outgoing.request.id, reason="too slow")
-    other = sent(peer)
     assert peer.cancel(other) == cancelled(other.request.id)
     assert peer.outgoing_count == 0
 
 
 def test_cancelling_an_unsent_or_settled_request_sends_nothing() -> None:
-    """`cancellation`: notices "MUST only reference requests" that are "believed to still be in-progress"."""
+    """`cancellation`: notices "MUST only reference requests" in progress, and initialize can't be cancelled."""
     peer = Peer()
-    assert peer.cancel(peer.open_request("x", None)) is None
-    outgoing = sent(peer)
-    peer.receive(Response(outgoing.request.id, {}))
-    assert peer.cancel(outgoing) is None
-    twice = sent(peer)
-    assert peer.cancel(twice) is not None
-    assert peer.cancel(twice) is None
-
-
-def test_initialize_is_given_up_without_a_notice() -> None:
-    """2025-11-25 `cancellation`: "The initialize request MUST NOT be cancelled by clients"."""
-    peer = Peer()
-    outgoing = sent(peer, "initialize")
-    assert peer.cancel(outgoing, "too slow") is None
-    assert outgoing.settled
-    assert peer.receive(Response(outgoing.request.id, {})) == ()
+    answered, twice, initialize = sent(peer), sent(peer), sent(peer, "initialize")
+    peer.receive(Response(answered.request.id, {}))
+    peer.cancel(twice)
+    for outgoing in (peer.open_request("x", None), answered, twice, initialize):
+        assert peer.cancel(outgoing, "too slow") is None
+        assert outgoing.settled
+    assert peer.receive(Response(initialize.request.id, {})) == ()
 
 
 def test_late_messages_for_a_cancelled_request_are_ignored() -> None:
@@ -128,96 +140,65 @@ def test_late_messages_for_a_cancelled_request_are_ignored() -> None:
     peer = Peer()
     outgoing = sent(peer, wants_progress=True)
     peer.cancel(outgoing)
-    assert peer.receive(progress(outgoing.request.id)) == ()
+    progress = {"progressToken": outgoing.request.id, "progress": 1}
+    assert peer.receive(Notification("notifications/progress", progress)) == ()
     assert peer.receive(Response(outgoing.request.id, {})) == ()
     assert peer.receive(ErrorResponse(outgoing.request.id, ErrorData(1, "x"))) == ()
 
 
 def test_a_request_that_the_transport_lost_is_settled_with_its_error() -> None:
-    """One failed exchange fails one call, once."""
     peer = Peer()
     outgoing, other = sent(peer), sent(peer)
     error = TransportError("gone")
     event = only(peer.fail(outgoing.request.id, error), Settled)
     assert (event.outgoing, event.outcome) == (outgoing, error)
-    assert peer.fail(outgoing.request.id, error) == ()
-    assert peer.fail("unknown", error) == ()
+    assert peer.fail(outgoing.request.id, error) == peer.fail("unknown", error) == ()
     assert not other.settled
 
 
 # --- progress ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0, 1, -3, 0.5, 2**70])
-def test_progress_reaches_the_request_that_asked_for_it(value: float) -> None:
-    """With all that came along."""
-    peer = Peer()
-    outgoing = sent(peer, wants_progress=True)
-    params = {"progressToken": outgoing.request.id, "progress": value, "total": 3, "message": "x", "_meta": {}}
-    event = only(peer.receive(Notification("notifications/progress", params)), ProgressReceived)
-    assert event.outgoing is outgoing
-    assert event.params == params
+NO_TOKENS = (None, True, 1.0, [1], 99, "1", HUGE, 2)  # the second request has not asked for progress
 
 
 @pytest.mark.parametrize(
     "params",
     [
-        None,
-        {},
-        {"progressToken": 1},
-        {"progress": 1},
-        {"progressToken": None, "progress": 1},
-        {"progressToken": True, "progress": 1},
-        {"progressToken": 1.0, "progress": 1},
-        {"progressToken": [1], "progress": 1},
-        {"progressToken": 1, "progress": "1"},
-        {"progressToken": 1, "progress": True},
-        {"progressToken": 1, "progress": None},
-        {"progressToken": 99, "progress": 1},
-        {"progressToken": "1", "progress": 1},
-        {"progressToken": "x" * 100_000, "progress": 1},
+        *(None, {}, {"progressToken": 1}, {"progress": 1}),
+        *({"progressToken": token, "progress": 1} for token in NO_TOKENS),
+        *({"progressToken": 1, "progress": value} for value in ("1", True, None)),
     ],
 )
 def test_progress_that_fits_no_request_is_a_fault(params: dict[str, Any] | None) -> None:
     """`patterns/progress`: notifications "MUST only reference tokens" that were given."""
     peer = Peer()
-    sent(peer, wants_progress=True)
+    assert [sent(peer, wants_progress=wanted).request.id for wanted in (True, False)] == [1, 2]
     fault = only(peer.receive(Notification("notifications/progress", params)), Fault)
     assert len(str(fault.error)) < 400
-
-
-def test_progress_that_was_not_asked_for_is_a_fault() -> None:
-    """The request gave no token."""
-    peer = Peer()
-    outgoing = sent(peer)
-    only(peer.receive(progress(outgoing.request.id)), Fault)
 
 
 # --- what can't be read ------------------------------------------------------------------------------------------
 
 
-def test_garbage_is_reported_and_answered() -> None:
-    """JSON-RPC 2.0, section 5: with its id, or without one."""
-    peer = Peer()
-    for request_id in (None, 3, "a"):
-        fault, reply = peer.receive(Malformed(PARSE_ERROR, "no JSON", request_id))
-        assert isinstance(fault, Fault)
-        assert isinstance(reply, Reply)
-        assert fault.error.code == PARSE_ERROR
-        assert reply.message == ErrorResponse(request_id, ErrorData(PARSE_ERROR, "no JSON"))
-
-
-def test_a_broken_notification_is_reported_only() -> None:
-    """It has no answer."""
+@pytest.mark.parametrize("request_id", [None, 3, "a"])
+def test_garbage_is_reported_and_answered(request_id: Any) -> None:
+    """JSON-RPC 2.0, section 5: with its id, or without one; a broken notification has no answer."""
+    fault, reply = Peer().receive(Malformed(PARSE_ERROR, "no JSON", request_id))
+    assert isinstance(fault, Fault)
+    assert isinstance(reply, Reply)
+    assert fault.error.code == PARSE_ERROR
+    assert reply.message == ErrorResponse(request_id, ErrorData(PARSE_ERROR, "no JSON"))
     only(Peer().receive(Malformed(INVALID_REQUEST, "x", expects_answer=False)), Fault)
 
 
-def test_a_broken_answer_fails_its_call() -> None:
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_a_broken_answer_fails_its_call(in_batch: bool) -> None:
     """It need not wait for its timeout; an unknown one is reported. Neither is answered."""
-    peer = Peer()
+    peer = batching()
     outgoing = sent(peer)
-    broken = Malformed(INVALID_REQUEST, "x", outgoing.request.id, expects_answer=False)
-    event = only(peer.receive(broken), Settled)
+    broken = broken_answer(outgoing)
+    event = only(peer.receive(Batch((broken,)) if in_batch else broken), Settled)
     assert event.outgoing is outgoing
     assert isinstance(event.outcome, RemoteProtocolError)
     only(peer.receive(broken), Fault)
@@ -235,19 +216,10 @@ def test_too_large_an_answer_fails_its_call_with_the_limit() -> None:
     assert isinstance(fault.error, MessageTooLarge)
 
 
-def test_other_notifications_pass() -> None:
-    """The bookkeeping has no interest in them."""
-    notification = Notification("notifications/message", {"a": 1})
-    assert only(Peer().receive(notification), NotificationReceived).notification is notification
-
-
 def test_sending_what_is_not_a_message_is_a_mistake_of_the_session() -> None:
     """A `Failure` is for `Peer.fail`."""
     with pytest.raises(TypeError, match="expected a message"):
         Peer().receive(Failure(TransportError("x"), 1))
-
-
-# --- a client of the modern era ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -256,9 +228,8 @@ def test_sending_what_is_not_a_message_is_a_mistake_of_the_session() -> None:
 def test_a_modern_client_answers_nothing(message: Any) -> None:
     """2026-07-28 `transports/stdio`: the client "MUST NOT write JSON-RPC responses", the server no requests."""
     peer = Peer()
-    peer.revision = MODERN
-    fault = only(peer.receive(message), Fault)
-    assert isinstance(fault.error, RemoteProtocolError)
+    peer.revision = "2026-07-28"
+    assert isinstance(only(peer.receive(message), Fault).error, RemoteProtocolError)
     assert peer.incoming_count == peer.running_count == 0
 
 
@@ -302,3 +273,314 @@ def test_after_the_close_nothing_goes_in_or_out() -> None:
     assert peer.running_count == 0
     with pytest.raises(SessionClosed):
         peer.open_request("x", None)
+
+
+# --- the peer's requests -----------------------------------------------------------------------------------------
+
+
+def test_a_request_starts_and_is_answered_once() -> None:
+    """A second answer is our own mistake, so it raises; the place is freed once, however often the end is reported."""
+    peer = Peer()
+    incoming = started(peer, "a")
+    assert peer.answer(incoming, {"b": 1}) == Response("a", {"b": 1})
+    for again in ({}, ErrorData(1, "x")):
+        with pytest.raises(LocalProtocolError, match="already answered"):
+            peer.answer(incoming, again)
+    assert (peer.incoming_count, peer.running_count) == (0, 1)
+    for _ in range(2):
+        assert peer.finished(incoming) is None
+        assert peer.running_count == 0
+    error = ErrorData(-5, "no", [1])
+    assert peer.answer(started(peer), error) == ErrorResponse(1, error)
+
+
+def test_metadata_stays_with_the_request() -> None:
+    metadata = {"headers": {"a": "b"}}
+    assert only(Peer().receive(Request(1, "x"), metadata), RequestStarted).incoming.metadata is metadata
+
+
+def test_an_id_in_flight_is_refused_and_the_first_request_lives_on() -> None:
+    """2026-07-28 `basic/index`: an id "MUST NOT match the ID of any other request" that waits for its answer."""
+    peer = Peer()
+    incoming = started(peer, HUGE)
+    reply = only(peer.receive(Request(HUGE, "y")), Reply).message
+    assert (reply.id, reply.error.code) == (HUGE, INVALID_REQUEST)
+    assert len(reply.error.message) < 300
+    assert incoming.open
+    peer.answer(incoming, {})
+    started(peer, HUGE)
+    assert [started(peer, each).request.id for each in (1, "1")] == [1, "1"]  # JSON keeps them apart
+
+
+class Counted:
+    """A hold that counts who keeps it."""
+
+    kept = 0
+
+    def keep(self) -> None:
+        self.kept += 1
+
+    def release(self) -> None:
+        self.kept -= 1
+
+
+def sized(request_id: int, size: int, method: str = "x") -> Request:
+    return Request(request_id, method, None, size)
+
+
+def test_running_and_waiting_requests_are_bounded_in_bytes_until_they_end() -> None:
+    """Answered, cancelled while waiting or running, or closed: each request releases what it took."""
+    peer, hold = Peer(max_running=2, max_bytes=100), Counted()
+    running = [only(peer.receive(sized(each, 20), None, hold), RequestStarted).incoming for each in (1, 2)]
+    for each in (3, 4, 5):
+        assert peer.receive(sized(each, 20), None, hold) == ()
+    assert (peer.incoming_bytes, hold.kept) == (100, 5)
+    reply = only(peer.receive(sized(6, 1), None, hold), Reply).message
+    assert (reply.error.code, "max_incoming_bytes=100" in reply.error.message) == (OVERLOADED, True)
+    assert isinstance(peer.receive(sized(7, 1, "ping"))[0], RequestStarted)  # a ping is exempt
+    peer.receive(cancelled(4))
+    assert (peer.incoming_bytes, hold.kept) == (81, 4)
+    peer.receive(cancelled(1))
+    assert hold.kept == 4  # its handler has yet to end
+    third = peer.finished(running[0])
+    assert hold.kept == 3
+    peer.close()
+    assert hold.kept == 2  # what has waited is dropped, what runs is not over
+    for each in (running[1], third):
+        assert each is not None
+        peer.finished(each)
+    assert (peer.incoming_bytes, hold.kept) == (1, 0)  # the ping
+
+
+def test_one_request_alone_may_have_more_bytes() -> None:
+    """Else it would never be served."""
+    peer = Peer(max_bytes=100)
+    assert isinstance(peer.receive(sized(1, 1000))[0], RequestStarted)
+    assert isinstance(peer.receive(sized(2, 1))[0], Reply)
+
+
+def test_beyond_the_limit_requests_wait_in_order_and_then_are_refused() -> None:
+    peer = Peer(max_running=2, max_queued=2)
+    first, second = started(peer, 1), started(peer, 2)
+    assert peer.receive(Request(3, "x")) == peer.receive(Request(4, "x")) == ()
+    refusal = only(peer.receive(Request(5, "x")), Reply).message
+    assert (refusal.id, refusal.error.code) == (5, OVERLOADED)
+    assert (peer.running_count, peer.incoming_count) == (2, 4)
+    for ended, next_id in ((second, 3), (first, 4)):
+        peer.answer(ended, {})
+        successor = peer.finished(ended)
+        assert successor is not None
+        assert successor.request.id == next_id
+        assert peer.receive(Request(next_id + 2, "x")) == ()
+    assert peer.running_count == 2
+
+
+@pytest.mark.parametrize("method", ["initialize", "ping", "server/discover"])
+def test_a_full_house_keeps_no_ping_and_no_handshake_out(method: str) -> None:
+    """A busy server is alive, and says so; but whatever the peer asks without reading its answers is bounded."""
+    peer = Peer(max_running=1, max_queued=0)
+    busy = started(peer, 1)
+    ping = started(peer, 2, method)
+    assert peer.answer(ping, {}) == Response(2, {})
+    assert peer.running_count == 1
+    assert peer.finished(ping) is None
+    assert peer.running_count == 1
+    only(peer.receive(Request(3, "x")), Reply)
+    assert peer.finished(busy) is None
+    flooded = Peer(max_running=2, max_queued=3)
+    kinds = [type(event) for each in range(20) for event in flooded.receive(Request(each, method))]
+    assert (kinds.count(RequestStarted), kinds.count(Reply), flooded.incoming_count) == (4, 13, 7)
+
+
+def test_listeners_take_no_place_of_a_call_and_never_queue() -> None:
+    """2026-07-28 `basic/patterns/subscriptions`: the stream stays open until the client cancels it."""
+    peer = Peer(max_running=2, max_queued=5)
+    listening = [started(peer, number, "subscriptions/listen") for number in (1, 2)]
+    refusal = only(peer.receive(Request(3, "subscriptions/listen")), Reply).message
+    assert (refusal.id, refusal.error.code) == (3, OVERLOADED)
+    calls = [started(peer, number) for number in (4, 5)]
+    assert peer.receive(Request(6, "x")) == ()
+    assert (peer.running_count, peer.listening_count, peer.incoming_count) == (2, 2, 5)
+    only(peer.receive(Request(7, "subscriptions/listen")), Reply)
+    only(peer.receive(cancelled(1)), CancelRequested)
+    assert peer.finished(listening[0]) is None, "a listener's place is not free for the waiting call"
+    started(peer, 8, "subscriptions/listen")
+    assert peer.finished(calls[0]) is not None
+
+
+@pytest.mark.parametrize("limits", [{"max_running": 0}, {"max_running": -1}, {"max_queued": -1}])
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(limits))):
+        Peer(**limits)
+
+
+def test_a_request_that_its_handler_left_unanswered_is_given_up() -> None:
+    """It does not stay in flight forever, where its id would be refused."""
+    peer = Peer()
+    incoming = started(peer)
+    peer.finished(incoming)
+    assert peer.incoming_count == 0
+    assert peer.answer(incoming, {}) is None
+    started(peer)
+
+
+# --- cancellation by the peer ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("stop", "stop"), (None, None), (5, None), (["x"], None)])
+def test_cancelling_a_running_request(reason: object, expected: str | None) -> None:
+    """Its scope is to be cancelled with the reason, it gets no answer, its place is free when the handler has ended."""
+    peer = Peer(max_running=1)
+    incoming = started(peer)
+    event = only(peer.receive(cancelled(1, reason=reason)), CancelRequested)
+    assert (event.incoming, event.reason) == (incoming, expected)
+    assert not incoming.open
+    for outcome in ({}, ErrorData(1, "x")):
+        assert peer.answer(incoming, outcome) is None
+    assert (peer.incoming_count, peer.running_count) == (0, 1)
+    assert peer.receive(Request(2, "x")) == ()
+    successor = peer.finished(incoming)
+    assert successor is not None
+    assert successor.request.id == 2
+
+
+def test_cancelling_a_queued_request() -> None:
+    peer = Peer(max_running=1)
+    running = started(peer, 1)
+    for request_id in (2, 3):
+        assert peer.receive(Request(request_id, "x")) == ()
+    assert peer.receive(cancelled(2)) == ()
+    assert peer.incoming_count == 2
+    successor = peer.finished(running)
+    assert successor is not None
+    assert successor.request.id == 3
+
+
+def test_the_id_of_a_cancelled_request_is_free_again() -> None:
+    """Its handler may still be running; what it answers belongs to the old request and is not sent."""
+    peer = Peer()
+    old = started(peer, 1)
+    peer.receive(cancelled(1))
+    new = started(peer, 1)
+    assert peer.answer(old, {"old": 1}) is None
+    assert peer.answer(new, {"new": 1}) == Response(1, {"new": 1})
+    peer.finished(old)
+    peer.finished(new)
+    assert (peer.incoming_count, peer.running_count) == (0, 0)
+
+
+def test_a_cancellation_that_comes_after_the_answer_changes_nothing() -> None:
+    """`cancellation`, Timing Considerations: both parties must handle the race; initialize can't be cancelled."""
+    peer = Peer()
+    incoming, initialize = started(peer), started(peer, 2, "initialize")
+    peer.answer(incoming, {})
+    assert peer.receive(cancelled(1)) == peer.receive(cancelled(2)) == ()
+    assert peer.finished(incoming) is None
+    assert peer.answer(initialize, {}) == Response(2, {})
+
+
+def test_a_server_may_end_a_subscription_by_a_cancellation() -> None:
+    """2026-07-28 `patterns/cancellation`: it names a request of the client's, and only ``subscriptions/listen``."""
+    peer = Peer()
+    listen, call = sent(peer, "subscriptions/listen"), sent(peer, "tools/call")
+    assert peer.receive(cancelled(call.request.id)) == ()
+    event = only(peer.receive(cancelled(listen.request.id, reason="shutdown")), Settled)
+    assert event.outgoing is listen
+    assert isinstance(event.outcome, TransportError)
+    assert "shutdown" in str(event.outcome)
+    assert not call.settled
+
+
+# --- batches: tests/requirements has the rest --------------------------------------------------------------------
+
+
+def batching(**limits: int) -> Peer:
+    peer = Peer(**limits)
+    peer.revision = "2025-03-26"
+    return peer
+
+
+@pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-06-18", "2025-11-25"])
+def test_batches_are_refused_outside_their_revision(revision: str | None) -> None:
+    """Only 2025-03-26 has them: one error for all, without an id; nothing of it runs, what it answers has failed."""
+    peer = Peer()
+    peer.revision = revision
+    outgoing = sent(peer)
+    fault, reply, settled = peer.receive(Batch((Request(1, "x"), Response(outgoing.request.id, {}))))
+    assert isinstance(fault, Fault)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, ErrorResponse)
+    assert (reply.message.id, reply.message.error.code) == (None, INVALID_REQUEST)
+    assert isinstance(settled, Settled)
+    assert settled.outgoing is outgoing
+    assert isinstance(settled.outcome, RemoteProtocolError)
+    assert peer.incoming_count == 0
+
+
+def test_a_batch_is_answered_by_a_batch() -> None:
+    """JSON-RPC 2.0, section 6: when all answers are there; notifications have none, nor what a handler leaves."""
+    peer = batching()
+    events = peer.receive(Batch((Request(1, "x"), Notification("n"), Request(2, "x"), Request(3, "x"))))
+    assert isinstance(events[1], NotificationReceived)
+    first, second, third = (event.incoming for event in events if isinstance(event, RequestStarted))
+    assert peer.answer(second, {"b": 2}) is None
+    peer.finished(third)
+    answer = peer.answer(first, ErrorData(1, "x"))
+    assert answer == Batch((Response(2, {"b": 2}), ErrorResponse(1, ErrorData(1, "x"))))
+
+
+def test_a_batch_may_cancel_what_it_asks_for() -> None:
+    """Both events come, in order, and the request is not answered: the batch has no response."""
+    peer = batching()
+    begun, given_up = peer.receive(Batch((Request(1, "x"), cancelled(1))))
+    assert isinstance(begun, RequestStarted)
+    assert isinstance(given_up, CancelRequested)
+    assert peer.answer(begun.incoming, {}) is None
+
+
+def test_a_batch_without_requests_has_no_answer() -> None:
+    """JSON-RPC 2.0, section 6: "it MUST NOT return an empty Array"; answers of the peer's come in batches as well."""
+    peer = batching()
+    outgoing, other = sent(peer), sent(peer)
+    answers = Response(outgoing.request.id, {}), ErrorResponse(other.request.id, ErrorData(1, "x"))
+    events = peer.receive(Batch((Notification("n"), *answers)))
+    assert [type(event) for event in events] == [NotificationReceived, Settled, Settled]
+
+
+def test_what_is_refused_in_a_batch_is_answered_with_the_rest() -> None:
+    """Initialize (2025-03-26 `basic/lifecycle`), duplicate ids, garbage, nested batches: each has its error."""
+    peer = batching()
+    (event,) = peer.receive(Batch((Request(1, "initialize"), Request(2, "x"))))
+    assert isinstance(event, RequestStarted)
+    batch = peer.answer(event.incoming, {})
+    assert isinstance(batch, Batch)
+    refusal, answer = batch.items
+    assert isinstance(refusal, ErrorResponse)
+    assert (refusal.id, refusal.error.code) == (1, INVALID_REQUEST)
+    assert answer == Response(2, {})
+
+    peer = batching(max_running=1, max_queued=0)
+    busy = started(peer, 1)
+    message = decode(b'[{"jsonrpc":"2.0","id":1,"method":"x"},{"jsonrpc":"2.0","id":2,"method":"x"},[],5]')
+    *faults, reply = peer.receive(message)
+    assert [type(event) for event in faults] == [Fault, Fault]
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Batch)
+    answers = [(item.id, item.error.code) for item in reply.message.items if isinstance(item, ErrorResponse)]
+    assert answers == [(1, INVALID_REQUEST), (2, OVERLOADED), (None, INVALID_REQUEST), (None, INVALID_REQUEST)]
+    assert busy.open
+
+
+def test_a_cancelled_request_of_a_batch_holds_nothing_up() -> None:
+    """The batch is answered without it; if all are cancelled, not at all."""
+    peer = batching(max_running=1)
+    (event,) = peer.receive(Batch((Request(1, "x"), Request(2, "x"), Request(3, "x"))))
+    assert isinstance(event, RequestStarted)
+    assert peer.receive(cancelled(2)) == ()
+    assert peer.answer(event.incoming, {}) is None
+    assert only(peer.receive(cancelled(3)), Reply).message == Batch((Response(1, {}),))
+    peer.finished(event.incoming)
+    (event,) = peer.receive(Batch((Request(4, "x"),)))
+    assert isinstance(event, RequestStarted)
+    assert [type(each) for each in peer.receive(cancelled(4))] == [CancelRequested]
+    assert peer.answer(event.incoming, {}) is None

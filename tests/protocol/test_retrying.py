@@ -9,29 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import by_outcome, listed
 from trio_mcp.retrying import Backoff, may_repeat, retry_after
 
 NOW = 1_800_000_000.0
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        (None, None),
-        ("0", 0),
-        ("120", 120),
-        ("9" * 400, float("inf")),
-        (formatdate(NOW + 30, usegmt=True), 30),
-        (formatdate(NOW - 30, usegmt=True), 0),
-        ("Wednesday, 20-Jan-27 08:00:30 GMT", 1_800_432_030 - NOW),
-        ("", None),
-        ("-1", None),
-        ("1.5", None),
-        ("soon", None),
-        ("\u0663", None),
-        ("Fri, 99 Foo 2027 99:99:99 GMT", None),
-    ],
-    ids=repr,
+@by_outcome(
+    "value",
+    "seconds",
+    {
+        None: [*listed(" | -1 | 1.5 | soon | ٣ | Fri, 99 Foo 2027 99:99:99 GMT"), None],
+        0: ["0", formatdate(NOW - 30, usegmt=True)],
+        120: "120",
+        float("inf"): ["9" * 400],
+        30: [formatdate(NOW + 30, usegmt=True)],
+        1_800_432_030 - NOW: "Wednesday, 20-Jan-27 08:00:30 GMT",
+    },
 )
 def test_retry_after(value: str | None, seconds: float | None) -> None:
     """RFC 9110, section 10.2.3: seconds or a date; what can't be read is as if it were not there."""
@@ -77,7 +71,6 @@ def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
 
 
 def test_patience_is_the_longest_wait_that_a_server_may_ask_for() -> None:
-    """A server that asks for a longer wait gets no further attempt."""
     backoff = Backoff(patience=5)
     assert backoff.wait(0, random.random, 5.0) == 5
     assert backoff.wait(0, random.random, 5.001) is None
@@ -104,7 +97,6 @@ def test_waits_double_and_differ() -> None:
     ],
 )
 def test_a_backoff_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
-    """When it is made, not when the first wait is due."""
     with pytest.raises(ValueError, match="a backoff needs"):
         Backoff(**bad)  # type: ignore[arg-type]
 

@@ -108,7 +108,6 @@ def test_true_and_false_are_not_mistaken_for_another_subschema() -> None:
 
 
 def test_alternatives_that_are_true_or_false_count() -> None:
-    """Each is looked at."""
     assert work({"items": {"oneOf": [False] * 1000}}, [1] * 100) > 100_000
 
 
@@ -326,7 +325,6 @@ def test_ordinary_schemas_and_values_are_taken(kind: str) -> None:
 
 
 def test_a_failure_in_a_large_value_is_still_explained() -> None:
-    """A row of a thousand."""
     rows = [customer(n) for n in range(1000)]
     rows[777]["home"]["city"] = ""
     problem = SchemaValidator(ROWS).problem(rows)

@@ -14,17 +14,19 @@ import trio
 
 from tests.requirements.case import TRANSPORTS, Case
 from tests.requirements.model import Requirement, Topic, topics
+from trio_mcp.types.versions import REVISIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = list(topics())
 ROWS = [(topic, row) for topic in TOPICS for row in topic.rows.values()]
-CASES = [
+EXCHANGES = [topic for topic in TOPICS if any(row.exchange for row in topic.rows.values())]
+PLACES = [(transport, revision) for transport, each in TRANSPORTS.items() for revision in each.revisions]
+SCENARIOS = [
     pytest.param(topic, row, transport, revision, id=f"{transport}-{revision}-{topic.module}-{row.name}")
     for topic, row in ROWS
     if row.scenario is not None
-    for transport in TRANSPORTS
-    for revision in row.revisions
-    if revision in TRANSPORTS[transport].revisions and row.runs_over(transport, revision)
+    for transport, revision in PLACES
+    if row.runs_over(transport, revision)
 ]
 
 
@@ -37,28 +39,47 @@ def running() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("topic", "row", "transport", "revision"), CASES)
-async def test_requirement(topic: Topic, row: Requirement, transport: str, revision: str) -> None:
+@pytest.mark.parametrize(("topic", "row", "transport", "revision"), SCENARIOS)
+async def test_scenario(topic: Topic, row: Requirement, transport: str, revision: str) -> None:
     """The row's own text."""
     assert row.scenario is not None
     with trio.fail_after(60):  # against a hang only
         await row.scenario(Case(topic, TRANSPORTS[transport], revision))
 
 
-@pytest.mark.parametrize(("topic", "row"), [pytest.param(t, r, id=f"{t.module}-{r.name}") for t, r in ROWS])
-def test_row(topic: Topic, row: Requirement) -> None:
-    """A row names a section, revisions of this protocol in order, and a test that exists and is run."""
-    assert re.fullmatch(r"[a-z0-9/_-]+(#[a-z0-9_-]+)?", row.section), row.section
-    assert row.text.endswith(".")
-    assert row.revisions
-    known = [revision for revision in TRANSPORTS["memory"].revisions if revision in row.revisions]
-    assert list(row.revisions) == known
-    if row.scenario is not None:
-        assert any(case.values[1] is row for case in CASES), "it is never run"
-    else:
-        assert row.test is not None
-        file, _, name = row.test.partition("::")
-        assert name in functions_of(file), row.test
+@pytest.mark.parametrize(("transport", "revision"), PLACES)
+@pytest.mark.parametrize(
+    "topic", [t for t in TOPICS if any(r.exchange for r in t.rows.values())], ids=lambda t: t.module
+)
+async def test_exchanges(topic: Topic, transport: str, revision: str) -> None:
+    """The texts of a topic's rows, one after the other on one connection."""
+    failures = []
+    with trio.fail_after(60):  # against a hang only
+        async with Case(topic, TRANSPORTS[transport], revision).hand() as hand:
+            for row in topic.rows.values():
+                if row.exchange is not None and row.runs_over(transport, revision):
+                    try:
+                        await row.exchange(hand)
+                    except AssertionError as exc:
+                        exc.add_note(row.text)
+                        failures.append(exc)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} requirements are not met", failures)
+
+
+def test_rows() -> None:
+    """A row names a section, revisions of this protocol in order, and a test that exists; no two say the same."""
+    for _, row in ROWS:
+        assert re.fullmatch(r"[a-z0-9/_-]+(#[a-z0-9_-]+)?", row.section), row
+        assert row.text.endswith("."), row
+        assert row.revisions, row
+        assert list(row.revisions) == [revision for revision in REVISIONS if revision in row.revisions], row
+        assert any(row.runs_over(*place) for place in PLACES), row
+        if row.test is not None:
+            file, _, name = row.test.partition("::")
+            assert name in functions_of(file), row.test
+    texts = [row.text for _, row in ROWS]
+    assert sorted(texts) == sorted(set(texts))
 
 
 @cache
@@ -75,9 +96,3 @@ def functions_of(file: str) -> set[str]:
             inner = (each for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
             found |= {f"{node.name}::{each.name}" for each in inner}
     return found
-
-
-def test_no_requirement_is_told_twice() -> None:
-    """Two rows with one text are one behaviour."""
-    texts = [row.text for _, row in ROWS]
-    assert len(texts) == len(set(texts))

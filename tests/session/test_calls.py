@@ -12,59 +12,8 @@ from pydantic import BaseModel
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, McpError, RemoteProtocolError, RequestContext, memory_link_pair
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types.tools import CallToolResult
-
-
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_requests_run_concurrently_and_each_gets_its_own_answer(mode: str) -> None:
-    release = trio.Event()
-
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        number = context.params["arguments"]["n"]
-        if number == 9:
-            release.set()
-        await release.wait()  # only the last request lets them all go: they must all be running
-        return {"n": number}
-
-    got: dict[int, Any] = {}
-    async with session_pair(answer, mode=mode) as (client, _), trio.open_nursery() as nursery:
-
-        async def call(number: int) -> None:
-            got[number] = (await client.send_request("tools/call", {"name": "x", "arguments": {"n": number}}))["n"]
-
-        for number in range(10):
-            nursery.start_soon(call, number)
-    assert got == {number: number for number in range(10)}
-
-
-async def test_a_server_asks_the_client_while_the_client_waits_for_the_server() -> None:
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        roots = await server.send_request("roots/list")
-        return {"roots": roots["roots"]}
-
-    async with session_pair(answer) as (client, server):
-
-        async def list_roots(params: Any, context: RequestContext) -> dict[str, Any]:
-            return {"roots": [{"uri": "file:///x"}]}
-
-        client.add_request_handler("roots/list", list_roots)
-        assert await client.send_request("tools/call", {"name": "x"}) == {"roots": [{"uri": "file:///x"}]}
-
-
-async def test_an_error_answer_raises_with_code_message_and_data() -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-
-        async def refuse() -> None:
-            request = await wire.expect(Request)
-            await wire.send(ErrorResponse(request.id, ErrorData(-32602, "no such tool", {"name": "x"})))
-
-        nursery.start_soon(refuse)
-        with pytest.raises(McpError) as caught:
-            await client.send_request("tools/call", {"name": "x"})
-        assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, "no such tool", {"name": "x"})
-        assert "no such tool" in str(caught.value)
-        assert "-32602" in str(caught.value)
 
 
 async def test_a_result_of_the_wrong_shape_is_the_peers_fault_and_costs_one_call() -> None:

@@ -103,18 +103,6 @@ async def test_a_notice_overtakes_bulk_but_never_its_own_request() -> None:
         assert order.count("acme/bulk") == 180
 
 
-async def test_initialize_is_never_cancelled_on_the_wire() -> None:
-    from tests.peer import Peer
-    from trio_mcp import ClientSession, memory_link_pair
-
-    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
-        wire = Peer(theirs)
-        with trio.move_on_after(0.01):
-            await client.initialize()
-        await trio.testing.wait_all_tasks_blocked()
-        assert [m.method for m in wire.arrived() if isinstance(m, (Request, Notification))] == ["initialize"]
-
-
 async def test_a_handler_that_finishes_despite_its_cancellation_is_not_a_fault(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -151,18 +139,6 @@ async def test_the_callers_own_cancellation_counts_even_if_the_session_closed_ju
                     others.start_soon(client.aclose)
                     others.start_soon(cancel, scope)
             assert scope.cancelled_caught
-
-
-@pytest.mark.parametrize(
-    "params", [None, {}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}, {"reason": 7}]
-)
-async def test_a_cancellation_of_nothing_is_ignored(params: dict[str, Any] | None) -> None:
-    faults: list[Exception] = []
-    async with server_on_wire(options=SessionOptions(on_error=faults.append)) as (_, wire):
-        await wire.send(Notification("notifications/cancelled", params))
-        await wire.send(Request(1, "ping"))
-        assert await wire.receive() == Response(1, {})
-    assert faults == []
 
 
 async def test_progress_stops_with_the_peers_cancellation() -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.peer import Peer
-from tests.session.harness import client_on_wire, server_on_wire, session_pair
+from tests.session.harness import server_on_wire, session_pair
 from trio_mcp import (
     BaseSession,
     McpError,
@@ -20,7 +20,6 @@ from trio_mcp import (
     memory_link_pair,
 )
 from trio_mcp.jsonrpc.messages import (
-    Batch,
     ErrorData,
     ErrorResponse,
     Malformed,
@@ -105,41 +104,6 @@ async def test_a_failing_on_error_costs_nothing_else(caplog: pytest.LogCaptureFi
         await wire.send(Request(1, "ping"))
         assert await wire.receive() == Response(1, {})
     assert "ZeroDivisionError" in caplog.text
-
-
-async def test_a_broken_answer_fails_the_call_it_belongs_to() -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-
-        async def serve() -> None:
-            request = await wire.expect(Request)
-            await wire.send(Malformed(-32600, "the result is not an object", request.id, expects_answer=False))
-
-        nursery.start_soon(serve)
-        with pytest.raises(RemoteProtocolError, match="the result is not an object"):
-            await client.send_request("tools/call", {"name": "x"})
-
-
-async def test_a_batch_is_refused_outside_its_revision() -> None:
-    async with server_on_wire(options=SessionOptions(on_error=lambda _: None)) as (_, wire):
-        await wire.send(Batch((Request(1, "ping"),)))
-        answer = await wire.receive()
-        assert isinstance(answer, ErrorResponse)
-        assert (answer.id, answer.error.code) == (None, -32600)
-
-
-async def test_a_batch_of_2025_03_26_is_answered_with_a_batch() -> None:
-    async with server_on_wire(open_it=False) as (_, wire):
-        params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "w", "version": "1"}}
-        await wire.send(Request(0, "initialize", params))
-        assert isinstance(await wire.receive(), Response)
-        call = {"name": "x", "arguments": {"a": 1}}
-        await wire.send(Batch((Request(1, "tools/call", call), Notification("acme/x"), Request(2, "ping"))))
-        answer = await wire.receive()
-        assert isinstance(answer, Batch)
-        assert {item.id: item for item in answer.items if isinstance(item, Response)} == {
-            1: Response(1, {"echo": {"a": 1}}),
-            2: Response(2, {}),
-        }
 
 
 async def test_every_request_leaves_a_record(autojump_clock: trio.testing.MockClock) -> None:

@@ -84,13 +84,6 @@ async def test_pending_calls_settle_when_the_session_is_closed_from_another_task
         assert client.closed
 
 
-async def test_closing_never_cancels_the_block() -> None:
-    async with client_on_wire() as (client, _):
-        await client.aclose()
-        await trio.lowlevel.checkpoint()
-        await trio.testing.wait_all_tasks_blocked()
-
-
 async def test_the_loss_of_the_link_settles_every_call_with_its_cause() -> None:
     errors: list[Exception] = []
 
@@ -109,24 +102,6 @@ async def test_the_loss_of_the_link_settles_every_call_with_its_cause() -> None:
         with pytest.raises(TransportError, match="the wire was cut"):
             await client.send_request("tools/call", {"name": "x"})
         await client.wait_closed()
-
-
-async def test_the_failure_of_one_exchange_fails_one_call() -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-
-        async def serve() -> None:
-            first, second = await wire.expect(Request), await wire.expect(Request)
-            await wire.send(Failure(TransportError("HTTP 502"), first.id))
-            await wire.send(Response(second.id, {"ok": True}))
-
-        async def lose() -> None:
-            with pytest.raises(TransportError, match="HTTP 502"):
-                await client.send_request("tools/call", {"name": "x"})
-
-        nursery.start_soon(serve)
-        nursery.start_soon(lose)
-        await trio.testing.wait_all_tasks_blocked()
-        assert await client.send_request("tools/call", {"name": "x"}) == {"ok": True}
 
 
 async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
@@ -234,9 +209,9 @@ class StepCounter(trio.abc.Instrument):
             self.steps += 1
 
 
-@pytest.mark.parametrize("closer", ["client", "server", "both", "link"])
-async def test_after_a_close_an_idle_second_has_no_scheduled_step(
-    closer: str, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("closer", ["client", "server", "both", "link", None])
+async def test_open_or_closed_an_idle_second_has_no_scheduled_step(
+    closer: str | None, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with (
         memory_link_pair(encode=True) as (ours, theirs),
@@ -251,19 +226,9 @@ async def test_after_a_close_an_idle_second_has_no_scheduled_step(
             await server.aclose()
         if closer == "link":
             await ours.write.aclose()
-        await server.wait_closed()
-        await client.aclose()
-        await trio.testing.wait_all_tasks_blocked()
-        counter = StepCounter()
-        trio.lowlevel.add_instrument(counter)
-        await trio.sleep(1)
-        trio.lowlevel.remove_instrument(counter)
-        assert counter.steps == 0
-
-
-async def test_an_open_idle_session_takes_no_step_either(autojump_clock: trio.testing.MockClock) -> None:
-    async with session_pair() as (client, _):
-        await client.ping()
+        if closer is not None:
+            await server.wait_closed()
+            await client.aclose()
         await trio.testing.wait_all_tasks_blocked()
         counter = StepCounter()
         trio.lowlevel.add_instrument(counter)

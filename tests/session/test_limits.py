@@ -49,42 +49,6 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
         assert most == 3
 
 
-async def test_a_full_house_still_answers_pings() -> None:
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        await trio.sleep_forever()
-        raise AssertionError
-
-    options = SessionOptions(handlers=HandlerOptions(max_running_requests=1, max_queued_requests=1))
-    async with server_on_wire(answer, options=options) as (_, wire):
-        for number in range(3):
-            await wire.send(Request(number, "tools/call", {"name": "x"}))
-        assert isinstance(await wire.receive(), ErrorResponse)
-        await wire.send(Request("p", "ping"))
-        assert await wire.receive() == Response("p", {})
-
-
-async def test_a_queued_request_can_be_cancelled_before_it_runs() -> None:
-    seen: list[Any] = []
-    release = trio.Event()
-
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        seen.append(context.request_id)
-        await release.wait()
-        return {}
-
-    async with server_on_wire(answer, options=SessionOptions(handlers=HandlerOptions(max_running_requests=1))) as (
-        _,
-        wire,
-    ):
-        for number in range(3):
-            await wire.send(Request(number, "tools/call", {"name": "x"}))
-        await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
-        await trio.testing.wait_all_tasks_blocked()
-        release.set()
-        assert [(await wire.receive()).id, (await wire.receive()).id] == [0, 2]  # type: ignore[union-attr]
-    assert seen == [0, 2]
-
-
 @pytest.mark.parametrize("mode", ["legacy"])
 async def test_a_handler_waits_for_the_peers_answer_while_a_thousand_requests_come_in(mode: str) -> None:
     """Both sides have full queues towards each other; only readers that never wait get out of that."""

@@ -29,19 +29,16 @@ async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testin
         assert notice.params["reason"]
 
 
-async def test_the_sessions_timeout_holds_for_calls_that_say_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    options = SessionOptions(calls=CallOptions(timeout=2))
-    async with client_on_wire(options=options) as (client, _):
+async def test_a_call_that_says_nothing_has_the_sessions_timeout_and_a_ping_may_have_its_own(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with client_on_wire(options=SessionOptions(calls=CallOptions(timeout=2))) as (client, _):
         with pytest.raises(RequestTimeout) as caught:
             await client.send_request("tools/call", {"name": "x"})
         assert caught.value.seconds == 2
-
-
-async def test_a_ping_may_have_a_timeout_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
-    async with client_on_wire() as (client, _):
         with pytest.raises(RequestTimeout) as caught:
-            await client.ping(timeout=2)
-        assert caught.value.seconds == 2
+            await client.ping(timeout=3)
+        assert caught.value.seconds == 3
 
 
 async def test_a_timeout_of_none_waits_forever(autojump_clock: trio.testing.MockClock) -> None:
@@ -65,46 +62,36 @@ async def progress_every(wire: Any, seconds: float, times: int) -> None:
     await wire.send(Response(request.id, {"done": True}))
 
 
-async def test_progress_resets_the_idle_timeout_when_asked(autojump_clock: trio.testing.MockClock) -> None:
+def ignore(event: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "limit"),
+    [
+        pytest.param(10, {"reset_on_progress": True, "on_progress": ignore}, None, id="asked for"),
+        pytest.param(3, {"reset_on_progress": True}, None, id="without a callback"),
+        pytest.param(10, {"on_progress": ignore}, ("timeout", 5), id="not asked for"),
+        pytest.param(
+            100,
+            {"reset_on_progress": True, "on_progress": ignore, "total_timeout": 20},
+            ("total_timeout", 20),
+            id="never the total",
+        ),
+    ],
+)
+async def test_progress_resets_the_idle_timeout_when_asked(
+    times: int, options: dict[str, Any], limit: tuple[str, float] | None, autojump_clock: trio.testing.MockClock
+) -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-        nursery.start_soon(progress_every, wire, 3, 10)
-        result = await client.send_request(
-            "tools/call", {"name": "x"}, timeout=5, reset_on_progress=True, on_progress=lambda _: None
-        )
-        assert result == {"done": True}
-
-
-async def test_progress_resets_nothing_unasked(autojump_clock: trio.testing.MockClock) -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-        nursery.start_soon(progress_every, wire, 3, 10)
-        with pytest.raises(RequestTimeout):
-            await client.send_request("tools/call", {"name": "x"}, timeout=5, on_progress=lambda _: None)
-        nursery.cancel_scope.cancel()
-
-
-async def test_reset_works_without_a_callback(autojump_clock: trio.testing.MockClock) -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-        nursery.start_soon(progress_every, wire, 3, 3)
-        assert await client.send_request("tools/call", {"name": "x"}, timeout=5, reset_on_progress=True) == {
-            "done": True
-        }
-
-
-async def test_progress_never_resets_the_total_timeout(autojump_clock: trio.testing.MockClock) -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-        nursery.start_soon(progress_every, wire, 3, 100)
+        nursery.start_soon(progress_every, wire, 3, times)
         started = trio.current_time()
-        with pytest.raises(RequestTimeout) as caught:
-            await client.send_request(
-                "tools/call",
-                {"name": "x"},
-                timeout=5,
-                total_timeout=20,
-                reset_on_progress=True,
-                on_progress=lambda _: None,
-            )
-        assert trio.current_time() - started == pytest.approx(20)
-        assert caught.value.limit == "total_timeout"
+        outcome = None
+        try:
+            assert await client.send_request("tools/call", {"name": "x"}, timeout=5, **options) == {"done": True}
+        except RequestTimeout as exc:
+            outcome = exc.limit, trio.current_time() - started
+        assert outcome == limit
         nursery.cancel_scope.cancel()
 
 

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from tests.soak.answers import colour_of
-from tests.soak.calls import READING, TOOLS, Call, Kind, ask, listen, perform
+from tests.soak.calls import MAX_WAIT, READING, TOOLS, Call, Kind, ask, listen, perform
 from tests.soak.record import Record
 from trio_mcp import Answers, Backoff, Client, ClientGroup, McpError, RequestTimeout, SessionOptions, TransportError
 from trio_mcp.errors import RemoteProtocolError
@@ -182,7 +182,7 @@ class Load:
                 kind = rng.choices(kinds, weights)[0]
                 if kind in member.without:
                     return False
-                call = Call(self.next_id(lane.name), None, functools.partial(in_group, group, server), rng)  # type: ignore[arg-type]
+                call = Call(self.next_id(lane.name), None, functools.partial(in_group, group, server), rng)
                 await perform(kind, call, lane.name, self._record, tears=member.tears)
                 return False
 
@@ -194,7 +194,9 @@ class Load:
         targets: dict[str, Any] = {name: member.target() for name, member in lane.members.items() if member.target}
         per_server = {name: self._arguments(member) for name, member in lane.members.items()}
         backoff = Backoff(first=0.2, longest=2, attempts=None)
-        async with ClientGroup(targets, require="none", max_wait=30, reconnect=backoff, per_server=per_server) as group:
+        async with ClientGroup(
+            targets, require="none", max_wait=MAX_WAIT, reconnect=backoff, per_server=per_server
+        ) as group:
             yield group
 
     async def calm(self, lane: Lane, calls: int) -> None:

@@ -6,6 +6,13 @@ from collections.abc import Iterator
 
 import httpx  # noqa: F401 - before the function that it takes is replaced
 import pytest
+from trio.testing import MockClock
+
+
+@pytest.fixture
+def autojump_clock() -> MockClock:
+    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
+    return MockClock(autojump_threshold=0.05)
 
 
 @pytest.fixture(scope="module", params=["transports", "client"])
@@ -15,3 +22,10 @@ def every_sender(request: pytest.FixtureRequest) -> Iterator[None]:
         # httpx has its own reference to the function, so it does not look for the proxy.
         patch.setattr("urllib.request.getproxies", lambda: {"all": "proxy"} if request.param == "client" else {})
         yield
+
+
+@pytest.fixture
+def no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of the legacy era are resumed at once."""
+    if request.node.get_closest_marker("legacy"):
+        monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)

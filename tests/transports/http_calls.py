@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
-from tests.transports.support import DEADLINE
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, never, peer, result, streaming
+from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "modern",
     "never",
     "ok",
+    "over",
     "streamed",
     "works",
 ]
@@ -29,8 +31,7 @@ __all__ = [
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
 
-async def discovered(asked: Asked) -> None:
-    await asked.result(DISCOVERED)
+discovered = giving(DISCOVERED)
 
 
 class Calls:
@@ -43,24 +44,13 @@ class Calls:
         await self.tools.get(asked.body["params"]["name"], ok)(asked)
 
 
-async def ok(asked: Asked) -> None:
-    await asked.result(TEXT)
+ok = giving(TEXT)
 
 
-async def streamed(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(b": hello\n\n" + event(result(asked.id, TEXT)))
-    await asked.end_events()
+streamed = streaming(lambda asked: b": hello\n\n" + event(result(asked.id, TEXT)))
 
 
-async def never(asked: Asked) -> None:
-    await asked.gone()
-
-
-async def endless_stream(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(b": still here\n\n")
-    await asked.gone()
+endless_stream = streaming(b": still here\n\n", then="gone")
 
 
 async def cut_json(asked: Asked) -> None:
@@ -68,22 +58,28 @@ async def cut_json(asked: Asked) -> None:
     await asked.abort()
 
 
-async def cut_events(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(event(result(asked.id, TEXT))[:-1])
-    await asked.abort()
+cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="abort")
 
 
 @contextlib.asynccontextmanager
-async def modern(**tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """Connect a client to a modern server with these tools; any other tool answers "ok"."""
+async def modern(call: Any = None, **tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
+    """Connect a client to a modern server that answers calls so, or with these tools; any other tool answers "ok"."""
+    handlers = {"server/discover": discovered, "tools/call": call or Calls(**tools)}
     with trio.fail_after(DEADLINE):
-        async with (
-            peer({"server/discover": discovered, "tools/call": Calls(**tools)}) as server,
-            Client(server.url) as client,
-        ):
+        async with peer(handlers) as server, Client(server.url) as client:
             yield server, client
 
 
 async def works(client: Client) -> None:
     assert (await client.call_tool("fine")).content[0].text == "ok"  # type: ignore[union-attr]
+
+
+async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
+    """Wait until no exchange is open on either side, and only the tasks live that serve the connections kept for later.
+
+    A connection may still wait to be accepted, only to be found closed; one that never ends runs into the safety net.
+    """
+    kept = kept_connections(http_client)
+    statistics = trio.lowlevel.current_statistics
+    while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
+        await trio.sleep(0.001)

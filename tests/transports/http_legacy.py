@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from tests.http_peer import INITIALIZED, Asked, HttpPeer, peer
+from tests.http_peer import INITIALIZED, Asked, HttpPeer, giving, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Backoff,
@@ -19,12 +19,11 @@ from trio_mcp import (
 __all__ = ["CHANGED", "QUICK", "TEXT", "Restarting", "legacy", "ok", "text"]
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
-QUICK = Backoff(first=0.01, longest=0.02, attempts=3)
+QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
-async def ok(asked: Asked) -> None:
-    await asked.result(TEXT)
+ok = giving(TEXT)
 
 
 @contextlib.asynccontextmanager

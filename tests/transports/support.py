@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -107,50 +107,6 @@ def open_descriptors() -> set[str]:
     return found
 
 
-class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope just before the given step of any task that the scenario has."""
-
-    def __init__(self, scope: trio.CancelScope, step: int) -> None:
-        self._scope = scope
-        self._left = step
-
-    @property
-    def fired(self) -> bool:
-        return self._left <= 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._scope.cancel("at every step")
-
-
-async def cancelled_at_every_step(
-    scenario: Callable[[], Awaitable[object]], after: Callable[[], Awaitable[object]]
-) -> int:
-    """Run a scenario again and again, cancelled one scheduler step later each time, until it gets through uncancelled.
-
-    Args:
-        scenario: What to run.
-        after: Asserts what must hold after each run.
-
-    Returns:
-        How many steps there were.
-    """
-    step = 0
-    while True:
-        step += 1
-        with trio.fail_after(DEADLINE), trio.CancelScope() as scope:
-            instrument = CancelAtStep(scope, step)
-            trio.lowlevel.add_instrument(instrument)
-            try:
-                await scenario()
-            finally:
-                trio.lowlevel.remove_instrument(instrument)
-        await after()
-        if not instrument.fired:
-            return step
-
-
 # Writes down what happens to it, in the order in which it does.
 DIARY = """
     import signal, sys, time
@@ -184,17 +140,6 @@ async def use(params: StdioServerParameters) -> None:
 # --- servers: processes that `tests.peer` talks to -----------------------------------------------------------------
 
 NOISY = [sys.executable, str(Path(__file__).with_name("noisy_server.py"))]
-
-# Without the session layer: every message goes back as it came.
-ECHO = """
-    import trio
-    from trio_mcp import stdio_server
-    async def main():
-        async with stdio_server() as (read, write):
-            async for item in read:
-                await write.send(item)
-    trio.run(main)
-"""
 
 
 def run(command: list[str], sent: bytes) -> subprocess.CompletedProcess[bytes]:

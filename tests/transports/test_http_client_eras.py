@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
+from tests.http_peer import INITIALIZED, Asked, event, never, peer, plain, result, streaming
+from tests.transports.http_calls import discovered
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     CallOptions,
@@ -21,17 +22,6 @@ from trio_mcp import (
     TransportError,
 )
 from trio_mcp.http.client.origins import MAX_AGE, MAX_ORIGINS, Origins
-
-
-async def discovered(asked: Asked) -> None:
-    await asked.result(DISCOVERED)
-
-
-def refusing(status: int, body: object = b"", **headers: str):  # type: ignore[no-untyped-def]
-    async def handle(asked: Asked) -> None:
-        await asked.status(status, body, **headers)
-
-    return handle
 
 
 def error_of(code: int, **more: object) -> dict[str, object]:
@@ -54,7 +44,7 @@ async def test_a_modern_server_is_asked_once_and_never_gets_a_handshake() -> Non
 async def test_any_refusal_that_is_not_modern_leads_to_the_handshake(status: int, body: object) -> None:
     """The body is empty or is not a recognized modern JSON-RPC error: fall back to initialize."""
     with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": refusing(status, body)}) as server, Client(server.url) as client:
+        async with peer({"server/discover": plain(status, body)}) as server, Client(server.url) as client:
             assert client.protocol_version == "2025-11-25"
             await client.ping()
         assert server.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
@@ -66,7 +56,7 @@ async def test_a_modern_refusal_does_not_lead_to_a_handshake() -> None:
     """A 400 with a recognized modern error: the server speaks a modern version."""
     body = error_of(-32022, data={"supported": ["2027-01-01"]})
     with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": refusing(400, body)}) as server:
+        async with peer({"server/discover": plain(400, body)}) as server:
             with pytest.raises(NegotiationError, match="2027-01-01"):
                 async with Client(server.url):
                     raise AssertionError("it connected")
@@ -79,7 +69,7 @@ async def test_a_modern_refusal_does_not_lead_to_a_handshake() -> None:
 )
 async def test_a_status_that_says_nothing_of_eras_is_the_outcome(status: int, trouble: str) -> None:
     with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": refusing(status, b"why", retry_after="7")}) as server:
+        async with peer({"server/discover": plain(status, b"why", retry_after="7")}) as server:
             with pytest.raises(HttpError, match="why") as caught:
                 async with Client(server.url):
                     raise AssertionError("it connected")
@@ -118,7 +108,7 @@ async def test_a_legacy_server_that_has_become_modern_is_noticed() -> None:
             async with Client(server.url):
                 pass
             server.handlers["server/discover"] = discovered
-            server.handlers["initialize"] = refusing(400, error_of(-32022, data={"supported": ["2026-07-28"]}))
+            server.handlers["initialize"] = plain(400, error_of(-32022, data={"supported": ["2026-07-28"]}))
             async with Client(server.url) as client:
                 assert client.protocol_version == "2026-07-28"
             server.asked.clear()
@@ -141,12 +131,8 @@ async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server()
 @pytest.mark.legacy
 async def test_a_server_that_was_only_slow_is_asked_again() -> None:
     """Silence leads to the handshake, and proves nothing."""
-
-    async def slow(asked: Asked) -> None:
-        await asked.gone()
-
     with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": slow}) as server:
+        async with peer({"server/discover": never}) as server:
             async with Client(server.url, options=SessionOptions(calls=CallOptions(probe_timeout=0.05))) as client:
                 assert client.protocol_version == "2025-11-25"
             server.handlers["server/discover"] = discovered
@@ -157,7 +143,7 @@ async def test_a_server_that_was_only_slow_is_asked_again() -> None:
 @pytest.mark.legacy
 async def test_a_legacy_server_that_refuses_with_an_error_message_is_remembered_too() -> None:
     with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": refusing(200, error_of(-32601))}) as server:
+        async with peer({"server/discover": plain(200, error_of(-32601))}) as server:
             for _ in range(2):
                 async with Client(server.url) as client:
                     assert client.protocol_version == "2025-11-25"
@@ -260,12 +246,7 @@ async def test_the_end_of_the_old_stream_is_the_loss_of_the_link() -> None:
 @pytest.mark.parametrize("endpoint", [b"https://elsewhere.example/take", b"//elsewhere.example/", b"http://[", b"\xff"])
 async def test_an_endpoint_elsewhere_is_not_followed(endpoint: bytes) -> None:
     """It would get the credentials of this server."""
-
-    async def get(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(b"event: endpoint\ndata: " + endpoint + b"\n\n")
-        await asked.gone()
-
+    get = streaming(lambda asked: b"event: endpoint\ndata: " + endpoint + b"\n\n", then="gone")
     with trio.fail_after(DEADLINE):
         async with peer({"GET": get}) as server:
             with pytest.raises(Exception, match="endpoint event"):
@@ -277,7 +258,7 @@ async def test_an_endpoint_elsewhere_is_not_followed(endpoint: bytes) -> None:
 async def test_a_url_without_an_endpoint_raises_the_refusal_of_the_handshake() -> None:
     """Neither era, nor HTTP+SSE: the error is that of the handshake, and says what to look at."""
     with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": refusing(404), "initialize": refusing(404, b"no such page")}) as server:
+        async with peer({"server/discover": plain(404), "initialize": plain(404, b"no such page")}) as server:
             with pytest.raises(HttpError, match=r"no such page \(is this the URL of an MCP server\?\)"):
                 async with Client(server.url):
                     raise AssertionError("it connected")
@@ -287,7 +268,7 @@ async def test_a_url_without_an_endpoint_raises_the_refusal_of_the_handshake() -
 @pytest.mark.legacy
 async def test_a_handshake_refused_with_an_error_message_raises_it() -> None:
     with trio.fail_after(DEADLINE):
-        async with peer({"initialize": refusing(200, error_of(-32000))}) as server:
+        async with peer({"initialize": plain(200, error_of(-32000))}) as server:
             with pytest.raises(McpError, match="-32000"):
                 async with Client(server.url, mode="legacy"):
                     raise AssertionError("it connected")

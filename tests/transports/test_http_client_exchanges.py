@@ -5,12 +5,13 @@ S: 2026-07-28 `basic/transports/streamable-http`.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import trio
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, event, giving, peer, plain, result, streaming
 from tests.transports.http_calls import (
     TEXT,
     Calls,
@@ -38,19 +39,12 @@ pytestmark = pytest.mark.usefixtures("every_sender")
 
 
 @pytest.mark.parametrize("answer", [ok, streamed])
-async def test_an_answer_as_json_and_as_events(answer: Any) -> None:
-    """Sending Messages, 6: the client MUST support both."""
-    async with modern(t=answer) as (server, client):
-        assert (await client.call_tool("t")).content[0].text == "ok"  # type: ignore[union-attr]
-        assert server.asked[-1].headers["accept"] == "application/json, text/event-stream"
-
-
-@pytest.mark.parametrize("answer", [ok, streamed])
-async def test_a_connection_is_used_again_after_an_answer(answer: Any) -> None:
-    """An event stream is read to its terminating chunk."""
+async def test_an_answer_as_json_and_as_events_leaves_its_connection_to_the_next(answer: Any) -> None:
+    """Sending Messages, 6: the client MUST support both. An event stream is read to its terminating chunk."""
     async with modern(t=answer) as (server, client):
         for _ in range(10):
-            await client.call_tool("t")
+            assert (await client.call_tool("t")).content[0].text == "ok"  # type: ignore[union-attr]
+        assert server.asked[-1].headers["accept"] == "application/json, text/event-stream"
         assert server.connections == 1
 
 
@@ -108,12 +102,6 @@ async def cut_head(asked: Asked) -> None:
     await asked.abort()
 
 
-async def no_answer(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(b": bye\n\n")
-    await asked.end_events()
-
-
 async def silent_close(asked: Asked) -> None:
     await asked.abort()
 
@@ -121,18 +109,6 @@ async def silent_close(asked: Asked) -> None:
 async def no_http(asked: Asked) -> None:
     await asked.raw(b"220 mail.example ESMTP\r\n")
     await asked.abort()
-
-
-async def not_json(asked: Asked) -> None:
-    await asked.status(200, b"[}")
-
-
-async def html(asked: Asked) -> None:
-    await asked.status(200, b"<html>", content_type="text/html")
-
-
-async def accepted(asked: Asked) -> None:
-    await asked.status(202)
 
 
 async def a_request(asked: Asked) -> None:
@@ -143,40 +119,61 @@ async def of_another(asked: Asked) -> None:
     await asked.status(200, result(asked.id + 1000, TEXT))
 
 
-async def packed(asked: Asked) -> None:
-    await asked.status(200, b"\x1f\x8b", Content_Encoding="gzip")
+async def batch(asked: Asked) -> None:
+    await asked.status(200, [result(asked.id, TEXT)])
 
 
-async def malformed_in_stream(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(event({"jsonrpc": "2.0", "id": asked.id, "result": 7}))
-    await asked.end_events()
+async def not_unicode(asked: Asked) -> None:
+    await asked.status(200, json.dumps(result(asked.id, {"x": "?"})).encode().replace(b"?", b"\xff"))
 
 
-BROKEN: list[tuple[Any, type[Exception], str]] = [
-    (cut_head, TransportError, r"POST http://.*/mcp failed: RemoteProtocolError"),
-    (cut_json, TransportError, "failed: "),
-    (cut_events, TransportError, "failed: "),
-    (no_answer, TransportError, "ended without a response to 'tools/call'"),
-    (silent_close, TransportError, "failed: "),
-    (no_http, TransportError, "failed: RemoteProtocolError"),
-    (not_json, RemoteProtocolError, "not a response to 'tools/call': invalid JSON"),
-    (html, HttpError, "neither JSON nor events"),
-    (accepted, HttpError, "without a response to the request"),
-    (a_request, RemoteProtocolError, "not a response to 'tools/call': Request"),
-    (of_another, RemoteProtocolError, "not a response to 'tools/call': Response"),
-    (packed, TransportError, "encoded as 'gzip', although only"),
-    (malformed_in_stream, RemoteProtocolError, '"result" must be an object'),
-]
+def raw(data: bytes) -> Any:
+    async def answer(asked: Asked) -> None:
+        await asked.raw(data)
+
+    return answer
 
 
-@pytest.mark.parametrize(("answer", "kind", "says"), BROKEN, ids=[case[0].__name__ for case in BROKEN])
+BATCH = "batches are part of revision 2025-03-26 only"
+BROKEN: dict[str, tuple[Any, type[Exception], str]] = {
+    "cut in its head": (cut_head, TransportError, r"POST http://.*/mcp failed: RemoteProtocolError"),
+    "cut in its JSON": (cut_json, TransportError, "failed: "),
+    "cut in an event": (cut_events, TransportError, "failed: "),
+    "a stream without it": (streaming(b": bye\n\n"), TransportError, "ended without a response to 'tools/call'"),
+    "closed": (silent_close, TransportError, "failed: "),
+    "another protocol": (no_http, TransportError, "failed: RemoteProtocolError"),
+    "not JSON": (plain(200, b"[}"), RemoteProtocolError, "not a response to 'tools/call': invalid JSON"),
+    "not Unicode": (not_unicode, RemoteProtocolError, r"^POST http://.*/mcp.*: invalid JSON"),
+    "HTML": (plain(200, b"<html>", content_type="text/html"), HttpError, "neither JSON nor events"),
+    "no type": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), HttpError, "without a Content-Type"),
+    "202": (plain(202), HttpError, "without a response to the request"),
+    "304": (raw(b"HTTP/1.1 304 Not Modified\r\n\r\n"), HttpError, "304 Not Modified$"),
+    "307": (plain(307, Location="/" + "x" * 9000), HttpError, "a redirection to '/xxx.*…', which is not followed"),
+    "a request": (a_request, RemoteProtocolError, "not a response to 'tools/call': Request"),
+    "of another": (of_another, RemoteProtocolError, "not a response to 'tools/call': Response"),
+    "packed": (
+        plain(200, b"\x1f\x8b", Content_Encoding="gzip"),
+        TransportError,
+        "encoded as 'gzip', although only",
+    ),
+    "malformed in a stream": (
+        streaming(lambda asked: event({"jsonrpc": "2.0", "id": asked.id, "result": 7})),
+        RemoteProtocolError,
+        r"^POST http://.*/mcp: .result. must be an object",
+    ),
+    "a batch": (batch, RemoteProtocolError, BATCH),
+    "a batch in a stream": (streaming(lambda asked: event([result(asked.id, TEXT)])), RemoteProtocolError, BATCH),
+}
+
+
+@pytest.mark.parametrize(("answer", "kind", "says"), BROKEN.values(), ids=BROKEN)
 async def test_an_invalid_response_fails_only_its_call(answer: Any, kind: type[Exception], says: str) -> None:
     async with modern(t=answer, slow=endless_stream) as (server, client), trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "slow")
         await server.until("tools/call")
-        with pytest.raises(kind, match=says):
+        with pytest.raises(kind, match=says) as caught:
             await client.call_tool("t")
+        assert len(str(caught.value)) < 1000
         await works(client)
         assert client.session.close_cause is None
         nursery.cancel_scope.cancel()
@@ -200,14 +197,8 @@ async def test_a_safe_request_is_sent_again_when_its_connection_breaks() -> None
 
 
 async def test_the_size_of_an_answer_is_limited_and_the_error_names_the_limit() -> None:
-    async def much(asked: Asked) -> None:
-        await asked.result({**TEXT, "more": "x" * 2000})
-
-    async def much_in_a_stream(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event(result(asked.id, {**TEXT, "more": "x" * 2000})))
-        await asked.end_events()
-
+    much = giving({**TEXT, "more": "x" * 2000})
+    much_in_a_stream = streaming(lambda asked: event(result(asked.id, {**TEXT, "more": "x" * 2000})))
     tools = {"server/discover": discovered, "tools/call": Calls(much=much, stream=much_in_a_stream)}
     with trio.fail_after(DEADLINE):
         async with (

@@ -17,20 +17,13 @@ import trio
 
 from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
-from tests.transports.support import kept_connections
-from trio_mcp import Backoff, Client, SessionClosed, streamable_http_client
+from tests.transports.http_calls import over
+from tests.transports.http_legacy import CHANGED, QUICK, TEXT
+from trio_mcp import Client, SessionClosed, streamable_http_client
 from trio_mcp.http.client.origins import ORIGINS
 
+pytestmark = pytest.mark.usefixtures("no_wait")
 NET = 60
-TEXT = {"content": [{"type": "text", "text": "ok"}]}
-CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
-
-
-@pytest.fixture(autouse=True)
-def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("handshake"):
-        monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 
 class Path:
@@ -206,15 +199,6 @@ async def on(path: Path) -> AsyncIterator[tuple[HttpPeer, httpx.AsyncClient, Cal
     gc.collect()  # a generator of httpx that was left behind would complain, and a warning is an error
 
 
-async def consistent(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
-    """No exchange is open on either side, and no task lives but those that serve the connections kept for later."""
-    kept = kept_connections(http_client)
-    # A connection may still wait to be accepted, only to be found closed; one that never ends runs into the safety net.
-    statistics = trio.lowlevel.current_statistics
-    while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
-        await trio.sleep(0.001)
-
-
 @PATHS
 async def test_a_client_that_is_cancelled_anywhere_leaves_nothing_open(path: Callable[[], Path]) -> None:
     """From its first step to its last, the DELETE at the end included."""
@@ -227,7 +211,7 @@ async def test_a_client_that_is_cancelled_anywhere_leaves_nothing_open(path: Cal
             async with make() as client:
                 await way.walk(client, server)
 
-        places = await cancel_everywhere(scenario, partial(consistent, server, http_client, tasks))
+        places = await cancel_everywhere(scenario, partial(over, server, http_client, tasks))
         assert places > 30
         await scenario()
 
@@ -293,7 +277,7 @@ async def test_a_client_that_is_closed_at_any_moment_settles_its_calls(path: Cal
                         await client.aclose()
             assert set(outcomes) <= {"ok", "closed"}
             assert len(outcomes) == 2
-            await consistent(server, http_client, tasks)
+            await over(server, http_client, tasks)
             if outcomes == ["ok", "ok"]:
                 break
         assert outcomes == ["ok", "ok"]

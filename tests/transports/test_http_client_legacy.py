@@ -16,7 +16,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.http_peer import INITIALIZED, Asked, event, peer
+from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, streaming
 from tests.transports.http_legacy import TEXT, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -34,12 +34,6 @@ from trio_mcp.http.client.legacy.sse_client import ENDPOINT_TIMEOUT
 from trio_mcp.jsonrpc.messages import Notification, Request, SessionMessage
 
 pytestmark = pytest.mark.legacy
-
-
-@pytest.fixture
-def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
-    return MockClock(autojump_threshold=0.05)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
@@ -65,10 +59,6 @@ async def test_a_session_ends_with_a_delete_that_a_silent_server_cannot_hold_up(
     cancelled: bool, longest: float, autojump_clock: MockClock
 ) -> None:
     """L, Session Management, 5: what a client no longer needs lasts for half an hour, if it is not told."""
-
-    async def never(asked: Asked) -> None:
-        await asked.gone()
-
     with trio.fail_after(DEADLINE):
         async with peer({"DELETE": never}) as server:
             with trio.CancelScope() as scope:
@@ -82,9 +72,7 @@ async def test_a_session_ends_with_a_delete_that_a_silent_server_cannot_hold_up(
 
 
 async def test_without_a_session_id_there_is_nothing_to_end() -> None:
-    async def initialize(asked: Asked) -> None:
-        await asked.result(INITIALIZED)
-
+    initialize = giving(INITIALIZED)
     async with legacy({"initialize": initialize}) as (server, client):
         assert await text(client) == "ok"
     assert "DELETE" not in server.methods()
@@ -115,10 +103,6 @@ async def test_requests_come_after_the_answer_to_the_get_that_listens() -> None:
 
 async def test_an_unanswered_get_delays_requests_only_briefly(autojump_clock: MockClock) -> None:
     """Some servers answer it with the first message, which may never come."""
-
-    async def never(asked: Asked) -> None:
-        await asked.gone()
-
     async with legacy({"GET": never}) as (_server, client):
         assert await text(client) == "ok"
 
@@ -166,9 +150,7 @@ async def test_notifications_keep_their_order() -> None:
 async def test_a_refused_notification_is_reported_and_costs_nothing_else() -> None:
     faults: list[RemoteProtocolError] = []
     told = trio.Event()
-
-    async def refused(asked: Asked) -> None:
-        await asked.status(500)
+    refused = plain(500)
 
     def on_error(fault: RemoteProtocolError) -> None:
         faults.append(fault)
@@ -217,24 +199,8 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
         await server.until("notifications/cancelled", 2)
 
 
-async def test_the_link_by_hand() -> None:
-    """A transport knows no session: the owner of the link may send what they like."""
-    with trio.fail_after(DEADLINE):
-        async with (
-            peer({"tools/call": ok}) as server,
-            streamable_http_client(server.url) as (read, write),
-            ClientSession(read, write) as session,
-        ):
-            await session.initialize()
-            assert (await session.send_request("tools/call", {"name": "t"}))["content"] == TEXT["content"]
-
-
 async def test_a_response_that_cannot_be_encoded_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
-    async def get(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event({"jsonrpc": "2.0", "id": "q", "method": "x/ask"}))
-        await asked.gone()
-
+    get = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "x/ask"}), then="gone")
     with trio.fail_after(DEADLINE):
         async with (
             peer({"GET": get}) as server,
@@ -278,10 +244,7 @@ async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: i
             await asked.status(202)
             heard.set()
 
-    async def asks(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}))
-        await asked.gone()
+    asks = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}), then="gone")
 
     def on_error(fault: RemoteProtocolError) -> None:
         faults.append(fault)
@@ -326,11 +289,7 @@ async def test_over_http_sse_a_cancellation_does_not_overtake_its_request(
 ) -> None:
     """The server ignores a cancellation of a request that it does not know yet: the request would run on for no one."""
     accept = trio.Event()
-
-    async def stream(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(b"event: endpoint\ndata: /messages\n\n")
-        await asked.gone()
+    stream = streaming(b"event: endpoint\ndata: /messages\n\n", then="gone")
 
     async def slow(asked: Asked) -> None:
         await accept.wait()

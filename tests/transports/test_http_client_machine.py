@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
-from tests.transports.support import kept_connections
-from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
+from tests.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
+from tests.transports.http_calls import over
+from tests.transports.http_legacy import QUICK, TEXT
+from trio_mcp import Client, HttpError, TransportError, streamable_http_client
 
-TEXT = {"content": [{"type": "text", "text": "ok"}]}
-QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
+pytestmark = pytest.mark.usefixtures("no_wait")
 TURNS = st.integers(0, 60)
 
 
@@ -177,25 +177,11 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
     scope.cancel()
 
 
-async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
-    """Wait until no exchange is left; one that never ends runs into the safety net."""
-    kept = kept_connections(http_client)
-    statistics = trio.lowlevel.current_statistics
-    while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
-        await trio.sleep(0.001)
-
-
 def ending(script: list[Step]) -> list[Step]:
     """Cancel every step that would hang in the end."""
     return [
         attrs.evolve(step, patience=30) if step.fault == "hang" and step.patience is None else step for step in script
     ]
-
-
-@pytest.fixture(autouse=True)
-def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("handshake"):
-        monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 
 @pytest.mark.legacy

@@ -1,20 +1,16 @@
-"""Both halves of this library over HTTP: every revision, and a server that restarts."""
+"""Both halves of this library over HTTP, in every revision."""
 
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 
-import httpx
 import pytest
 import trio
-from pydantic_core import from_json
 
 from tests.transports.support import DEADLINE
-from trio_mcp import Client, Context, RequestTimeout, Server, ToolsListChanged, streamable_http_client
+from trio_mcp import Client, Context, RequestTimeout, Server
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
@@ -81,63 +77,3 @@ async def test_every_revision(mode: str) -> None:
     assert progress == [1, 2, 3, 4, 5]
     if mode in ("legacy", "2025-11-25"):
         assert made.reasons[0] == "enough"  # the notice carries it; the end of a stream carries nothing
-
-
-@pytest.mark.parametrize("mode", [HANDSHAKES[-1], "auto"])
-async def test_changes_are_heard(mode: str) -> None:
-    made = Made()
-    with trio.fail_after(DEADLINE):
-        async with (
-            serving(made) as url,
-            Client(url, mode=mode) as client,
-            client.listen(tools_list_changed=True) as events,
-        ):
-
-            @made.server.tool
-            async def another() -> None:
-                pass
-
-            assert await anext(events) == ToolsListChanged()
-
-
-@pytest.mark.legacy
-async def test_a_restart_leads_to_one_new_handshake() -> None:
-    """The guarantee of the legacy era, with a real server that is really down in between."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    posted: list[str] = []
-    results: list[Any] = []
-
-    async def note(request: httpx.Request) -> None:
-        if request.content:
-            posted.append(from_json(request.content)["method"])
-
-    async def call(client: Client) -> None:
-        results.append((await client.call_tool("add", {"a": 1, "b": 1})).data)
-
-    class Run:
-        def __init__(self) -> None:
-            self.scope, self.ended = trio.CancelScope(), trio.Event()
-
-        async def serve(self, task_status: trio.TaskStatus[str]) -> None:
-            with self.scope:
-                await Made().server.serve_http(port=port, task_status=task_status)
-            self.ended.set()
-
-    ORIGINS.clear()
-    with trio.fail_after(DEADLINE):
-        async with httpx.AsyncClient(event_hooks={"request": [note]}) as http_client, trio.open_nursery() as nursery:
-            first, second = Run(), Run()
-            url = await nursery.start(first.serve)
-            connect = partial(streamable_http_client, url, http_client=http_client)
-            async with Client(connect, mode="legacy") as client:
-                await call(client)
-                first.scope.cancel()
-                await first.ended.wait()
-                await nursery.start(second.serve)
-                async with trio.open_nursery() as callers:
-                    for _ in range(10):
-                        callers.start_soon(call, client)
-            second.scope.cancel()
-    assert results == [2] * 11
-    assert posted.count("initialize") == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,7 +11,7 @@ import httpx2
 import pytest
 import trio
 
-from tests.http_peer import Asked, HttpPeer, peer
+from tests.http_peer import Asked, peer
 from tests.transports.http_calls import (
     Calls,
     cut_json,
@@ -141,25 +140,3 @@ async def test_tls_to_a_port_without_it_says_so() -> None:
             async with Client(f"https://127.0.0.1:{listener.socket.getsockname()[1]}/"):
                 raise AssertionError("it opened")
         nursery.cancel_scope.cancel()
-
-
-async def test_a_unix_socket_through_the_callers_own_client(tmp_path: Path) -> None:
-    address = str(tmp_path / "s")
-    with trio.socket.socket(trio.socket.AF_UNIX) as listener:
-        await listener.bind(address)
-        listener.listen()
-        server = HttpPeer({"server/discover": discovered, "tools/call": ok})
-        with trio.fail_after(DEADLINE):
-            async with trio.open_nursery() as nursery:
-
-                async def accept() -> None:
-                    while True:
-                        nursery.start_soon(server.serve, trio.SocketStream((await listener.accept())[0]))
-
-                nursery.start_soon(accept)
-                async with (
-                    httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=address)) as http_client,
-                    Client(lambda: streamable_http_client("http://localhost/mcp", http_client=http_client)) as client,
-                ):
-                    await works(client)
-                nursery.cancel_scope.cancel()

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, event, peer, result, streaming
 from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Restarting, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -28,24 +28,13 @@ from trio_mcp.jsonrpc.messages import Notification
 pytestmark = pytest.mark.legacy
 
 
-@pytest.fixture
-def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
-    return MockClock(autojump_threshold=0.05)
-
-
 # --- the server's own stream ------------------------------------------------------------------------------------
 
 
 async def test_the_server_speaks_on_its_own_stream_and_its_requests_are_answered() -> None:
     """L, Listening for Messages from the Server; answers are POSTed."""
     heard: list[Notification] = []
-
-    async def get(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event(CHANGED) + event({"jsonrpc": "2.0", "id": "q", "method": "ping"}))
-        await asked.gone()
-
+    get = streaming(event(CHANGED) + event({"jsonrpc": "2.0", "id": "q", "method": "ping"}), then="gone")
     async with legacy({"GET": get}, on_message=heard.append) as (server, _):
         answer = await server.until("answer")
         assert answer.body == {"jsonrpc": "2.0", "id": "q", "result": {}}
@@ -190,10 +179,7 @@ async def test_a_call_whose_stream_breaks_is_resumed() -> None:
 
 @pytest.mark.parametrize("ends", ["refused", "empty"])
 async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -> None:
-    async def call(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event(b"", "e1"))
-        await asked.end_events()
+    call = streaming(event(b"", "e1"))
 
     async def get(asked: Asked) -> None:
         if "last-event-id" not in asked.headers:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from tests.effort import examples
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, peer
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, giving, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, McpError, Server, TransportError
 from trio_mcp.http.client import heads as http_heads
@@ -57,9 +57,7 @@ class Tools:
             await asked.result(TEXT)
 
     def handlers(self) -> dict[str, Any]:
-        async def discover(asked: Asked) -> None:
-            await asked.result(DISCOVERED)
-
+        discover = giving(DISCOVERED)
         return {"server/discover": discover, "tools/list": self.list, "tools/call": self.call}
 
 

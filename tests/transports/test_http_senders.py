@@ -7,57 +7,21 @@ import contextlib
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
+from tests.http_peer import Asked, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
+from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client import wire as http_wire
-
-TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
-
-
-@pytest.fixture
-def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
-    return MockClock(autojump_threshold=0.05)
-
-
-async def discovered(asked: Asked) -> None:
-    await asked.result(DISCOVERED)
-
-
-async def ok(asked: Asked) -> None:
-    await asked.result(TEXT)
-
-
-@contextlib.asynccontextmanager
-async def modern(call: Any = ok) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """Connect a client to a modern server that answers calls with `call`."""
-    with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": discovered, "tools/call": call}) as server, Client(server.url) as client:
-            yield server, client
-
-
-async def works(client: Client) -> None:
-    with trio.fail_after(DEADLINE):
-        assert (await client.call_tool("t")).content[0].text == "ok"  # type: ignore[union-attr]
-
-
-def whole(asked: Asked) -> bytes:
-    """Return the body of a response without a length, which ends with its connection."""
-    return event(result(asked.id, TEXT))
-
 
 # --- what servers may do ------------------------------------------------------------------------------------------
 
@@ -75,27 +39,20 @@ async def test_informational_responses_are_skipped() -> None:
         assert server.connections == 1
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-async def test_a_body_may_end_with_its_connection(version: str) -> None:
-    """RFC 9112, section 6.3, 8."""
+EVENTS = "200 OK\r\nContent-Type: text/event-stream\r\n"
+SAID = [f"HTTP/1.0 {EVENTS}", f"HTTP/1.1 {EVENTS}", f"HTTP/1.1 {EVENTS}Connection: close\r\n"]
+
+
+@pytest.mark.parametrize("head", SAID, ids=["1.0", "1.1", "close"])
+async def test_a_body_may_end_with_its_connection(head: str) -> None:
+    """RFC 9112, section 6.3, 8, and 9.6."""
 
     async def until_the_end(asked: Asked) -> None:
-        await asked.raw(f"HTTP/{version} 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".encode() + whole(asked))
+        await asked.raw(f"{head}\r\n".encode() + event(result(asked.id, TEXT)))
         await asked.stream.send_eof()
         await asked.gone()
 
     async with modern(until_the_end) as (server, client):
-        await works(client)
-        await works(client)
-        assert server.connections == 2  # the first one was the handshake's, too
-
-
-async def test_connection_close_is_respected() -> None:
-    async def last(asked: Asked) -> None:
-        await asked.status(200, result(asked.id, TEXT), Connection="close")
-        await asked.gone()
-
-    async with modern(last) as (server, client):
         await works(client)
         await works(client)
         assert server.connections == 2  # the first one was the handshake's, too
@@ -240,7 +197,7 @@ class Raw:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1
-        data = b""
+        data = bytearray()
         async with stream:
             while True:
                 while b"\r\n\r\n" not in data:
@@ -255,7 +212,7 @@ class Raw:
                 if step != "answer":
                     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     return
-                data = data[length:]
+                del data[:length]
                 await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
@@ -320,11 +277,6 @@ async def test_each_exchange_has_a_connection_of_its_own_and_leaves_it_to_the_ne
 
 
 async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
-    async def streamed(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(whole(asked))
-        await asked.end_events()
-
     async with peer({"server/discover": discovered, "tools/call": streamed}) as server:
 
         async def scenario() -> None:

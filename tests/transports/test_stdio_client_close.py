@@ -10,13 +10,13 @@ import pytest
 import trio
 import trio.testing
 
+from tests.injection import cancel_everywhere
 from tests.transports.support import (
     ANSWER_EVERYTHING,
     DEADLINE,
     DIARY,
     MARK,
     SHELL_ANSWERS_FIRST,
-    cancelled_at_every_step,
     marked,
     no_survivors,
     open_descriptors,
@@ -29,27 +29,17 @@ from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_c
 from trio_mcp.jsonrpc.messages import Notification
 
 
-async def test_a_server_is_first_asked_to_exit_by_closing_its_input(tmp_path: Path) -> None:
-    """`basic/transports/stdio`, Shutdown: first its input is closed; one that goes gets no signal."""
-    diary = tmp_path / "diary"
-    await use(python(DIARY, str(diary)))
-    assert diary.read_text().split() == ["EOF", "exit"]
-
-
-async def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm(tmp_path: Path) -> None:
-    """One SIGTERM, after the grace."""
+@pytest.mark.parametrize(
+    ("how", "expected"), [((), "EOF exit"), (("linger", "obey"), "EOF SIGTERM"), (("linger",), "EOF SIGTERM")]
+)
+async def test_a_server_is_first_asked_to_exit_then_told_to_and_then_killed(
+    how: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    """`basic/transports/stdio`, Shutdown: first its input is closed; one SIGTERM comes after the grace, if at all."""
     diary = tmp_path / "diary"
     async with no_survivors() as mark:
-        await use(python(DIARY, str(diary), "linger", "obey", env=mark, shutdown_grace=0.3))
-    assert diary.read_text().split() == ["EOF", "SIGTERM"]
-
-
-async def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    """One that ignores both is gone all the same."""
-    diary = tmp_path / "diary"
-    async with no_survivors() as mark:
-        await use(python(DIARY, str(diary), "linger", env=mark, shutdown_grace=0.3))
-    assert diary.read_text().split() == ["EOF", "SIGTERM"]
+        await use(python(DIARY, str(diary), *how, env=mark, shutdown_grace=0.3 if how else 20))
+    assert diary.read_text().split() == expected.split()
 
 
 async def test_everything_written_before_the_end_reaches_the_server(tmp_path: Path) -> None:
@@ -89,7 +79,7 @@ async def test_a_reader_that_stopped_reading_does_not_keep_the_server_from_exiti
     with trio.fail_after(DEADLINE):
         async with stdio_client(python(code, str(tmp_path / "done"), shutdown_grace=20)) as (read, _):
             await ready(read)
-            await trio.sleep(0.1)
+            await trio.testing.wait_all_tasks_blocked(0.05)
     assert (tmp_path / "done").read_text() == "done"
 
 
@@ -109,22 +99,27 @@ async def test_leaving_does_not_wait_for_more_than_the_process(tmp_path: Path) -
                 process.kill()
 
 
-async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> None:
-    """No nursery of the transport's wraps it, whatever it is."""
-    for error in (RuntimeError("mine"), ExceptionGroup("mine", [ValueError("inner")]), KeyboardInterrupt()):
-        with pytest.raises(type(error)) as caught, trio.fail_after(DEADLINE):
-            async with stdio_client(shell("read -r line")):
-                await trio.lowlevel.checkpoint()
-                raise error
-        assert caught.value is error
-
-
-async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
-    """A caller's mistake leaves the block as the exception it is, not in a group."""
-    with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
-        async with stdio_client(shell("read -r line")) as (_, write):
-            await write.send("no message")  # type: ignore[arg-type]
-            await trio.sleep_forever()
+@pytest.mark.parametrize(
+    ("error", "when"),
+    [
+        (RuntimeError("mine"), "open"),
+        (ExceptionGroup("mine", [ValueError("inner")]), "open"),
+        (KeyboardInterrupt(), "open"),
+        (RuntimeError("mine"), "cancelled"),
+        (RuntimeError("mine"), "dead"),
+    ],
+)
+async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(error: BaseException, when: str) -> None:
+    """No nursery of the transport's wraps it, and a cancellation of the way out does not replace it."""
+    with pytest.raises(type(error)) as caught, trio.fail_after(DEADLINE), trio.CancelScope() as scope:
+        async with stdio_client(shell("exit 1" if when == "dead" else "read -r line")) as (read, _):
+            if when == "dead":
+                async for _item in read:
+                    pass
+            if when == "cancelled":
+                scope.cancel()
+            raise error
+    assert caught.value is error
 
 
 async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leaves_the_block() -> None:
@@ -136,26 +131,6 @@ async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leave
     with pytest.raises(SystemExit, match="now"), trio.fail_after(DEADLINE):
         async with stdio_client(shell("echo now >&2; read -r line", stderr=leave)):
             await trio.sleep_forever()
-
-
-async def test_an_exception_raised_in_a_cancelled_block_is_not_lost() -> None:
-    """The way out is cancelled, too, and must not replace the exception on its way."""
-    error = RuntimeError("mine")
-    with pytest.raises(RuntimeError) as caught, trio.fail_after(DEADLINE), trio.CancelScope() as scope:
-        async with stdio_client(shell("read -r line")):
-            scope.cancel()
-            raise error
-    assert caught.value is error
-
-
-async def test_what_is_raised_after_the_server_died_leaves_it_as_the_very_object() -> None:
-    error = RuntimeError("mine")
-    with pytest.raises(RuntimeError) as caught, trio.fail_after(DEADLINE):
-        async with stdio_client(shell("exit 1")) as (read, _):
-            async for _ in read:
-                pass
-            raise error
-    assert caught.value is error
 
 
 async def test_cancellation_at_every_step_of_start_use_and_close_leaves_no_process() -> None:
@@ -172,7 +147,7 @@ async def test_cancellation_at_every_step_of_start_use_and_close_leaves_no_proce
             assert not marked(mark[MARK])
             assert open_descriptors() == before
 
-        assert await cancelled_at_every_step(scenario, after) > 20
+        assert await cancel_everywhere(scenario, after) > 20
 
 
 async def test_clients_side_by_side_close_in_any_order() -> None:
@@ -221,7 +196,7 @@ async def test_nothing_runs_in_an_idle_connection() -> None:
             await trio.testing.wait_all_tasks_blocked()
             counter = Counter()
             trio.lowlevel.add_instrument(counter)
-            await trio.sleep(0.3)
+            await trio.sleep(0.1)
             trio.lowlevel.remove_instrument(counter)
             assert counter.steps <= 1  # our own waking
 
@@ -239,3 +214,11 @@ async def test_leaving_the_block_wakes_a_task_that_waits_on_a_kept_channel() -> 
         with pytest.raises(trio.EndOfChannel):
             while True:
                 await read.receive()
+
+
+async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
+    """A caller's mistake leaves the block as the exception it is, not in a group."""
+    with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
+        async with stdio_client(shell("read -r line")) as (_, write):
+            await write.send("no message")  # type: ignore[arg-type]
+            await trio.sleep_forever()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import subprocess
 import sys
+import termios
 import textwrap
 import time
 from typing import Any
@@ -49,24 +51,17 @@ def run_harness(params: str, **options: Any) -> subprocess.CompletedProcess[byte
     )
 
 
-def test_inherited_standard_error_appears_on_ours() -> None:
-    """The default; bytes that are no UTF-8 pass unchanged, and the last lines are kept for the error as well."""
-    harness = run_harness(r"""StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"])""")
-    assert harness.stderr == b"one\ntwo \xff\nthree\n"
+@pytest.mark.parametrize(
+    ("options", "closed", "shown"),
+    [("", False, b"one\ntwo \xff\nthree\n"), (', stderr="discard"', False, b""), ("", True, b"")],
+    ids=["inherited", "discarded", "ours is closed"],
+)
+def test_where_standard_error_appears(options: str, closed: bool, shown: bytes) -> None:
+    """Inherited is the default; bytes that are no UTF-8 pass unchanged. The error has the last lines in any case."""
+    params = rf"""StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"]{options})"""
+    harness = run_harness(params, preexec_fn=(lambda: os.close(2)) if closed else None)
+    assert (harness.returncode, harness.stderr) == (0, shown)
     assert harness.stdout.decode() == "one\ntwo \ufffd\nthree"
-
-
-def test_discarded_standard_error_appears_nowhere_but_in_the_error() -> None:
-    harness = run_harness("""StdioServerParameters("sh", ["-c", "echo hidden >&2"], stderr="discard")""")
-    assert harness.stderr == b""
-    assert harness.stdout == b"hidden"
-
-
-def test_closing_our_own_standard_error_does_no_harm() -> None:
-    """A service may run without one."""
-    code = """StdioServerParameters("sh", ["-c", "echo lost >&2; echo two >&2"])"""
-    harness = run_harness(code, preexec_fn=lambda: os.close(2))
-    assert (harness.returncode, harness.stdout) == (0, b"lost\ntwo")
 
 
 def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
@@ -88,7 +83,11 @@ def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
     environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=writer, env=environment) as harness:
         os.close(writer)
-        time.sleep(0.5)  # the pipe fills up
+        full = bytearray(4)
+        deadline = time.monotonic() + DEADLINE
+        while int.from_bytes(full, sys.byteorder) < 65_000 and time.monotonic() < deadline:
+            fcntl.ioctl(reader, termios.FIONREAD, full)
+            time.sleep(0.005)
         with open(reader, "rb") as stream:
             received = stream.read()
         assert harness.wait(DEADLINE) == 0
@@ -111,16 +110,14 @@ async def test_a_callback_gets_every_line(kind: str) -> None:
 
 
 async def test_text_arrives_decoded_whatever_the_bytes() -> None:
-    """Invalid UTF-8 becomes the replacement character; a carriage return before the newline goes."""
-    lines: list[str] = []
-    await exit_of(shell(r"printf 'caf\303\251\n\377bad\r\n\n' >&2", stderr=lines.append))
-    assert lines == ["café", "\ufffdbad", ""]
+    """Invalid UTF-8 becomes the replacement character; a carriage return before the newline goes.
 
-
-async def test_a_character_across_two_reads_is_not_torn() -> None:
+    A character across two reads is not torn.
+    """
     lines: list[str] = []
-    await exit_of(shell(r"printf '\303' >&2; sleep 0.1; printf '\251\n' >&2", stderr=lines.append))
-    assert lines == ["é"]
+    code = r"printf 'caf\303\251\n\377bad\r\n\n\303' >&2; sleep 0.05; printf '\251\n' >&2"
+    await exit_of(shell(code, stderr=lines.append))
+    assert lines == ["café", "\ufffdbad", "", "é"]
 
 
 async def test_a_long_line_comes_in_bounded_pieces() -> None:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
+import attrs
 import pytest
 import trio
 import trio.testing
 
-from tests.peer import HANDSHAKE, ProcessPeer, call, process_peer, script
-from tests.transports.support import ECHO, NOISY
+from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, script
+from tests.transports.support import NOISY
 from trio_mcp import SessionMessage, TransportError, stdio_server
 from trio_mcp.jsonrpc.messages import Failure, Notification
 from trio_mcp.stdio import server as stdio_server_module
+from trio_mcp.stdio.lines import CHUNK, CLOSE_GRACE
 
 # Seconds, wide: `benchmarks` measures how prompt it is. The tools sleep for 1000.
 PROMPT = 15
@@ -36,22 +40,45 @@ def ended(wire: ProcessPeer) -> int:
     return status
 
 
-def test_the_end_of_the_input_ends_an_idle_server() -> None:
-    with process_peer(NOISY) as wire:
-        wire.close_input()
-        assert ended(wire) == 0
-    assert (wire.received, wire.errors) == (b"", b"")
+# --- processes ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tool", ["sleep_async", "sleep_sync"])
-def test_the_end_of_the_input_ends_a_server_in_mid_tool(tool: str) -> None:
+@pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
+def test_the_end_of_the_input_ends_the_server(tool: str | None) -> None:
     """A client that has gone does not leave a process behind, whatever a tool is busy with."""
     with process_peer(NOISY) as wire:
-        wire.send(call(1, tool))
-        wire.wait_for_error_text("SLEEPING")
+        if tool is not None:
+            wire.send(call(1, tool))
+            wire.wait_for_error_text("SLEEPING")
         wire.close_input()
-        ended(wire)
+        assert ended(wire) == 0 or tool == "sleep_sync"
     assert wire.received == b""
+    assert tool is not None or wire.errors == b""
+
+
+@pytest.mark.parametrize("tool", [None, "sleep_sync"])
+def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
+    """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
+    with process_peer(NOISY) as wire:
+        if tool is not None:
+            wire.send(call(1, tool))
+            wire.wait_for_error_text("SLEEPING")
+        wire.process.send_signal(signal.SIGINT)
+        assert ended(wire) == 130
+    assert wire.errors.strip() in (b"", b"SLEEPING")
+
+
+def test_sigterm_ends_a_server_whose_client_never_reads() -> None:
+    """Answers wait in the pipe and in bounded queues (`tests/session/test_limits.py` measures them)."""
+    with process_peer(NOISY) as wire:
+        wire.send(*[call(n, "big", size=10_000) for n in range(1, 100)])
+        waiting = bytearray(4)
+        deadline = time.monotonic() + PROMPT
+        while int.from_bytes(waiting, sys.byteorder) < 60_000 and time.monotonic() < deadline:  # until the pipe is full
+            fcntl.ioctl(wire.process.stdout.fileno(), termios.FIONREAD, waiting)  # type: ignore[union-attr]
+            time.sleep(0.005)
+        wire.process.send_signal(signal.SIGTERM)
+        assert wire.process.wait(PROMPT) == -signal.SIGTERM
 
 
 UNCANCELLABLE = """
@@ -84,98 +111,6 @@ def test_a_tool_that_cannot_be_cancelled_ends_with_the_process(how: str) -> None
     assert b"the client has left" in wire.errors
 
 
-def test_a_block_left_in_time_is_spared_the_last_resort() -> None:
-    """The process may go on to do something else."""
-    code = """
-        import time, trio
-        from trio_mcp import stdio_server
-        async def main():
-            async with stdio_server(exit_grace=0.1) as (read, write):
-                async for item in read:
-                    pass
-        trio.run(main)
-        time.sleep(0.3)
-        print("still here")
-    """
-    with process_peer(script(code), handshake=False) as wire:
-        wire.close_input()
-        assert ended(wire) == 0
-    assert wire.received == b"still here\n"
-
-
-@pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
-def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
-    """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
-    with process_peer(NOISY) as wire:
-        if tool is not None:
-            wire.send(call(1, tool))
-            wire.wait_for_error_text("SLEEPING")
-        wire.process.send_signal(signal.SIGINT)
-        assert ended(wire) == 130
-    assert wire.errors.strip() in (b"", b"SLEEPING")
-
-
-def test_sigterm_ends_the_server() -> None:
-    with process_peer(NOISY) as wire:
-        wire.process.send_signal(signal.SIGTERM)
-        assert ended(wire) in (-signal.SIGTERM, 128 + signal.SIGTERM)
-    assert wire.errors == b""
-
-
-def test_a_cancellation_with_idle_input_ends_the_block_at_once() -> None:
-    """Nothing waits for the client's next line."""
-    code = """
-        import trio
-        from trio_mcp import stdio_server
-        async def main():
-            with trio.move_on_after(0.05) as scope:
-                async with stdio_server() as (read, write):
-                    await read.receive()
-            assert scope.cancelled_caught
-        trio.run(main)
-    """
-    with process_peer(script(code), handshake=False) as wire:
-        assert ended(wire) == 0  # while its input is still open
-    assert wire.errors == b""
-
-
-def test_leaving_the_block_with_idle_input_ends_it_at_once() -> None:
-    """A server may decide to go, too; what it wrote before arrives."""
-    code = """
-        import trio
-        from trio_mcp import SessionMessage, stdio_server
-        from trio_mcp.jsonrpc.messages import Notification
-        async def main():
-            async with stdio_server() as (read, write):
-                for n in range(50):
-                    await write.send(SessionMessage(Notification("bye", {"n": n})))
-        trio.run(main)
-    """
-    with process_peer(script(code), handshake=False) as wire:
-        assert ended(wire) == 0
-    assert [json.loads(line)["params"]["n"] for line in wire.received.splitlines()] == list(range(50))
-    assert wire.errors == b""
-
-
-def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> None:
-    code = """
-        import trio
-        from trio_mcp import stdio_server
-        error = RuntimeError("mine")
-        async def main():
-            try:
-                async with stdio_server() as (read, write):
-                    await trio.sleep(0.01)
-                    raise error
-            except RuntimeError as exc:
-                assert exc is error
-        trio.run(main)
-    """
-    with process_peer(script(code), handshake=False) as wire:
-        assert ended(wire) == 0
-    assert wire.errors == b""
-
-
 def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
     """EPIPE: no response would be read any more, so there is nothing left to do, and nothing to report."""
     with process_peer(NOISY) as wire:
@@ -183,9 +118,6 @@ def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
         wire.send(call(1, "echo", value=1))
         assert ended(wire) == 0  # though its input is still open
     assert wire.errors == b""
-
-
-FULL = "No space left on device"
 
 
 @pytest.mark.parametrize("by", ["run", "trio-mcp run"])
@@ -196,144 +128,39 @@ def test_a_full_disk_under_the_output_gives_an_exit_status(by: str, tmp_path: Pa
         "from trio_mcp import Server\nserver = Server('s')\nif __name__ == '__main__':\n    server.run()\n"
     )
     command = [str(source)] if by == "run" else ["-m", "trio_mcp", "run", str(source)]
-    said = b"".join(json.dumps(each).encode() + b"\n" for each in HANDSHAKE)
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, *command], input=said, stdout=full, stderr=subprocess.PIPE, timeout=PROMPT, check=False
+            [sys.executable, *command],
+            input=ndjson(*HANDSHAKE),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=PROMPT,
+            check=False,
         )
     assert done.returncode == 1
     (line,) = done.stderr.decode().splitlines()
-    assert line == f"the server can't continue: standard output can't be written: [Errno 28] {FULL}"
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
-def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(trio.abc.SendStream):
-        async def send_all(self, data: object) -> None:
-            await trio.lowlevel.checkpoint()
-            raise trio.BrokenResourceError from OSError(number, os.strerror(number))
-
-        async def wait_send_all_might_not_block(self) -> None:
-            await trio.lowlevel.checkpoint()
-
-        async def aclose(self) -> None:
-            await trio.lowlevel.checkpoint()
-
-    received: list[object] = []
-
-    @contextlib.contextmanager
-    def streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStream]]:
-        there, here = trio.testing.memory_stream_one_way_pair()
-        yield here, Failing()
-        there.close()
-
-    async def main() -> None:
-        async with stdio_server() as (read, write):
-            await write.send(SessionMessage(Notification("x")))
-            received.extend([item.message async for item in read])
-
-    monkeypatch.setattr(stdio_server_module, "private_streams", streams)
-    if number in (errno.EPIPE, errno.ECONNRESET):
-        trio.run(main)
-    else:
-        with pytest.raises(TransportError, match=f"standard output can't be written: .*{os.strerror(number)}"):
-            trio.run(main)
-    (failure,) = received
-    assert isinstance(failure, Failure)
-    assert os.strerror(number) in str(failure.error)
-
-
-def test_the_loss_of_the_output_is_told_once_and_ends_the_link() -> None:
-    """`Link`: the loss arrives as a `Failure`, and after that ``read`` ends, even if the client goes on talking."""
-    code = """
-        import sys, trio
-        from trio_mcp import SessionMessage, stdio_server
-        from trio_mcp.jsonrpc.messages import Failure, Notification
-        async def main():
-            async with stdio_server() as (read, write):
-                await read.receive()
-                await write.send(SessionMessage(Notification("x")))
-                print(*[type(item.message).__name__ async for item in read], file=sys.stderr)
-                try:
-                    while True:
-                        await write.send(SessionMessage(Notification("x")))
-                except trio.BrokenResourceError:
-                    print("broken", file=sys.stderr)
-        trio.run(main)
-    """
-    with process_peer(script(code), handshake=False) as wire:
-        wire.close_output()
-        wire.send({"jsonrpc": "2.0", "method": "m"})
-        assert ended(wire) == 0
-    assert wire.errors.splitlines() == [b"Failure", b"broken"]
-
-
-def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -> None:
-    """Answers wait in the pipe and in bounded queues; requests are then refused or wait in the pipe, too."""
-    request = json.dumps(call(1, "big", size=10_000)).encode() + b"\n"
-    with process_peer(NOISY) as wire:
-        process = psutil.Process(wire.process.pid)
-        before = process.memory_info().rss
-        os.set_blocking(wire.send_fd, False)
-        sent, deadline = 0, time.monotonic() + 3
-        while sent < 20_000 and time.monotonic() < deadline:
-            try:
-                os.write(wire.send_fd, request.replace(b'"id": 1,', b'"id": %d,' % (sent + 1)))
-                sent += 1
-            except BlockingIOError:
-                time.sleep(0.01)
-        time.sleep(0.2)
-        grown = process.memory_info().rss - before
-        wire.close_input()
-        # Its output is not read while it ends.
-        assert wire.process.wait(PROMPT) == 0
-    assert sent > 500
-    assert grown < 100_000_000  # all the answers would be more than a pipe takes, and less than a leak makes
-
-
-def test_a_client_that_never_reads_does_not_keep_sigterm_from_working() -> None:
-    with process_peer(NOISY) as wire:
-        wire.send(*[call(n, "big", size=10_000) for n in range(1, 100)])
-        time.sleep(0.2)
-        wire.process.send_signal(signal.SIGTERM)
-        assert wire.process.wait(PROMPT) == -signal.SIGTERM
-
-
-def test_serving_twice_at_once_is_an_error_and_again_later_is_not() -> None:
-    """The second attempt leaves the first alone; when that has ended the streams are free again."""
-    code = """
-        import sys, trio
-        from trio_mcp import SessionMessage, stdio_server
-        from trio_mcp.errors import LocalProtocolError
-        from trio_mcp.jsonrpc.messages import Notification
-        async def main():
-            for name in ("first", "again"):
-                async with stdio_server() as (read, write):
-                    try:
-                        async with stdio_server():
-                            print("no error", file=sys.stderr)
-                    except LocalProtocolError as exc:
-                        assert "already" in str(exc), exc
-                    await write.send(SessionMessage(Notification(name)))
-        trio.run(main)
-    """
-    with process_peer(script(code), handshake=False) as wire:
-        assert ended(wire) == 0
-    assert [json.loads(line)["method"] for line in wire.received.splitlines()] == ["first", "again"]
-    assert wire.errors == b""
+    said = "the server can't continue: standard output can't be written: [Errno 28] No space left on device"
+    assert line == said
 
 
 def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
-    """Each time the descriptors are restored, none is left open, and the streams can be served again."""
+    """Each time the descriptors are restored, none is left open, and the streams can be served again, but not twice."""
     code = """
         import os, sys, trio
-        from tests.transports.support import cancelled_at_every_step, open_descriptors
+        from tests.injection import cancel_everywhere
+        from tests.transports.support import open_descriptors
         from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.errors import LocalProtocolError
         from trio_mcp.jsonrpc.messages import Notification
         def state():
             return [os.get_blocking(0), os.get_blocking(1), open_descriptors()]
         async def scenario():
             async with stdio_server() as (read, write):
+                try:
+                    async with stdio_server():
+                        print("no error", file=sys.stderr)
+                except LocalProtocolError as exc:
+                    assert "already" in str(exc), exc
                 for _ in range(3):
                     await write.send(SessionMessage(Notification("x")))
                 with trio.move_on_after(0):
@@ -343,7 +170,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
             before = state()
             async def after():
                 assert state() == before, (state(), before)
-            steps = await cancelled_at_every_step(scenario, after)
+            steps = await cancel_everywhere(scenario, after)
             assert steps > 5, steps
         trio.run(main)
     """
@@ -354,18 +181,148 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
     assert wire.errors == b""
 
 
-def test_the_handshake_alone_then_the_end() -> None:
-    """A client that connects and goes again leaves status 0 and no output."""
-    with process_peer(NOISY, handshake=False) as wire:
-        wire.send(*HANDSHAKE)
-        wire.close_input()
-        assert ended(wire) == 0
-    assert wire.errors == b""
-    assert json.loads(wire.received)["id"] == 0
+# --- in memory ------------------------------------------------------------------------------------------------------
 
 
-def test_echo_ends_with_its_input() -> None:
-    with process_peer(script(ECHO), handshake=False) as wire:
-        wire.close_input()
-        assert ended(wire) == 0
-    assert (wire.received, wire.errors) == (b"", b"")
+@attrs.define
+class Streams:
+    """What a server has for standard streams, and the client's ends of them."""
+
+    to_server: trio.testing.MemorySendStream
+    from_server: trio.testing.MemoryReceiveStream
+    stdin: trio.abc.ReceiveStream
+    stdout: trio.abc.SendStream
+
+    async def written(self) -> list[str]:
+        """Return the methods of what was written."""
+        return [json.loads(line)["method"] for line in (await self.from_server.receive_some()).splitlines()]
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    to_server, stdin = trio.testing.memory_stream_one_way_pair()
+    stdout, from_server = trio.testing.memory_stream_one_way_pair()
+    made = Streams(to_server, from_server, stdin, stdout)
+
+    @contextlib.contextmanager
+    def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStream]]:
+        yield made.stdin, made.stdout
+
+    monkeypatch.setattr(stdio_server_module, "private_streams", private_streams)
+    return made
+
+
+NOTE = SessionMessage(Notification("x"))
+
+
+async def test_leaving_the_block_with_idle_input_ends_it_at_once(streams: Streams) -> None:
+    """Nothing waits for the client's next line, and what was written before arrives."""
+    with trio.fail_after(5):
+        async with stdio_server() as (_, write):
+            for _n in range(50):
+                await write.send(NOTE)
+    assert await streams.written() == ["x"] * 50
+
+
+class Blocked(trio.abc.SendStream):
+    """A stream whose other end takes a message when `takes` seconds have passed."""
+
+    def __init__(self, takes: float) -> None:
+        self.takes = takes
+        self.written = 0
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.sleep(self.takes)
+        self.written += len(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(("takes", "gets_it"), [(0.9 * CLOSE_GRACE, True), (1000, False)])
+async def test_a_slow_client_gets_the_last_messages_and_one_that_never_reads_holds_nothing_up(
+    takes: float, gets_it: bool, streams: Streams, autojump_clock: trio.testing.MockClock
+) -> None:
+    streams.stdout = slow = Blocked(takes)
+    async with stdio_server() as (_, write):
+        await write.send(SessionMessage(Notification("x", {"x": "x" * 10 * CHUNK})))
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+    assert (slow.written > 10 * CHUNK) == gets_it
+    assert gets_it or trio.current_time() - began == pytest.approx(CLOSE_GRACE)
+
+
+async def test_a_cancellation_with_idle_input_ends_the_block_at_once(streams: Streams) -> None:
+    with trio.fail_after(5), trio.CancelScope() as scope:
+        async with stdio_server() as (read, _):
+            scope.cancel()
+            await read.receive()
+    assert scope.cancelled_caught
+
+
+async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(streams: Streams) -> None:
+    error = RuntimeError("mine")
+    with pytest.raises(RuntimeError) as caught:
+        async with stdio_server():
+            await trio.testing.wait_all_tasks_blocked()
+            raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_the_last_resort_is_stopped_by_leaving_the_block(
+    in_time: bool, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The countdown begins with the end of the link; a process that left the block may go on to do something else."""
+    exited = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    monkeypatch.setattr(stdio_server_module.os, "_exit", lambda status: token.run_sync_soon(exited.set))
+    with trio.fail_after(5):
+        async with stdio_server(exit_grace=1000 if in_time else 0.001) as (read, _):
+            await streams.to_server.aclose()
+            async for _ in read:
+                pass
+            if not in_time:
+                await exited.wait()
+    assert exited.is_set() != in_time
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer):
+            timer.join(5)
+            assert not timer.is_alive()
+
+
+class Failing(trio.abc.SendStream):
+    """A stream that can't be written to."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    async def send_all(self, data: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError from OSError(self.number, os.strerror(self.number))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
+async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, streams: Streams) -> None:
+    """Its loss arrives once, as a `Failure`; then ``read`` ends and ``write`` is broken (`Link`)."""
+    streams.stdout = Failing(number)
+    gone = number in (errno.EPIPE, errno.ECONNRESET)
+    said = f"standard output can't be written: .*{os.strerror(number)}"
+    with contextlib.nullcontext() if gone else pytest.raises(TransportError, match=said), trio.fail_after(5):
+        async with stdio_server() as (read, write):
+            await write.send(NOTE)
+            (failure,) = [item.message async for item in read]
+            with pytest.raises(trio.BrokenResourceError):
+                while True:
+                    await write.send(NOTE)
+    assert isinstance(failure, Failure)
+    assert os.strerror(number) in str(failure.error)

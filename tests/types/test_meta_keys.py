@@ -7,80 +7,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables import by_outcome
 from tests.types.published import definitions
 from trio_mcp.types import meta
 from trio_mcp.types.meta import checked_meta, is_reserved_key, is_valid_key
 from trio_mcp.types.versions import REVISIONS
 
 
-@pytest.mark.parametrize(
+@by_outcome(
     "key",
-    [
-        "",
-        "name",
-        "a",
-        "7",
-        "a-b_c.d",
-        "com.example/",
-        "com.example/name",
-        "com.example/a.b-c_d",
-        "example/name",
-        "a-1.b2/x",
-        "io.modelcontextprotocol/protocolVersion",
-    ],
+    "valid",
+    {
+        True: (
+            " | name | a | 7 | a-b_c.d | com.example/ | com.example/name | com.example/a.b-c_d | example/name | "
+            "a-1.b2/x | io.modelcontextprotocol/protocolVersion"
+        ),
+        False: (
+            "-name | name- | .name | name_ | na me | näme | /name | 1com.example/name | com-.example/name | "
+            "com..example/name | .com/name | com./name | com_x/name | com.example/a/b | com.example/-a | name\n | "
+            "com.example/\n"
+        ),
+    },
 )
-def test_valid_keys(key: str) -> None:
-    assert is_valid_key(key)
+def test_valid_keys(key: str, valid: bool) -> None:
+    assert is_valid_key(key) is valid
 
 
-@pytest.mark.parametrize(
+@by_outcome(
     "key",
-    [
-        "-name",
-        "name-",
-        ".name",
-        "name_",
-        "na me",
-        "näme",
-        "/name",
-        "1com.example/name",
-        "com-.example/name",
-        "com..example/name",
-        ".com/name",
-        "com./name",
-        "com_x/name",
-        "com.example/a/b",
-        "com.example/-a",
-        "name\n",
-        "com.example/\n",
-    ],
+    "reserved",
+    {
+        True: (
+            "io.modelcontextprotocol/x | dev.mcp/ | org.modelcontextprotocol.api/x | com.mcp.tools/x | progressToken | "
+            "traceparent | tracestate | baggage"
+        ),
+        False: ("com.example.mcp/x | mcp/x | modelcontextprotocol/x | mcp | io.mcp | com.mcpx/x | x |  | a/b.mcp/c"),
+    },
 )
-def test_invalid_keys(key: str) -> None:
-    assert not is_valid_key(key)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "io.modelcontextprotocol/x",
-        "dev.mcp/",
-        "org.modelcontextprotocol.api/x",
-        "com.mcp.tools/x",
-        "progressToken",
-        "traceparent",
-        "tracestate",
-        "baggage",
-    ],
-)
-def test_reserved_keys(key: str) -> None:
-    assert is_reserved_key(key)
-
-
-@pytest.mark.parametrize(
-    "key", ["com.example.mcp/x", "mcp/x", "modelcontextprotocol/x", "mcp", "io.mcp", "com.mcpx/x", "x", "", "a/b.mcp/c"]
-)
-def test_keys_that_belong_to_everybody(key: str) -> None:
-    assert not is_reserved_key(key)
+def test_reserved_keys(key: str, reserved: bool) -> None:
+    assert is_reserved_key(key) is reserved
 
 
 labels = st.from_regex(r"[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?", fullmatch=True)
@@ -105,23 +70,18 @@ def test_every_key_the_schema_names_has_a_constant() -> None:
     assert all(is_valid_key(key) and is_reserved_key(key) for key in constants)
 
 
-@pytest.mark.parametrize(
-    ("key", "first_rule", "second_label_rule"),
-    [
-        # The examples of 2025-06-18 and of 2025-11-25
-        ("modelcontextprotocol.io/x", True, False),
-        ("mcp.dev/x", True, False),
-        ("api.modelcontextprotocol.org/x", True, True),
-        ("tools.mcp.com/x", True, True),
-        ("io.modelcontextprotocol/x", False, True),
-        ("dev.mcp/x", False, True),
-        ("org.modelcontextprotocol.api/x", True, True),
-        ("com.mcp.tools/x", True, True),
-        ("com.example.mcp/x", False, False),
-        ("com.example.mcp.tools/x", True, False),
-        ("mcp/x", False, False),
-        ("com.example/x", False, False),
-    ],
+# The examples of 2025-06-18 and of 2025-11-25
+@by_outcome(
+    "key",
+    "first_rule, second_label_rule",
+    {
+        (True, False): "modelcontextprotocol.io/x | mcp.dev/x | com.example.mcp.tools/x",
+        (True, True): (
+            "api.modelcontextprotocol.org/x | tools.mcp.com/x | org.modelcontextprotocol.api/x | com.mcp.tools/x"
+        ),
+        (False, True): "io.modelcontextprotocol/x | dev.mcp/x",
+        (False, False): "com.example.mcp/x | mcp/x | com.example/x",
+    },
 )
 def test_what_is_reserved_changed_with_2025_11_25(key: str, first_rule: bool, second_label_rule: bool) -> None:
     """2025-06-18: the label before any other; since 2025-11-25: the second label. Older ones follow the first rule."""
@@ -131,14 +91,8 @@ def test_what_is_reserved_changed_with_2025_11_25(key: str, first_rule: bool, se
 
 GOOD = ["x", "", "com.example/x", "com.example.mcp/x", "io.modelcontextprotocol/ui"]
 OF_REQUESTS = [meta.LOG_LEVEL, meta.RELATED_TASK, meta.TRACEPARENT, meta.TRACESTATE, meta.BAGGAGE]
-FILLED_IN = [
-    meta.PROGRESS_TOKEN,
-    meta.PROTOCOL_VERSION,
-    meta.CLIENT_INFO,
-    meta.CLIENT_CAPABILITIES,
-    meta.SERVER_INFO,
-    meta.SUBSCRIPTION_ID,
-]
+FILLED_IN = [meta.PROGRESS_TOKEN, meta.PROTOCOL_VERSION, meta.SERVER_INFO, meta.SUBSCRIPTION_ID]
+FILLED_IN += [meta.CLIENT_INFO, meta.CLIENT_CAPABILITIES]
 
 
 @pytest.mark.parametrize("key", [*GOOD, *OF_REQUESTS])

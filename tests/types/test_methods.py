@@ -190,7 +190,6 @@ def test_a_method_missing_from_a_revision_gives_none() -> None:
 
 
 def test_no_two_rows_are_about_the_same_method_of_a_revision() -> None:
-    """The later row would win without a word."""
     pairs = [(revision, row.spec.method) for row in _ROWS + _TASK_ROWS for revision in row.revisions]
     assert len(pairs) == len(set(pairs)) == len(ALL)
 

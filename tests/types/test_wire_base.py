@@ -39,27 +39,18 @@ ODD_IDS = [True, False, 1.0, 1.5, None, [], {}, b"1"]
 
 
 @pytest.mark.parametrize("odd", ODD_IDS, ids=repr)
-@pytest.mark.parametrize(
-    ("model", "field", "rest"),
-    [
-        (JSONRPCRequest, "id", {"jsonrpc": "2.0", "method": "ping"}),
-        (JSONRPCResultResponse, "id", {"jsonrpc": "2.0", "result": {}}),
-        (ProgressNotificationParams, "progressToken", {"progress": 1}),
-    ],
-    ids=lambda part: getattr(part, "__name__", None),
-)
-def test_required_ids_are_strings_or_integers_and_nothing_else(
-    model: type[WireModel], field: str, rest: dict[str, Any], odd: Any
-) -> None:
+def test_ids_are_strings_or_integers_and_nothing_else(odd: Any) -> None:
     """JSON-RPC ids and progress tokens: True and 1.0 are not integers here, although Python has them equal 1."""
-    with pytest.raises(ValidationError):
-        model.from_wire({**rest, field: odd})
-
-
-@pytest.mark.parametrize("odd", [odd for odd in ODD_IDS if odd is not None], ids=repr)
-def test_optional_ids_are_strings_or_integers_and_nothing_else(odd: Any) -> None:
-    with pytest.raises(ValidationError):
-        CancelledNotificationParams.from_wire({"requestId": odd})
+    shapes: list[tuple[type[WireModel], dict[str, Any]]] = [
+        (JSONRPCRequest, {"jsonrpc": "2.0", "method": "ping", "id": odd}),
+        (JSONRPCResultResponse, {"jsonrpc": "2.0", "result": {}, "id": odd}),
+        (ProgressNotificationParams, {"progress": 1, "progressToken": odd}),
+    ]
+    if odd is not None:
+        shapes.append((CancelledNotificationParams, {"requestId": odd}))
+    for model, wire in shapes:
+        with pytest.raises(ValidationError):
+            model.from_wire(wire)
 
 
 @given(request_ids())
@@ -155,12 +146,6 @@ def test_null_id_of_an_error_response_is_kept_and_an_absent_one_stays_absent() -
 def test_null_data_of_an_error_is_kept() -> None:
     assert Error(code=1, message="m", data=None).to_wire() == {"code": 1, "message": "m", "data": None}
     assert Error(code=1, message="m").to_wire() == {"code": 1, "message": "m"}
-
-
-@pytest.mark.parametrize("uri", ["HTTP://EXAMPLE.com:80/a/../b", "https://example.com", "file:///a%2fb", "x:", "a b"])
-def test_uris_are_not_normalised(uri: str) -> None:
-    """A peer compares URIs as strings, so they must not be tidied up."""
-    assert Root.from_wire({"uri": uri}).uri == uri
 
 
 def test_base64_is_not_touched() -> None:

@@ -26,69 +26,35 @@ RENAMED = {
     ("2025-06-18", "EnumSchema"): "LegacyTitledEnumSchema",
 }
 
-# Models of what the schemas describe in place, without a name: never named, or named only since a revision
-UNNAMED = {
-    "ClientTasksCapability": None,
-    "ClientTasksRequestsCapability": None,
-    "Completion": None,
-    "CompletionArgument": None,
-    "CompletionContext": None,
-    "ElicitationCapability": None,
-    "ElicitationCompleteNotificationParams": None,
-    "ElicitationRequiredErrorData": None,
-    "EnumOption": None,
-    "HeaderMismatchErrorObject": None,
-    "ListRootsRequestParams": None,
-    "MissingRequiredClientCapabilityErrorData": None,
-    "MissingRequiredClientCapabilityErrorObject": None,
-    "PromptsCapability": None,
-    "RequestedSchema": None,
-    "ResourcesCapability": None,
-    "RootsCapability": None,
-    "SamplingCapability": None,
-    "ServerTasksCapability": None,
-    "ServerTasksRequestsCapability": None,
-    "TaskRequestParams": None,
-    "TasksElicitationCapability": None,
-    "TasksSamplingCapability": None,
-    "TasksToolsCapability": None,
-    "TitledItems": None,
-    "ToolsCapability": None,
-    "URLElicitationRequiredErrorObject": None,
-    "UnsupportedProtocolVersionErrorData": None,
-    "UnsupportedProtocolVersionErrorObject": None,
-    "UntitledItems": None,
-    # Our base classes: a request or notification with its envelope, and what two of the schema's types share
-    "CacheablePage": None,
-    "Described": None,
-    "EmbeddableRequestMessage": None,
-    "NotificationMessage": None,
-    "RequestMessage": None,
-    # Shapes that got a name when they were used twice
-    "Annotations": "2025-03-26",
-    "CallToolRequestParams": "2025-11-25",
-    "CancelledNotificationParams": "2025-11-25",
-    "CompleteRequestParams": "2025-11-25",
-    "CreateMessageRequestParams": "2025-11-25",
-    "ElicitRequestFormParams": "2025-11-25",
-    "Error": "2025-11-25",
-    "GetPromptRequestParams": "2025-11-25",
-    "InitializeRequestParams": "2025-11-25",
-    "JSONRPCErrorResponse": "2025-11-25",
-    "JSONRPCResultResponse": "2025-11-25",
-    "LegacyTitledEnumSchema": "2025-11-25",
-    "LoggingMessageNotificationParams": "2025-11-25",
-    "NotificationParams": "2025-11-25",
-    "PaginatedRequestParams": "2025-11-25",
-    "ProgressNotificationParams": "2025-11-25",
-    "ReadResourceRequestParams": "2025-11-25",
-    "RequestParams": "2025-11-25",
-    "ResourceRequestParams": "2025-11-25",
-    "ResourceTemplateReference": "2025-06-18",
-    "ResourceUpdatedNotificationParams": "2025-11-25",
-    "SetLevelRequestParams": "2025-11-25",
-    "SubscribeRequestParams": "2025-11-25",
-    "UnsubscribeRequestParams": "2025-11-25",
+# Models of what the schemas describe in place, without a name
+NEVER_NAMED = (
+    "ClientTasksCapability ClientTasksRequestsCapability Completion CompletionArgument CompletionContext "
+    "ElicitationCapability ElicitationCompleteNotificationParams ElicitationRequiredErrorData EnumOption "
+    "HeaderMismatchErrorObject ListRootsRequestParams MissingRequiredClientCapabilityErrorData "
+    "MissingRequiredClientCapabilityErrorObject PromptsCapability RequestedSchema ResourcesCapability "
+    "RootsCapability SamplingCapability ServerTasksCapability ServerTasksRequestsCapability TaskRequestParams "
+    "TasksElicitationCapability TasksSamplingCapability TasksToolsCapability TitledItems ToolsCapability "
+    "URLElicitationRequiredErrorObject UnsupportedProtocolVersionErrorData "
+    "UnsupportedProtocolVersionErrorObject UntitledItems"
+)
+# Our base classes: a request or notification with its envelope, and what two of the schema's types share
+BASES = "CacheablePage Described EmbeddableRequestMessage NotificationMessage RequestMessage"
+# Shapes that got a name when they were used twice, by the revision since which they have it
+NAMED_SINCE = {
+    "2025-03-26": ("Annotations"),
+    "2025-06-18": ("ResourceTemplateReference"),
+    "2025-11-25": (
+        "CallToolRequestParams CancelledNotificationParams CompleteRequestParams CreateMessageRequestParams "
+        "ElicitRequestFormParams Error GetPromptRequestParams InitializeRequestParams JSONRPCErrorResponse "
+        "JSONRPCResultResponse LegacyTitledEnumSchema LoggingMessageNotificationParams NotificationParams "
+        "PaginatedRequestParams ProgressNotificationParams ReadResourceRequestParams RequestParams "
+        "ResourceRequestParams ResourceUpdatedNotificationParams SetLevelRequestParams SubscribeRequestParams "
+        "UnsubscribeRequestParams"
+    ),
+}
+UNNAMED: dict[str, str | None] = {
+    **dict.fromkeys(f"{NEVER_NAMED} {BASES}".split()),
+    **{name: revision for revision, names in NAMED_SINCE.items() for name in names.split()},
 }
 
 # Properties that only our models have. Params described in place leave `_meta` to the base definitions Request and
@@ -253,7 +219,6 @@ def construct_type(construct: Any) -> Any:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_model_of_a_revision_is_in_its_schema(revision: str) -> None:
-    """No model claims a revision that does not know it."""
     named = {RENAMED.get((revision, name), name) for name in definitions(revision)}
     strangers = set()
     for model in constructs(revision):

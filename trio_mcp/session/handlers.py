@@ -38,7 +38,7 @@ class RequestContext:
 
     def __init__(self, incoming: IncomingRequest, sink: Sink) -> None:
         request = incoming.request
-        self.incoming = incoming
+        self.incoming: IncomingRequest = incoming
         self._sink = sink
         self._reported = -math.inf
         self.client: ClientDeclaration | None = None

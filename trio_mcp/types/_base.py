@@ -112,7 +112,7 @@ class WireModel(BaseModel):
 
     # defer_build: building a validator costs far more than declaring a model, and no program uses all models.
     # extra="allow": a peer may speak a later revision or an extension, and proxies must pass on what they don't know.
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=_wire_name,
         validate_by_name=True,
         validate_by_alias=True,

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from tests.hostile.case import Case, Kind, make
 from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, stdio, tls
 
-__all__ = ["FAMILIES", "cases", "shares"]
-
 FAMILIES: Mapping[str, Mapping[str, Kind]] = {
     "heads": heads.KINDS,
     "framings": framings.KINDS,

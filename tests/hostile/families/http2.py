@@ -6,7 +6,22 @@ import random
 import struct
 from collections.abc import Iterable, Sequence
 
-from tests.hostile.case import GOAWAY, NOTHING, RESET, Draft, Kind, Message, Outcome, chosen, cut, modern, padded, token
+from tests.hostile.case import (
+    GOAWAY,
+    NOTHING,
+    RESET,
+    Draft,
+    Message,
+    Outcome,
+    chosen,
+    cut,
+    kinds_of,
+    modern,
+    padded,
+    picked,
+    token,
+)
+from tests.tables import listed
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, AWAY, WINDOW, CONTINUATION = range(10)
@@ -82,17 +97,10 @@ def posted(
     rng: random.Random, message: Message, rule: str, allowed: Iterable[Outcome], codes: Iterable[int] | None = None
 ) -> Draft:
     """Draft a request of another family, over HTTP/2."""
-    fields = [
-        (b":method", message.method.encode()),
-        (b":scheme", b"https"),
-        (b":path", message.target.encode()),
-    ]
-    for name, value in message.fields:
-        if name.lower() == "host":
-            fields.append((b":authority", value.encode("latin-1")))
-    for name, value in message.fields:
-        if name.lower() != "host":
-            fields.append((name.lower().encode(), padded(value.strip(" \t")).encode("latin-1")))
+    fields = [(b":method", message.method.encode()), (b":scheme", b"https"), (b":path", message.target.encode())]
+    fields += [(b":authority", value.encode("latin-1")) for name, value in message.fields if name.lower() == "host"]
+    values = [(name.lower(), padded(value.strip(" \t"))) for name, value in message.fields]
+    fields += [(name.encode(), value.encode("latin-1")) for name, value in values if name != "host"]
     data = opened(fields, flags=0 if message.body else END_STREAM)
     pieces = [message.body[start : start + 16384] for start in range(0, len(message.body), 16384)]
     for number, piece in enumerate(pieces, 1):
@@ -136,8 +144,7 @@ def settings_wrong(rng: random.Random) -> Draft:
         (0, 0, SETTING.pack(5, rng.randint(0, 16383))),
         (0, 0, SETTING.pack(5, rng.randint(2**24, 2**32 - 1))),
     )
-    rule = "RFC 9113, 6.5, 6.5.2: a connection error"
-    return sent(rng, rule, BROKEN, frame(SETTINGS, flags, stream, payload))
+    return sent(rng, "RFC 9113, 6.5, 6.5.2: a connection error", BROKEN, frame(SETTINGS, flags, stream, payload))
 
 
 def settings_strange(rng: random.Random) -> Draft:
@@ -154,8 +161,7 @@ def settings_flood(rng: random.Random) -> Draft:
         frame(SETTINGS, 0, 0, SETTING.pack(4, 2**31 - 1)),
         frame(SETTINGS, 0, 0, SETTING.pack(1, 0)),
     )
-    rule = "RFC 9113, 10.5: a flood may end the connection"
-    return sent(rng, rule, {GOAWAY, NOTHING}, one * rng.randint(100, 1000))
+    return sent(rng, "RFC 9113, 10.5: a flood may end the connection", {GOAWAY, NOTHING}, one * rng.randint(100, 1000))
 
 
 def settings_acks(rng: random.Random) -> Draft:
@@ -176,8 +182,7 @@ def ping_flood(rng: random.Random) -> Draft:
 
 def goaway(rng: random.Random) -> Draft:
     payload = struct.pack(">II", rng.randrange(2**31), rng.randrange(2**32)) + rng.randbytes(rng.randint(0, 100))
-    rule = "RFC 9113, 6.8: the client is about to close"
-    return sent(rng, rule, {GOAWAY, NOTHING}, frame(AWAY, 0, 0, payload))
+    return sent(rng, "RFC 9113, 6.8: the client is about to close", {GOAWAY, NOTHING}, frame(AWAY, 0, 0, payload))
 
 
 def goaway_wrong(rng: random.Random) -> Draft:
@@ -334,8 +339,7 @@ def data_beyond_window(rng: random.Random) -> Draft:
 def data_after_end(rng: random.Random) -> Draft:
     end = chosen(rng, frame(DATA, END_STREAM, 1, b"x"), opened([(b"x-a", b"b")], 1))
     data = opened(get()) + end * rng.randint(1, 3)
-    rule = "RFC 9113, 5.1: STREAM_CLOSED, unless the answer was complete"
-    return sent(rng, rule, {RESET, GOAWAY, 200}, data)
+    return sent(rng, "RFC 9113, 5.1: STREAM_CLOSED, unless the answer was complete", {RESET, GOAWAY, 200}, data)
 
 
 def data_of_wrong_length(rng: random.Random) -> Draft:
@@ -368,17 +372,8 @@ def pseudo_wrong(rng: random.Random) -> Draft:
 
 
 def path_wrong(rng: random.Random) -> Draft:
-    path = chosen(
-        rng,
-        b"health",
-        b"*",
-        b"http://localhost/health",
-        b"/\xc3\xa9",
-        b"/hea lth",
-        b"/health\x7f",
-        b"\x01",
-        b"?a",
-        b"//evil",
+    path = picked(
+        rng, b"health | * | http://localhost/health | /\xc3\xa9 | /hea lth | /health\x7f | \x01 | ?a | //evil"
     )
     rule = "RFC 9113, 8.3.1: a path begins with a slash; otherwise malformed, or nothing is there"
     return sent(rng, rule, MALFORMED | {404}, opened(get(path)))
@@ -473,8 +468,7 @@ def fields_too_large(rng: random.Random) -> Draft:
     data = frame(HEADERS, END_STREAM, 1, pieces[0])
     for number, piece in enumerate(pieces[1:], 2):
         data += frame(CONTINUATION, END_HEADERS * (number == len(pieces)), 1, piece)
-    rule = "RFC 9113, 10.5.1: 431, or a stream error, or the end"
-    return sent(rng, rule, MALFORMED | {431}, data)
+    return sent(rng, "RFC 9113, 10.5.1: 431, or a stream error, or the end", MALFORMED | {431}, data)
 
 
 def fields_bomb(rng: random.Random) -> Draft:
@@ -492,11 +486,7 @@ def packing_wrong(rng: random.Random) -> Draft:
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
         integer(rng.randint(100, 10**6), 7, 0x80),
         integer(rng.randint(5000, 10**6), 5, 0x20),
-        b"\x00\x7f\xff",
-        b"\x00\x81\xff\x01a",
-        b"\x00\x01",
-        b"\x40",
-        b"\x00\x84\xff\xff\xff\xff\x01a",
+        *listed(b"\x00\x7f\xff | \x00\x81\xff\x01a | \x00\x01 | @ | \x00\x84\xff\xff\xff\xff\x01a"),
     )
     data = frame(HEADERS, END_STREAM | END_HEADERS, 1, chosen(rng, packed(get()), b"") + bad)
     return sent(rng, "RFC 7541, 2.3.3, 4.2, 5; RFC 9113, 4.3: COMPRESSION_ERROR", BROKEN, data, stream=1001)
@@ -554,53 +544,4 @@ def several_streams(rng: random.Random) -> Draft:
     return sent(rng, "RFC 9113, 5: streams are served beside each other", {200}, parts, stream=stream)
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        preface_wrong,
-        preface_without_settings,
-        settings_wrong,
-        settings_strange,
-        settings_flood,
-        settings_acks,
-        ping_wrong,
-        ping_flood,
-        goaway,
-        goaway_wrong,
-        frames_unknown,
-        frame_too_long,
-        frame_cut_short,
-        frames_of_garbage,
-        window_wrong,
-        window_of_stream_wrong,
-        stream_number_wrong,
-        push_promise,
-        reset_wrong,
-        rapid_reset,
-        streams_too_many,
-        priority_wrong,
-        priority_flood,
-        data_padding,
-        data_beyond_window,
-        data_after_end,
-        data_of_wrong_length,
-        pseudo_wrong,
-        path_wrong,
-        name_wrong,
-        value_wrong,
-        value_with_space,
-        connection_fields,
-        hosts,
-        method_strange,
-        connect,
-        trailers_wrong,
-        fields_too_large,
-        fields_bomb,
-        packing_wrong,
-        headers_padding,
-        continuation_wrong,
-        continuation_flood,
-        tiny_data_flood,
-        several_streams,
-    )
-}
+KINDS = kinds_of(__name__)

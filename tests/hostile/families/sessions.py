@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from tests.hostile.case import LATEST, Answer, Draft, Kind, Message, chosen, cut, legacy, modern, rendered, token
+from tests.hostile.case import LATEST, Answer, Draft, Message, chosen, cut, kinds_of, legacy, modern, rendered, token
 from tests.hostile.families.bodies import hello, request, sent
+from tests.tables import listed
 
 STREAM = {200}
 
@@ -22,14 +23,7 @@ def forged(rng: random.Random) -> str:
         "*",
         "' OR 1=1 --",
         "x" * 6000,
-        "\xe9\xff",
-        "@live@x",
-        "x@live@",
-        "@live@, @other@",
-        "@live@;",
-        '"@live@"',
-        "%00",
-        "__init__",
+        *listed('\xe9\xff | @live@x | x@live@ | @live@, @other@ | @live@; | "@live@" | %00 | __init__'),
     )
     return given
 
@@ -113,8 +107,7 @@ def initialize_in_session(rng: random.Random) -> Draft:
 def cancelled_of_another(rng: random.Random) -> Draft:
     params = {"requestId": chosen(rng, 1, "x", rng.randint(1, 2**50), None, [], {}, 1.5, -1, True)}
     message = legacy(rng, content={"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-    rule = "basic/utilities/cancellation: of a request that is not there it is ignored"
-    return sent(rng, message, rule, {202, 400})
+    return sent(rng, message, "basic/utilities/cancellation: of a request that is not there it is ignored", {202, 400})
 
 
 def id_in_use(rng: random.Random) -> Draft:
@@ -139,8 +132,7 @@ def stream_not_accepted(rng: random.Random) -> Draft:
     message = got(rng, "@live@").set(
         "Accept", chosen(rng, "application/json", "text/html", "text/event-stream;q=0", "image/*")
     )
-    rule = "L, Listening for Messages, 2; RFC 9110, 15.5.7: 406"
-    return Draft(rule, {406}, rendered(rng, message), closes=False)
+    return Draft("L, Listening for Messages, 2; RFC 9110, 15.5.7: 406", {406}, rendered(rng, message), closes=False)
 
 
 def stream_in_modern(rng: random.Random) -> Draft:
@@ -161,18 +153,7 @@ def stream_of_unknown_revision(rng: random.Random) -> Draft:
 def event_forged(rng: random.Random) -> Draft:
     event = chosen(
         rng,
-        "x",
-        "-",
-        "1",
-        "1-",
-        "-1",
-        "1-1-1",
-        "1_1",
-        "0x1-1",
-        "1e3-1",
-        "\xb2-1",
-        "99999-1",
-        "1-99999",
+        *listed("x | - | 1 | 1- | -1 | 1-1-1 | 1_1 | 0x1-1 | 1e3-1 | \xb2-1 | 99999-1 | 1-99999"),
         f"{2**64}-{2**64}",
         "9" * 5000,
         "9" * 2500 + "-" + "9" * 2500,
@@ -180,11 +161,7 @@ def event_forged(rng: random.Random) -> Draft:
         "+1-+1",
         "1 - 1",
         token(rng, 10, 60),
-        "../../1",
-        "%30-%30",
-        "\xe9",
-        "null",
-        "1-1, 1-2",
+        *listed("../../1 | %30-%30 | \xe9 | null | 1-1, 1-2"),
     )
     message = got(rng, "@live@", Last_Event_ID=event)
     rule = "L, Resumability: an id that was not given; docs/how-to/http_server.md: 400, 404 or 410"
@@ -217,8 +194,7 @@ def listen_wrong(rng: random.Random) -> Draft:
     )
     params = {} if wanted is None else {"notifications": wanted}
     message = modern(rng, "subscriptions/listen", params)
-    rule = "JSON-RPC 2.0, 5.1: invalid parameters are -32602"
-    return Draft(rule, {200, 400}, rendered(rng, message), codes={-32602})
+    return Draft("JSON-RPC 2.0, 5.1: invalid parameters are -32602", {200, 400}, rendered(rng, message), codes={-32602})
 
 
 def listen_not_accepted(rng: random.Random) -> Draft:
@@ -295,34 +271,4 @@ def modern_to_session(rng: random.Random) -> Draft:
     return sent(rng, message, rule, {400}, {-32020})
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        session_forged,
-        session_ended,
-        session_missing,
-        session_twice,
-        session_empty,
-        session_ended_twice,
-        session_of_another_revision,
-        uninitialized,
-        initialize_in_session,
-        cancelled_of_another,
-        id_in_use,
-        stream_of_session,
-        stream_not_accepted,
-        stream_in_modern,
-        stream_of_unknown_revision,
-        event_forged,
-        event_of_another,
-        event_without_session,
-        listen,
-        listen_wrong,
-        listen_not_accepted,
-        call_and_leave,
-        sse_forged,
-        sse_wrong,
-        sse_stream,
-        modern_to_session,
-    )
-}
+KINDS = kinds_of(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from tests.hostile.case import NOTHING, RESULT, Draft, Kind, Outcome, chosen, cut, dumped, token
+from tests.hostile.case import NOTHING, RESULT, Draft, Outcome, chosen, cut, dumped, kinds_of, token
 from tests.hostile.families import bodies
 from tests.hostile.families.bodies import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE
 
@@ -97,21 +97,4 @@ def flood(rng: random.Random) -> Draft:
     return line(rng, b"x\n" * rng.randint(10, 1000), {PARSE}, end=b"")
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        from_bodies,
-        garbage,
-        nul,
-        too_long,
-        nested,
-        line_ends,
-        blank,
-        two_in_a_line,
-        batch,
-        unknown_method,
-        params_wrong,
-        answers_to_nothing,
-        flood,
-    )
-}
+KINDS = kinds_of(__name__)

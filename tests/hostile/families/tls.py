@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 
-from tests.hostile.case import ABORTED, CLOSED, Draft, Kind, chosen, cut, head, modern, rendered, token
+from tests.hostile.case import ABORTED, CLOSED, Draft, chosen, cut, head, kinds_of, modern, rendered, token
 
 RULE = "RFC 8446, 6.2: what is not a handshake ends the connection, with an alert or without"
 
@@ -68,8 +68,7 @@ def garbage(rng: random.Random) -> Draft:
 
 def plain_http(rng: random.Random) -> Draft:
     data = chosen(rng, head(rng, "GET /health HTTP/1.1", [("Host", "localhost")]), b"".join(rendered(rng, modern(rng))))
-    rule = "RFC 8446, 6.2: HTTP without TLS on this port is not a handshake"
-    return refused(rng, data, rule, shut=False)
+    return refused(rng, data, "RFC 8446, 6.2: HTTP without TLS on this port is not a handshake", shut=False)
 
 
 def records_wrong(rng: random.Random) -> Draft:
@@ -177,18 +176,4 @@ def served(rng: random.Random) -> Draft:
     return Draft("RFC 9112: the same over TLS", {200}, rendered(rng, modern(rng)), wire="tls", closes=False)
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        garbage,
-        plain_http,
-        records_wrong,
-        alerts,
-        hello_mutated,
-        hello_hostile,
-        hello_then_garbage,
-        hello_and_silence,
-        after_handshake,
-        served,
-    )
-}
+KINDS = kinds_of(__name__)

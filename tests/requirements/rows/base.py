@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from tests.requirements.case import Case
-from tests.requirements.model import ALONE, LEGACY, MODERN, REFUSED, NotOverHttp, Topic, since
+from tests.requirements.model import ALL, ALONE, LEGACY, MODERN, REFUSED, NotOverHttp, Topic, since
 from trio_mcp import Context, Server
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
@@ -56,36 +56,22 @@ def echo(text: str) -> dict[str, Any]:
     return {"name": "echo", "arguments": {"text": text}}
 
 
-@topic.row("basic#requests", "A request with a string id is answered with that string.")
-async def string_id(case: Case) -> None:
+@topic.row("basic#requests", 'A request is answered with its very id, a string or an integer; 1 and "1" are different.')
+async def ids(case: Case) -> None:
+    given = ("an id", 0, -7, 2**53, 1, "1")
     async with case.hand() as hand:
-        answer = await hand.answer(await hand.request(CALL, echo("x"), request_id="a id"))
-    assert isinstance(answer, Response)
-    assert answer.id == "a id"
-
-
-@topic.row("basic#requests", "A request with an integer id is answered with that integer.")
-async def integer_id(case: Case) -> None:
-    async with case.hand() as hand:
-        for number in (0, -7, 2**53):
-            answer = await hand.answer(await hand.request(CALL, echo("x"), request_id=number))
-            assert type(answer.id) is int
-            assert answer.id == number
-
-
-@topic.row("basic#requests", 'The ids 1 and "1" are different ids.')
-async def ids_of_two_types(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.request(CALL, echo("integer"), request_id=1)
-        await hand.request(CALL, echo("string"), request_id="1")
-        for request_id, text in ((1, "integer"), ("1", "string")):
+        for request_id in given:
+            await hand.request(CALL, echo(repr(request_id)), request_id=request_id)
+        for request_id in given:
             answer = await hand.answer(request_id)
             assert isinstance(answer, Response)
-            assert answer.result["content"][0]["text"] == text
+            assert type(answer.id) is type(request_id)
+            assert answer.result["content"][0]["text"] == repr(request_id)
 
 
-def _refused(case: Case, request_id: Any) -> Any:
-    async def check() -> None:
+def _refused(kind: str, request_id: Any, not_over_http: NotOverHttp | None = None) -> None:
+    @topic.row("basic#requests", f"A request whose id is {kind} is refused with -32600.", ALL, not_over_http)
+    async def scenario(case: Case) -> None:
         async with case.hand() as hand:
             await hand.send(Request(request_id, "tools/list", {"_meta": hand.fields}))
             answer = await hand.answer(None)
@@ -93,22 +79,10 @@ def _refused(case: Case, request_id: Any) -> Any:
             assert answer.error.code == error_codes.INVALID_REQUEST
             assert "tools" in await hand.result("tools/list")  # and the link lives on
 
-    return check()
 
-
-@topic.row("basic#requests", "A request whose id is null is refused with -32600.")
-async def null_id(case: Case) -> None:
-    await _refused(case, None)
-
-
-@topic.row("basic#requests", "A request whose id is a fraction is refused with -32600.", not_over_http=REFUSED)
-async def fractional_id(case: Case) -> None:
-    await _refused(case, 1.5)
-
-
-@topic.row("basic#requests", "A request whose id is a boolean is refused with -32600.", not_over_http=REFUSED)
-async def boolean_id(case: Case) -> None:
-    await _refused(case, True)
+_refused("null", None)
+_refused("a fraction", 1.5, REFUSED)
+_refused("a boolean", True, REFUSED)
 
 
 @topic.row(
@@ -168,58 +142,36 @@ async def shape_of_an_error(case: Case) -> None:
     assert answer.error.message
 
 
-@topic.row("basic#notifications", "A notification is not answered, even if its method is unknown.", not_over_http=ALONE)
-async def unknown_notification(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.notify("notifications/unknown", {"x": 1})
-        await hand.call("echo", {"text": "x"})
-        assert hand.answered == {*hand.asked}
+def _not_answered(section: str, text: str, *messages: Any) -> None:
+    @topic.row(section, text, not_over_http=ALONE)
+    async def scenario(case: Case) -> None:
+        async with case.hand() as hand:
+            for message in messages:
+                await hand.send(message)
+            await hand.call("echo", {"text": "x"})
+            assert hand.answered == {*hand.asked}
 
 
-@topic.row(
-    "basic#notifications", "A message with the method of a request, but no id, is not answered.", not_over_http=ALONE
+_not_answered(
+    "basic#notifications",
+    "A notification is not answered, even if its method is unknown.",
+    Notification("notifications/unknown", {"x": 1}),
 )
-async def request_without_id(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.notify(CALL, {**echo("x"), "_meta": hand.fields})
-        await hand.call("echo", {"text": "x"})
-        assert hand.answered == {*hand.asked}
-
-
-@topic.row("basic#responses", "A result that matches no request of the server is ignored.", not_over_http=ALONE)
-async def stray_result(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.send(Response(77, {"x": 1}))
-        await hand.call("echo", {"text": "x"})
-        assert hand.answered == {*hand.asked}
-
-
-@topic.row(
+_not_answered(
+    "basic#notifications",
+    "A message with the method of a request, but no id, is not answered.",
+    Notification(CALL, echo("x")),
+)
+_not_answered("basic#responses", "A result that matches no request of the server is ignored.", Response(77, {"x": 1}))
+_not_answered(
     "basic#error-responses",
     "An error that matches no request of the server is ignored, with or without an id.",
-    not_over_http=ALONE,
+    *[ErrorResponse(request_id, ErrorData(-1, "stray")) for request_id in (77, None)],
 )
-async def stray_error(case: Case) -> None:
-    async with case.hand() as hand:
-        for request_id in (77, None):
-            await hand.send(ErrorResponse(request_id, ErrorData(-1, "stray")))
-        await hand.call("echo", {"text": "x"})
-        assert hand.answered == {*hand.asked}
 
 
-@topic.row(
-    "basic/patterns#request-and-response", "A request is answered while an earlier one is still running.", MODERN
-)
+@topic.row("basic/patterns#request-and-response", "A request is answered while an earlier one is still running.")
 async def requests_overlap(case: Case) -> None:
-    await _overlap(case)
-
-
-@topic.row("basic#messages", "A session answers a request while an earlier one is still running.", LEGACY)
-async def requests_of_a_session_overlap(case: Case) -> None:
-    await _overlap(case)
-
-
-async def _overlap(case: Case) -> None:
     async with case.hand() as hand:
         slow = await hand.request(CALL, {"name": "hold"})
         assert (await hand.call("echo", {"text": "x"}))["content"][0]["text"] == "x"
@@ -228,31 +180,21 @@ async def _overlap(case: Case) -> None:
         assert isinstance(await hand.answer(slow), Response)
 
 
-@topic.row("basic#resulttype", "A final result has resultType: complete.", MODERN)
-async def result_type(case: Case) -> None:
-    async with case.hand() as hand:
-        for method, params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
-            assert (await hand.result(method, params))["resultType"] == "complete"
-
-
-@topic.row("basic#_meta", "Every result names the server in _meta.", MODERN)
-async def server_info_in_results(case: Case) -> None:
-    async with case.hand() as hand:
-        for method, params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
-            info = (await hand.result(method, params))["_meta"][meta.SERVER_INFO]
-            assert (info["name"], info["version"]) == ("base", "1.0")
-
-
-@topic.row(
-    "basic#_meta", "A request that names no protocol version is refused with -32602.", MODERN, not_over_http=REFUSED
-)
-async def version_missing(case: Case) -> None:
-    await _field_refused(case, meta.PROTOCOL_VERSION)
-
-
-@topic.row("basic#_meta", "A request without the client's capabilities is refused with -32602.", MODERN)
-async def capabilities_missing(case: Case) -> None:
-    await _field_refused(case, meta.CLIENT_CAPABILITIES)
+for _method, _params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
+    topic.gives(
+        "basic#resulttype",
+        f"A final result of {_method} has resultType: complete.",
+        (_method, _params, "resultType"),
+        "complete",
+        MODERN,
+    )
+    topic.gives(
+        "basic#_meta",
+        f"A result of {_method} names the server in _meta.",
+        (_method, _params, "_meta", meta.SERVER_INFO),
+        {"name": "base", "version": "1.0"},
+        MODERN,
+    )
 
 
 @topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN, not_over_http=REFUSED)
@@ -264,32 +206,32 @@ async def meta_missing(case: Case) -> None:
     assert answer.error.code == error_codes.INVALID_PARAMS
 
 
-async def _field_refused(case: Case, field: str, *values: Any) -> None:
-    async with case.hand() as hand:
-        fields = hand.fields
-        del fields[field]
-        requests = [{**fields, field: value} for value in values] or [fields]
-        for number, given in enumerate(requests):
-            await hand.send(Request(number, "tools/list", {"_meta": given}))
-            answer = await hand.answer(number)
-            assert isinstance(answer, ErrorResponse)
-            assert answer.error.code == error_codes.INVALID_PARAMS
-        assert "tools" in await hand.result("tools/list")
+def _field(field: str, text: str, *values: Any, not_over_http: NotOverHttp | None = None) -> None:
+    """Refuse a request with these values of a field, or without it."""
+
+    @topic.row("basic#_meta", f"{text} is refused with -32602.", MODERN, not_over_http)
+    async def scenario(case: Case) -> None:
+        async with case.hand() as hand:
+            fields = hand.fields
+            del fields[field]
+            for number, given in enumerate([{**fields, field: value} for value in values] or [fields]):
+                await hand.send(Request(number, "tools/list", {"_meta": given}))
+                answer = await hand.answer(number)
+                assert isinstance(answer, ErrorResponse)
+                assert answer.error.code == error_codes.INVALID_PARAMS
+            assert "tools" in await hand.result("tools/list")
 
 
-@topic.row("basic#_meta", "A protocol version that is not a string is refused with -32602.", MODERN, REFUSED)
-async def version_malformed(case: Case) -> None:
-    await _field_refused(case, meta.PROTOCOL_VERSION, 20260728, None, ["2026-07-28"])
-
-
-@topic.row("basic#_meta", "Client capabilities that are not an object are refused with -32602.", MODERN)
-async def capabilities_malformed(case: Case) -> None:
-    await _field_refused(case, meta.CLIENT_CAPABILITIES, None, [], "sampling")
-
-
-@topic.row("basic#_meta", "Client information that is not an object is refused with -32602.", MODERN)
-async def client_info_malformed(case: Case) -> None:
-    await _field_refused(case, meta.CLIENT_INFO, "me", [])
+_field(meta.PROTOCOL_VERSION, "A request that names no protocol version", not_over_http=REFUSED)
+_field(
+    meta.PROTOCOL_VERSION,
+    "A protocol version that is not a string",
+    *(20260728, None, ["2026-07-28"]),
+    not_over_http=REFUSED,
+)
+_field(meta.CLIENT_CAPABILITIES, "A request without the client's capabilities")
+_field(meta.CLIENT_CAPABILITIES, "Client capabilities that are not an object", None, [], "sampling")
+_field(meta.CLIENT_INFO, "Client information that is not an object", "me", [])
 
 
 @topic.row("basic#_meta", "A request need not say who the client is.", MODERN)

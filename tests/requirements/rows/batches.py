@@ -38,29 +38,20 @@ async def exchange(hand: Peer, *items: Any) -> Incoming:
     return await hand.receive()
 
 
-@topic.row("basic#batching", "Requests in a batch are answered in a batch, each by its id.", WITH)
+@topic.row(
+    "basic#batching",
+    "Requests in a batch, even one, are answered in a batch, by their ids; notifications are not.",
+    WITH,
+)
 async def answered(case: Case) -> None:
+    note = Notification("notifications/nobody_knows")
     async with case.hand() as hand:
-        answer = await exchange(hand, call(1, "one"), call("2", "two"))
-    assert isinstance(answer, Batch)
-    found = {each.id: each.result["content"][0]["text"] for each in answer.items if isinstance(each, Response)}
-    assert found == {1: "one", "2": "two"}
-
-
-@topic.row("basic#batching", "A batch of one request is answered by a batch of one.", WITH)
-async def of_one(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand, call(1))
-    assert isinstance(answer, Batch)
-    assert [type(each) for each in answer.items] == [Response]
-
-
-@topic.row("basic#batching", "Notifications in a batch are not answered.", WITH)
-async def notifications(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand, Notification("notifications/nobody_knows"), call(1))
-    assert isinstance(answer, Batch)
-    assert len(answer.items) == 1
+        for items in ((call(1, "1"), call("2", "2")), (call(1, "1"),), (note, call(1, "1"))):
+            answer = await exchange(hand, *items)
+            assert isinstance(answer, Batch)
+            assert all(isinstance(each, Response) for each in answer.items)
+            found = {each.id: each.result["content"][0]["text"] for each in answer.items if isinstance(each, Response)}
+            assert found == {each.id: str(each.id) for each in items if isinstance(each, Request)}
 
 
 @topic.row("basic#batching", "A batch of notifications only is not answered.", WITH)
@@ -74,13 +65,14 @@ async def notifications_only(case: Case) -> None:
 @topic.row("basic#batching", "A failing request in a batch does not affect the others.", WITH)
 async def failure(case: Case) -> None:
     async with case.hand() as hand:
-        answer = await exchange(hand, Request(1, "no/such/method"), call(2))
+        answer = await exchange(hand, Request(1, "no/such/method"), call(2), Request(3, "ping"))
     assert isinstance(answer, Batch)
     found = {each.id: each for each in answer.items if isinstance(each, (Response, ErrorResponse))}
     refused = found[1]
     assert isinstance(refused, ErrorResponse)
     assert refused.error.code == error_codes.METHOD_NOT_FOUND
     assert isinstance(found[2], Response)
+    assert isinstance(found[3], Response)
 
 
 @topic.row("basic#batching", "An empty batch is refused with -32600, with a single error, not a batch.", WITH)
@@ -110,23 +102,14 @@ async def refused(case: Case) -> None:
         assert hand.answered == hand.asked
 
 
-for _name, _text, _test in (
-    (
-        "cancelled_inside",
-        "A batch may cancel its own requests.",
-        "test_a_batch_may_cancel_what_it_asks_for",
-    ),
-    (
-        "cancelled_one",
-        "The answer to a batch leaves out its cancelled requests.",
-        "test_a_cancelled_request_of_a_batch_holds_nothing_up",
-    ),
-):
-    topic.held(_name, "basic#batching", _text, f"tests/protocol/test_peer_requests.py::{_test}", WITH)
 topic.held(
-    "bounded",
-    "basic#batching",
-    "The number of messages in a batch is bounded.",
-    "tests/protocol/test_codec.py::test_the_size_of_a_batch_is_bounded",
-    WITH,
+    """
+    A batch may cancel its own requests.
+        basic#batching peer.py::test_a_batch_may_cancel_what_it_asks_for 2025-03-26
+    The answer to a batch leaves out its cancelled requests.
+        basic#batching peer.py::test_a_cancelled_request_of_a_batch_holds_nothing_up 2025-03-26
+    The number of messages in a batch is bounded.
+        basic#batching codec.py::test_the_size_of_a_batch_is_bounded 2025-03-26
+    """,
+    tests="tests/protocol/test_",
 )

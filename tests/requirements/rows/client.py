@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -18,7 +19,8 @@ from trio_mcp.types import error_codes, meta
 
 topic = Topic("Messages, client")
 
-Answer = Mapping[str, Any] | Callable[[Request, Peer], Awaitable[None]]
+Answer = Mapping[str, Any] | Callable[[Request], list[Any]] | Callable[[Request, Peer], Awaitable[None]]
+"""A result, what makes the messages to send, or what sends them itself."""
 
 MESSAGES, PATTERNS = "basic#messages", "basic/patterns"
 CALL = "tools/call"
@@ -60,8 +62,11 @@ def playing(case: Case, answers: Mapping[str, Answer], seen: Seen | None = None,
                 messages.note(message)
                 if isinstance(message, Request):
                     answer = answers[message.method]
-                    if callable(answer):
+                    if inspect.iscoroutinefunction(answer):
                         nursery.start_soon(answer, message, wire)
+                    elif callable(answer):
+                        for each in answer(message):
+                            await wire.send(each)
                     else:
                         await wire.send(Response(message.id, finished(case, answer)))
 
@@ -80,12 +85,12 @@ def finished(case: Case, result: Mapping[str, Any]) -> dict[str, Any]:
 async def any_order(case: Case) -> None:
     waiting: list[Request] = []
 
-    async def answer(request: Request, wire: Peer) -> None:
-        waiting.append(request)
-        if len(waiting) == 3:
-            for each in reversed(waiting):
-                name = (each.params or {})["name"]
-                await wire.send(Response(each.id, finished(case, {"content": [{"type": "text", "text": name}]})))
+    def answer(call: Request) -> list[Any]:
+        waiting.append(call)
+        if len(waiting) < 3:
+            return []
+        texts = {each.id: [{"type": "text", "text": (each.params or {})["name"]}] for each in reversed(waiting)}
+        return [Response(id, finished(case, {"content": content})) for id, content in texts.items()]
 
     found: dict[str, str] = {}
     async with case.scripted(playing(case, {CALL: answer})) as client, trio.open_nursery() as nursery:
@@ -155,10 +160,8 @@ async def unknown_revision(case: Case) -> None:
 
 @topic.row("basic#error-responses", "A client raises an error with the code, message and data that the server gave.")
 async def errors(case: Case) -> None:
-    async def refuse(request: Request, wire: Peer) -> None:
-        await wire.send(ErrorResponse(request.id, ErrorData(-31000, "out of paper", {"tray": 2})))
-
-    async with case.scripted(playing(case, {CALL: refuse})) as client:
+    error = ErrorData(-31000, "out of paper", {"tray": 2})
+    async with case.scripted(playing(case, {CALL: lambda call: [ErrorResponse(call.id, error)]})) as client:
         with pytest.raises(McpError, match="out of paper") as raised:
             await client.call_tool("t")
         assert (raised.value.code, raised.value.data) == (-31000, {"tray": 2})
@@ -166,9 +169,8 @@ async def errors(case: Case) -> None:
 
 @topic.row("basic#responses", "A client reports a response to a request it never sent, and goes on.")
 async def strange_answer(case: Case) -> None:
-    async def answer(request: Request, wire: Peer) -> None:
-        await wire.send(Response("unasked", finished(case, {})))
-        await wire.send(Response(request.id, finished(case, TEXT)))
+    def answer(call: Request) -> list[Any]:
+        return [Response("unasked", finished(case, {})), Response(call.id, finished(case, TEXT))]
 
     reported: list[Any] = []
     async with case.scripted(playing(case, {CALL: answer}), options=SessionOptions(on_error=reported.append)) as client:
@@ -186,10 +188,7 @@ async def unknown_type(case: Case) -> None:
 
 @topic.row("basic#resulttype", "A result without a type is a complete one.", MODERN)
 async def no_type(case: Case) -> None:
-    async def answer(request: Request, wire: Peer) -> None:
-        await wire.send(Response(request.id, TEXT))
-
-    async with case.scripted(playing(case, {CALL: answer})) as client:
+    async with case.scripted(playing(case, {CALL: lambda call: [Response(call.id, TEXT)]})) as client:
         assert (await client.call_tool("t")).content[0].text == "done"
 
 
@@ -198,9 +197,8 @@ async def no_type(case: Case) -> None:
 
 @topic.row("basic#notifications", "A client ignores unknown notifications and never answers one.")
 async def unknown_notification(case: Case) -> None:
-    async def answer(request: Request, wire: Peer) -> None:
-        await wire.send(Notification("com.example/nothing", {"a": 1}))
-        await wire.send(Response(request.id, finished(case, TEXT)))
+    def answer(call: Request) -> list[Any]:
+        return [Notification("com.example/nothing", {"a": 1}), Response(call.id, finished(case, TEXT))]
 
     seen = Seen()
     async with case.scripted(playing(case, {CALL: answer}, seen)) as client:

@@ -176,107 +176,40 @@ async def surplus(case: Case) -> None:
     assert result.structured_content == {"result": "file:///a"}
 
 
-# name, section, sentence, test, revisions
-HELD: list[tuple[str, str, str, str, Any]] = [
-    (
-        "expiry",
-        f"{MRTR}#server-requirements-basic-workflow",
-        "A requestState expires.",
-        "test_input_replay.py::test_a_state_expires",
-        MODERN,
-    ),
-    (
-        "principal",
-        f"{MRTR}#server-requirements-basic-workflow",
-        "A requestState is valid only for the principal it was given to.",
-        "test_principal.py::test_only_the_same_identity_resumes_a_request",
-        MODERN,
-    ),
-    (
-        "integrity",
-        f"{MRTR}#security-considerations",
-        "A requestState with any bit flipped fails its signature check.",
-        "test_request_state.py::test_a_flipped_bit_is_refused",
-        MODERN,
-    ),
-    (
-        "splice",
-        f"{MRTR}#security-considerations",
-        "Two requestStates can't be combined into a third.",
-        "test_request_state.py::test_a_splice_of_two_tokens_is_refused",
-        MODERN,
-    ),
-    (
-        "supported",
-        f"{MRTR}#supported-requests",
-        "Only tools/call, prompts/get and resources/read may ask for input.",
-        "test_input_eras.py::test_only_tools_prompts_and_resources_may_ask",
-        MODERN,
-    ),
-    (
-        "prompts_too",
-        f"{MRTR}#supported-requests",
-        "Prompts and resources may ask for input, as tools may.",
-        "test_input_eras.py::test_prompts_and_resources_may_ask_too",
-        ALL,
-    ),
-    (
-        "malformed_answer",
-        f"{MRTR}#error-handling",
-        "A response of the wrong shape is refused with -32602.",
-        "test_input_offered.py::test_an_invalid_response_is_refused",
-        MODERN,
-    ),
-    (
-        "question_shape",
-        f"{MRTR}#inputrequests",
-        "Each inputRequest matches the schema.",
-        "test_input_replay.py::test_the_result_that_asks_is_as_the_schema_says",
-        MODERN,
-    ),
-    (
-        "flat",
-        f"{ELICITATION}#requested-schema",
-        "A form is a flat object of primitive fields.",
-        "test_forms.py::test_a_field_that_is_not_flat_is_refused_by_name",
-        FORMS,
-    ),
-    (
-        "form_per_revision",
-        f"{ELICITATION}#requested-schema",
-        "A form uses only keywords of its revision.",
-        "test_forms.py::test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back",
-        FORMS,
-    ),
-    (
-        "one_error",
-        f"{ELICITATION}#url-elicitation-required-error",
-        "A server may answer -32042 with the URLs to visit first.",
-        "test_input_replay.py::test_an_error_may_name_the_pages_to_visit",
-        ("2025-11-25",),
-    ),
-    (
-        "page_done",
-        f"{ELICITATION}#completion-notifications-for-url-mode-elicitation",
-        "Only the client that was asked is notified when a URL elicitation completes.",
-        "test_input_replay.py::test_the_client_that_was_asked_hears_when_a_page_is_done",
-        ("2025-11-25",),
-    ),
-    (
-        "tool_balance",
-        f"{SAMPLING}#tool-use-and-result-balance",
-        "Every tool use in the messages has its result.",
-        "test_input_sampling.py::test_uses_and_results_must_match",
-        since("2025-11-25"),
-    ),
-    (
-        "tool_loop",
-        f"{SAMPLING}#tools-in-sampling",
-        "A server may continue the model's tool uses over several requests.",
-        "test_input_sampling.py::test_a_loop_of_tools",
-        since("2025-11-25"),
-    ),
-]
-
-for _name, _section, _text, _test, _revisions in HELD:
-    topic.held(_name, _section, _text, f"tests/server/{_test}", _revisions)
+topic.held(
+    """
+    A requestState expires.
+        basic/patterns/mrtr#server-requirements-basic-workflow input_replay.py::test_a_state_expires modern
+    A requestState is valid only for the principal it was given to.
+        basic/patterns/mrtr#server-requirements-basic-workflow
+        principal.py::test_only_the_same_identity_resumes_a_request modern
+    A requestState with any bit flipped fails its signature check.
+        basic/patterns/mrtr#security-considerations request_state.py::test_a_flipped_bit_is_refused modern
+    Two requestStates can't be combined into a third.
+        basic/patterns/mrtr#security-considerations request_state.py::test_a_splice_of_two_tokens_is_refused modern
+    Only tools/call, prompts/get and resources/read may ask for input.
+        basic/patterns/mrtr#supported-requests input_eras.py::test_only_tools_prompts_and_resources_may_ask modern
+    Prompts and resources may ask for input, as tools may.
+        basic/patterns/mrtr#supported-requests input_eras.py::test_prompts_and_resources_may_ask_too
+    A response of the wrong shape is refused with -32602.
+        basic/patterns/mrtr#error-handling input_offered.py::test_an_invalid_response_is_refused modern
+    Each inputRequest matches the schema.
+        basic/patterns/mrtr#inputrequests input_replay.py::test_the_result_that_asks_is_as_the_schema_says modern
+    A form is a flat object of primitive fields.
+        client/elicitation#requested-schema forms.py::test_a_field_that_is_not_flat_is_refused_by_name 2025-06-18+
+    A form uses only keywords of its revision.
+        client/elicitation#requested-schema
+        forms.py::test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back 2025-06-18+
+    A server may answer -32042 with the URLs to visit first.
+        client/elicitation#url-elicitation-required-error
+        input_replay.py::test_an_error_may_name_the_pages_to_visit 2025-11-25
+    Only the client that was asked is notified when a URL elicitation completes.
+        client/elicitation#completion-notifications-for-url-mode-elicitation
+        input_replay.py::test_the_client_that_was_asked_hears_when_a_page_is_done 2025-11-25
+    Every tool use in the messages has its result.
+        client/sampling#tool-use-and-result-balance input_sampling.py::test_uses_and_results_must_match 2025-11-25+
+    A server may continue the model's tool uses over several requests.
+        client/sampling#tools-in-sampling input_sampling.py::test_a_loop_of_tools 2025-11-25+
+    """,
+    tests="tests/server/test_",
+)

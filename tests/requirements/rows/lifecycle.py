@@ -75,26 +75,18 @@ async def unknown_version(case: Case) -> None:
             assert (await initialized(hand, protocolVersion=version))["protocolVersion"] == LATEST_LEGACY
 
 
-@topic.row("basic/lifecycle#initialization", "The result of initialize has the server's name and version.", LEGACY)
-async def server_info(case: Case) -> None:
+@topic.row(
+    "basic/lifecycle#initialization",
+    "The result of initialize has the server's name and version, what it offers, and may carry instructions.",
+    LEGACY,
+)
+async def initialize_result(case: Case) -> None:
     async with case.greeting() as hand:
-        info = (await initialized(hand))["serverInfo"]
-    assert (info["name"], info["version"]) == ("lifecycle", "3.2.1")
-
-
-@topic.row("basic/lifecycle#initialization", "The result of initialize declares what the server offers.", LEGACY)
-async def declared(case: Case) -> None:
-    async with case.greeting() as hand:
-        capabilities = (await initialized(hand))["capabilities"]
-    assert capabilities["tools"] == {"listChanged": True}
-    assert "prompts" not in capabilities
-    assert "resources" not in capabilities
-
-
-@topic.row("basic/lifecycle#initialization", "The result of initialize may carry instructions.", LEGACY)
-async def instructions(case: Case) -> None:
-    async with case.greeting() as hand:
-        assert (await initialized(hand))["instructions"] == "Call version first."
+        result = await initialized(hand)
+    assert (result["serverInfo"]["name"], result["serverInfo"]["version"]) == ("lifecycle", "3.2.1")
+    assert result["capabilities"]["tools"] == {"listChanged": True}
+    assert not {"prompts", "resources"} & result["capabilities"].keys()
+    assert result["instructions"] == "Call version first."
 
 
 @topic.row("basic/lifecycle#initialization", "After the handshake every request uses the negotiated version.", LEGACY)
@@ -124,117 +116,75 @@ async def initialize_twice(case: Case) -> None:
         assert (await hand.call("version"))["content"][0]["text"] == case.revision
 
 
-def _malformed(name: str, text: str, **changes: Any) -> None:
-    async def scenario(case: Case) -> None:
-        async with case.greeting() as hand:
-            params = {key: value for key, value in {**hand.hello(), **changes}.items() if value is not None}
+@topic.row(
+    "basic/lifecycle#initialization", "initialize without version, capabilities or clientInfo is refused.", LEGACY
+)
+async def malformed(case: Case) -> None:
+    async with case.greeting() as hand:
+        for field in hand.hello():
+            params = {key: value for key, value in hand.hello().items() if key != field}
             assert (await refused(hand, "initialize", params)).error.code == error_codes.INVALID_PARAMS
-            assert (await initialized(hand))["protocolVersion"] == case.revision
-
-    scenario.__name__ = name
-    topic.row("basic/lifecycle#initialization", text, LEGACY)(scenario)
-
-
-_malformed("initialize_without_version", "initialize without a protocolVersion is refused.", protocolVersion=None)
-_malformed("initialize_without_capabilities", "initialize without capabilities is refused.", capabilities=None)
-_malformed("initialize_without_client_info", "initialize without clientInfo is refused.", clientInfo=None)
+        assert (await initialized(hand))["protocolVersion"] == case.revision
 
 
 @topic.row(
-    "basic/lifecycle#initialization", "A change before notifications/initialized is announced only afterwards.", LEGACY
+    "basic/lifecycle#initialization",
+    "Before notifications/initialized a ping is answered, and a change announced only later.",
+    LEGACY,
 )
 async def nothing_before_initialized(case: Case) -> None:
     async with case.greeting() as hand:
         await initialized(hand)
         await hand.call("grow")
-        await hand.result("ping")
+        assert await hand.result("ping") == {}
         assert hand.heard_of(CHANGED) == []
         await hand.notify("notifications/initialized")
         await hand.hear(CHANGED)
 
 
-@topic.row(
-    "basic/lifecycle#initialization", "A ping is answered between initialize and notifications/initialized.", LEGACY
+for _method in "prompts/list", "resources/list", "resources/templates/list", "completion/complete":
+    topic.refuses(
+        "basic/lifecycle#operation",
+        f"{_method} of a server that does not offer it is refused with -32601.",
+        _method,
+        {},
+        code=error_codes.METHOD_NOT_FOUND,
+    )
+topic.gives(
+    "basic/utilities/ping#behavior-requirements", "A ping is answered with an empty result.", ("ping", {}), {}, LEGACY
 )
-async def ping_before_initialized(case: Case) -> None:
-    async with case.greeting() as hand:
-        await initialized(hand)
-        assert await hand.result("ping") == {}
-
-
-@topic.row("basic/lifecycle#operation", "A method of an undeclared capability is refused with -32601.", LEGACY)
-async def undeclared(case: Case) -> None:
-    async with case.hand() as hand:
-        for method in ("prompts/list", "resources/list", "resources/templates/list", "completion/complete"):
-            assert (await hand.error(method, {})).code == error_codes.METHOD_NOT_FOUND, method
-
-
-@topic.row(
-    "basic/versioning#protocol-version-negotiation",
-    "A feature the server does not offer is refused with -32601.",
-    MODERN,
-)
-async def not_offered(case: Case) -> None:
-    async with case.hand() as hand:
-        for method in ("prompts/list", "resources/list", "resources/templates/list", "completion/complete"):
-            assert (await hand.error(method, {})).code == error_codes.METHOD_NOT_FOUND, method
-
-
-@topic.row("basic/utilities/ping#behavior-requirements", "A ping is answered with an empty result.", LEGACY)
-async def ping(case: Case) -> None:
-    async with case.hand() as hand:
-        assert await hand.result("ping") == {}
-
-
-@topic.row("schema", "ping is not a method of this revision: it is refused with -32601.", MODERN)
-async def no_ping(case: Case) -> None:
-    async with case.hand() as hand:
-        assert (await hand.error("ping")).code == error_codes.METHOD_NOT_FOUND
-
-
-def _absent(revisions: tuple[str, ...], era: str, method: str, params: dict[str, Any]) -> None:
-    async def scenario(case: Case) -> None:
-        async with case.hand() as hand:
-            assert (await hand.error(method, params)).code == error_codes.METHOD_NOT_FOUND
-
-    scenario.__name__ = "no_" + method.replace("/", "_").lower()
-    topic.row("schema", f"{method} does not exist in the {era} era: it is refused with -32601.", revisions)(scenario)
-
-
-_absent(MODERN, "modern", "logging/setLevel", {"level": "info"})
-_absent(MODERN, "modern", "resources/subscribe", {"uri": "x://y"})
-_absent(LEGACY, "legacy", "server/discover", {})
-_absent(LEGACY, "legacy", "subscriptions/listen", {"notifications": {}})
+for _revisions, _era, _method, _params in (
+    (MODERN, "modern", "ping", {}),
+    (MODERN, "modern", "logging/setLevel", {"level": "info"}),
+    (MODERN, "modern", "resources/subscribe", {"uri": "x://y"}),
+    (LEGACY, "legacy", "server/discover", {}),
+    (LEGACY, "legacy", "subscriptions/listen", {"notifications": {}}),
+):
+    topic.refuses(
+        "schema",
+        f"{_method} does not exist in the {_era} era: it is refused with -32601.",
+        _method,
+        _params,
+        code=error_codes.METHOD_NOT_FOUND,
+        revisions=_revisions,
+    )
 
 
 # --- the modern era ------------------------------------------------------------------------------------------------
 
 
-@topic.row("server/discover#discoverresult", "server/discover names every version that the server supports.", MODERN)
-async def discovered_versions(case: Case) -> None:
-    async with case.hand() as hand:
-        assert sorted((await hand.result("server/discover"))["supportedVersions"]) == sorted(REVISIONS)
-
-
-@topic.row("server/discover#discoverresult", "server/discover declares what the server offers.", MODERN)
-async def discovered_capabilities(case: Case) -> None:
-    async with case.hand() as hand:
-        capabilities = (await hand.result("server/discover"))["capabilities"]
-    assert capabilities["tools"] == {"listChanged": True}
-    assert "prompts" not in capabilities
-
-
-@topic.row("server/discover#discoverresult", "server/discover may give instructions.", MODERN)
-async def discovered_instructions(case: Case) -> None:
-    async with case.hand() as hand:
-        assert (await hand.result("server/discover"))["instructions"] == "Call version first."
-
-
-@topic.row("server/discover#discoverresult", "server/discover says who the server is, in _meta.", MODERN)
-async def discovered_info(case: Case) -> None:
-    async with case.hand() as hand:
-        info = (await hand.result("server/discover"))["_meta"][meta.SERVER_INFO]
-    assert info == {"name": "lifecycle", "version": "3.2.1", "title": "Life cycle"}
+for _text, _path, _expected in (
+    ("server/discover names every version that the server supports.", ("supportedVersions", sorted), sorted(REVISIONS)),
+    ("server/discover declares what the server offers.", ("capabilities", "tools"), {"listChanged": True}),
+    ("server/discover declares nothing else.", ("capabilities", "prompts"), None),
+    ("server/discover may give instructions.", ("instructions",), "Call version first."),
+    (
+        "server/discover says who the server is, in _meta.",
+        ("_meta", meta.SERVER_INFO),
+        {"name": "lifecycle", "version": "3.2.1", "title": "Life cycle"},
+    ),
+):
+    topic.gives("server/discover#discoverresult", _text, ("server/discover", {}, *_path), _expected, MODERN)
 
 
 @topic.row(
@@ -250,50 +200,19 @@ async def discovery_is_optional(case: Case) -> None:
 
 @topic.row(
     "basic/versioning#protocol-version-negotiation",
-    "A request of a version that the server does not implement is refused with -32022, "
-    "which names those it does and the one asked for.",
+    "A request of a version that the server does not implement, even a legacy one, is refused with -32022, "
+    "which names those it does and the one asked for; the next request is served.",
     MODERN,
     not_over_http=REFUSED,
 )
 async def unsupported_version(case: Case) -> None:
     async with case.hand() as hand:
-        error = await hand.error("tools/list", {}, **{meta.PROTOCOL_VERSION: "2999-01-01"})
-    assert error.code == error_codes.UNSUPPORTED_PROTOCOL_VERSION
-    assert error.data["requested"] == "2999-01-01"
-    assert LATEST_MODERN in error.data["supported"]
-
-
-@topic.row(
-    "basic/versioning#protocol-version-negotiation",
-    "server/discover of a version that the server does not implement is refused with -32022 as well.",
-    MODERN,
-    not_over_http=REFUSED,
-)
-async def unsupported_discovery(case: Case) -> None:
-    async with case.hand() as hand:
-        error = await hand.error("server/discover", {}, **{meta.PROTOCOL_VERSION: "2999-01-01"})
-    assert error.code == error_codes.UNSUPPORTED_PROTOCOL_VERSION
-    assert LATEST_MODERN in error.data["supported"]
-
-
-@topic.row(
-    "basic/versioning#protocol-version-negotiation",
-    "A legacy version in the _meta of a request is refused with -32022: only initialize negotiates it.",
-    MODERN,
-    not_over_http=REFUSED,
-)
-async def handshake_version_in_meta(case: Case) -> None:
-    async with case.hand() as hand:
-        error = await hand.error("tools/list", {}, **{meta.PROTOCOL_VERSION: LATEST_LEGACY})
-    assert error.code == error_codes.UNSUPPORTED_PROTOCOL_VERSION
-
-
-@topic.row(
-    "basic/versioning#protocol-version-negotiation", "After a refused version the next request is served.", MODERN
-)
-async def after_an_unsupported_version(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.error("tools/list", {}, **{meta.PROTOCOL_VERSION: "2999-01-01"})
+        for method in ("tools/list", "server/discover"):
+            for version in ("2999-01-01", LATEST_LEGACY):
+                error = await hand.error(method, {}, **{meta.PROTOCOL_VERSION: version})
+                assert error.code == error_codes.UNSUPPORTED_PROTOCOL_VERSION
+                assert error.data["requested"] == version
+                assert LATEST_MODERN in error.data["supported"]
         assert (await hand.call("version"))["content"][0]["text"] == case.revision
 
 
@@ -340,36 +259,24 @@ async def results_of_the_revision(case: Case) -> None:
 
 
 topic.held(
-    "modern_only",
-    BOTH,
-    "A modern-only server names its versions in its error to initialize.",
-    "tests/protocol/test_server_negotiation.py::test_a_modern_server_names_its_versions_to_a_legacy_client",
-    MODERN,
+    """
+    A modern-only server names its versions in its error to initialize.
+        basic/versioning#backward-compatibility-with-initialization-based-versions
+        a_modern_server_names_its_versions_to_a_legacy_client modern
+    A legacy-only server answers a modern request as old servers do, without modern evidence.
+        basic/versioning#backward-compatibility-with-initialization-based-versions
+        a_legacy_server_answers_a_modern_probe_as_legacy_servers_do modern
+    Any first request is answered, with a result or an error of its era.
+        basic/versioning#protocol-version-negotiation whatever_arrives_is_answered
+    """,
+    tests="tests/protocol/test_negotiation.py::test_",
 )
 topic.held(
-    "legacy_only",
-    BOTH,
-    "A legacy-only server answers a modern request as old servers do, without modern evidence.",
-    "tests/protocol/test_server_negotiation.py::test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do",
-    MODERN,
-)
-topic.held(
-    "pipelined",
-    "basic/lifecycle#initialization",
-    "Requests sent right after initialize are served in order.",
-    "tests/session/test_opening.py::test_requests_pipelined_behind_initialize_are_served_in_order",
-    LEGACY,
-)
-topic.held(
-    "no_questions_before_initialized",
-    "basic/lifecycle#initialization",
-    "A server sends no requests before notifications/initialized.",
-    "tests/session/test_opening.py::test_a_server_asks_nothing_before_the_handshake_is_confirmed",
-    LEGACY,
-)
-topic.held(
-    "whatever_arrives",
-    "basic/versioning#protocol-version-negotiation",
-    "Any first request is answered, with a result or an error of its era.",
-    "tests/protocol/test_server_negotiation.py::test_whatever_arrives_is_answered",
+    """
+    Requests sent right after initialize are served in order.
+        basic/lifecycle#initialization requests_pipelined_behind_initialize_are_served_in_order legacy
+    A server sends no requests before notifications/initialized.
+        basic/lifecycle#initialization a_server_asks_nothing_before_the_handshake_is_confirmed legacy
+    """,
+    tests="tests/session/test_opening.py::test_",
 )

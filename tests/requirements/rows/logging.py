@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from tests.peer import Peer
 from tests.requirements.case import Case
-from tests.requirements.model import ALL, LEGACY, MODERN, Topic
+from tests.requirements.model import LEGACY, MODERN, Topic
 from trio_mcp import Context, Server
 from trio_mcp.jsonrpc.messages import Response
 from trio_mcp.types import LoggingLevel, error_codes, meta
@@ -48,12 +48,12 @@ async def heard(hand: Peer, tool: str = "speak", **more: Any) -> list[dict[str, 
     return found
 
 
-async def levels_at(case: Case, level: str) -> list[str]:
-    async with case.hand() as hand:
-        if not case.modern:
-            assert await hand.result("logging/setLevel", {"level": level}) == {}
-            return [each["level"] for each in await heard(hand)]
-        return [each["level"] for each in await heard(hand, **{meta.LOG_LEVEL: level})]
+async def asking(case: Case, hand: Peer, level: str) -> dict[str, Any]:
+    """Ask for a level, of the session or by what is returned."""
+    if case.modern:
+        return {meta.LOG_LEVEL: level}
+    assert await hand.result("logging/setLevel", {"level": level}) == {}
+    return {}
 
 
 @topic.row(f"{SECTION}#capabilities", "A server that may log declares the capability.")
@@ -62,28 +62,14 @@ async def capability(case: Case) -> None:
         assert client.capabilities.logging is not None
 
 
-def _level(level: str) -> None:
-    async def scenario(case: Case) -> None:
-        assert await levels_at(case, level) == list(LEVELS[LEVELS.index(level) :])
-
-    scenario.__name__ = f"at_{level}"
-    topic.row(f"{SECTION}#log-levels", f"Who asks for {level} gets what is logged at that level and above, only.")(
-        scenario
-    )
-
-
-for _each in ("debug", "warning", "emergency"):
-    _level(_each)
-
-
-@topic.row(f"{SECTION}#log-levels", "Each of the eight levels of syslog may be asked for.", ALL)
-async def all_levels(case: Case) -> None:
+@topic.row(
+    f"{SECTION}#log-levels", "Who asks for one of the eight levels of syslog gets what is logged at it and above, only."
+)
+async def by_level(case: Case) -> None:
+    levels = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
     async with case.hand() as hand:
-        for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
-            if case.modern:
-                await hand.call("mumble", **{meta.LOG_LEVEL: level})
-            else:
-                assert await hand.result("logging/setLevel", {"level": level}) == {}
+        for number, level in enumerate(levels):
+            assert [each["level"] for each in await heard(hand, **await asking(case, hand, level))] == levels[number:]
 
 
 @topic.row(f"{SECTION}#per-request-log-level", "A request that does not ask for log messages gets none.", MODERN)
@@ -130,10 +116,13 @@ async def unknown_level(case: Case) -> None:
             assert error.code == error_codes.INVALID_PARAMS
 
 
-@topic.row(f"{SECTION}#error-handling", "logging/setLevel without a level is refused with -32602.", LEGACY)
-async def level_missing(case: Case) -> None:
-    async with case.hand() as hand:
-        assert (await hand.error("logging/setLevel", {})).code == error_codes.INVALID_PARAMS
+topic.refuses(
+    f"{SECTION}#error-handling",
+    "logging/setLevel without a level is refused with -32602.",
+    "logging/setLevel",
+    {},
+    revisions=LEGACY,
+)
 
 
 @topic.row(f"{SECTION}#error-handling", "A refused level leaves the session's level unchanged.", LEGACY)
@@ -144,46 +133,25 @@ async def refused_level(case: Case) -> None:
         assert len(await heard(hand)) == 1
 
 
-async def asked(case: Case, tool: str) -> list[dict[str, Any]]:
+@topic.row(
+    f"{SECTION}#log-message-notifications",
+    "Log messages come in order and before the answer, with level and data of any JSON kind, and may name a logger.",
+)
+async def messages(case: Case) -> None:
     async with case.hand() as hand:
-        if case.modern:
-            return await heard(hand, tool, **{meta.LOG_LEVEL: "debug"})
-        await hand.result("logging/setLevel", {"level": "debug"})
-        return await heard(hand, tool)
-
-
-@topic.row(f"{SECTION}#log-message-notifications", "A log message has its level, and data of any JSON kind.")
-async def data(case: Case) -> None:
-    for each in await asked(case, "speak"):
-        assert each["data"] == {"level": each["level"], "n": [1, None]}
-
-
-@topic.row(f"{SECTION}#log-message-notifications", "The data of a log message may be a text.")
-async def text(case: Case) -> None:
-    (found,) = await asked(case, "mumble")
-    assert found["data"] == "a text"
-
-
-@topic.row(f"{SECTION}#log-message-notifications", "A log message may name its logger, or leave that out.")
-async def logger(case: Case) -> None:
-    assert {each["logger"] for each in await asked(case, "speak")} == {"speaker"}
-    (found,) = await asked(case, "mumble")
-    assert "logger" not in found
-
-
-@topic.row(f"{SECTION}#log-message-notifications", "Log messages of a request come in order, and before its answer.")
-async def in_order(case: Case) -> None:
-    async with case.hand() as hand:
-        more = {meta.LOG_LEVEL: "debug"} if case.modern else {}
-        if not case.modern:
-            await hand.result("logging/setLevel", {"level": "debug"})
+        more = await asking(case, hand, "debug")
         await hand.call("speak", **more)
-        assert tuple(each["level"] for each in hand.heard_of(MESSAGES)) == LEVELS
+        found = hand.heard_of(MESSAGES)
+        assert [(each["level"], each["logger"]) for each in found] == [(level, "speaker") for level in LEVELS]
+        assert all(each["data"] == {"level": each["level"], "n": [1, None]} for each in found)
+        hand.heard.clear()
+        assert await heard(hand, "mumble", **more) == [{"level": "error", "data": "a text"}]
 
 
 topic.held(
-    "bounded",
-    f"{SECTION}#implementation-considerations",
-    "Log messages that do not fit the buffer are dropped: logging never waits and never piles up.",
-    "tests/server/test_logging.py::test_logging_never_waits_and_drops_what_does_not_fit",
+    """
+    Log messages that do not fit the buffer are dropped: logging never waits and never piles up.
+        server/utilities/logging#implementation-considerations logging_never_waits_and_drops_what_does_not_fit
+    """,
+    tests="tests/server/test_logging.py::test_",
 )

@@ -50,95 +50,57 @@ def server() -> Server:
 
 topic = Topic("Pagination", server)
 
-OPERATIONS = "server/utilities/pagination#operations-supporting-pagination"
-RESPONSE = "server/utilities/pagination#response-format"
-ERRORS = "server/utilities/pagination#error-handling"
-
-
-async def pages(client: Any, method: str) -> list[list[str]]:
-    key, name = METHODS[method]
-    found, cursor = [], None
-    while True:
-        page = await client.request(method, {"cursor": cursor} if cursor is not None else {})
-        found.append([each[name] for each in page[key]])
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            assert "nextCursor" not in page
-            return found
-
-
-def _paged(method: str) -> None:
-    count = 7 if method == "tools/list" else 5
-
-    async def scenario(case: Case) -> None:
-        async with case.client() as client:
-            found = await pages(client, method)
-        assert [len(page) for page in found] == [2] * (count // 2) + [1]
-        flat = [each for page in found for each in page]
-        assert len(set(flat)) == count
-        assert [each[0] for each in flat[:5]] == list("abcde")
-
-    scenario.__name__ = method.replace("/", "_")
-    topic.row(OPERATIONS, f"{method} comes in pages, which have everything once and in order.")(scenario)
-
-
-for _method in METHODS:
-    _paged(_method)
-
-
-@topic.row(RESPONSE, "A cursor is a string, present while there are more pages.")
-async def cursor(case: Case) -> None:
-    async with case.client() as client:
-        page = await client.request("tools/list")
-    assert type(page["nextCursor"]) is str
+PAGE = "server/utilities/pagination"
+GUIDELINES, ERRORS = f"{PAGE}#implementation-guidelines", f"{PAGE}#error-handling"
 
 
 @topic.row(
-    "server/utilities/pagination#implementation-guidelines", "A cursor can be used again, and gives the same page."
+    f"{PAGE}#operations-supporting-pagination", "Each list comes in pages, which have everything once and in order."
 )
-async def stable(case: Case) -> None:
-    async with case.client() as client:
-        at = {"cursor": (await client.request("tools/list"))["nextCursor"]}
-        assert await client.request("tools/list", at) == await client.request("tools/list", at)
+async def paged(case: Case) -> None:
+    async with case.hand() as hand:
+        for method, (key, name) in METHODS.items():
+            found: list[list[str]] = []
+            cursor: dict[str, Any] = {}
+            while True:
+                page = await hand.result(method, cursor)
+                found.append([each[name] for each in page[key]])
+                if "nextCursor" not in page:
+                    break
+                assert type(page["nextCursor"]) is str
+                cursor = {"cursor": page["nextCursor"]}
+                assert await hand.result(method, cursor) == await hand.result(method, cursor)  # it can be used again
+            count = 7 if method == "tools/list" else 5
+            assert [len(page) for page in found] == [2] * (count // 2) + [1]
+            flat = [each for page in found for each in page]
+            assert len(set(flat)) == count
+            assert [each[0] for each in flat[:5]] == list("abcde")
 
 
-@topic.row(
-    "server/utilities/pagination#implementation-guidelines",
-    "A cursor stays valid if its item is removed, and the rest is listed once.",
-)
+@topic.row(GUIDELINES, "A cursor stays valid if its item is removed, and the rest is listed once.")
 async def removal(case: Case) -> None:
-    async with case.client() as client:
-        first = await client.request("tools/list")
+    async with case.hand() as hand:
+        first = await hand.result("tools/list")
         for name in ("b", "c"):
-            await client.call_tool("remove", {"name": name})
-        second = await client.request("tools/list", {"cursor": first["nextCursor"]})
+            await hand.call("remove", {"name": name})
+        second = await hand.result("tools/list", {"cursor": first["nextCursor"]})
     assert [each["name"] for each in second["tools"]] == ["d", "e"]
 
 
-@topic.row(
-    "server/utilities/pagination#implementation-guidelines",
-    "Items added between pages cause no duplicates or gaps.",
-)
+@topic.row(GUIDELINES, "Items added between pages cause no duplicates or gaps.")
 async def addition(case: Case) -> None:
-    async with case.client() as client:
-        first = await client.request("tools/list")
-        await client.call_tool("add", {"name": "aa"})
-        second = await client.request("tools/list", {"cursor": first["nextCursor"]})
+    async with case.hand() as hand:
+        first = await hand.result("tools/list")
+        await hand.call("add", {"name": "aa"})
+        second = await hand.result("tools/list", {"cursor": first["nextCursor"]})
     assert [each["name"] for each in second["tools"]] == ["c", "d"]
 
 
-@topic.row(ERRORS, "A cursor that the server never gave is refused with -32602.")
-async def unknown_cursor(case: Case) -> None:
-    async with case.hand() as hand:
-        for bad in ("nonsense", "", "MQ==", string.punctuation):
-            assert (await hand.error("tools/list", {"cursor": bad})).code == error_codes.INVALID_PARAMS
-
-
-@topic.row(ERRORS, "A cursor that is not a string is refused with -32602.")
-async def malformed_cursor(case: Case) -> None:
-    async with case.hand() as hand:
-        for bad in (7, ["x"], {}, True):
-            assert (await hand.error("tools/list", {"cursor": bad})).code == error_codes.INVALID_PARAMS
+for _text, *_cursors in (
+    ("A cursor that the server never gave is refused with -32602.", "nonsense", "", "MQ==", string.punctuation),
+    ("A cursor that is not a string is refused with -32602.", 7, ["x"], {}, True),
+):
+    topic.refuses(ERRORS, _text, "tools/list", *[{"cursor": each} for each in _cursors])
 
 
 @topic.row(ERRORS, "A cursor of one list is refused by another with -32602.")
@@ -148,7 +110,7 @@ async def cursor_of_another_list(case: Case) -> None:
         assert (await hand.error("prompts/list", {"cursor": cursor})).code == error_codes.INVALID_PARAMS
 
 
-@topic.row("server/utilities/pagination#pagination-flow", "A client's iterator follows the cursors to the end.")
+@topic.row(f"{PAGE}#pagination-flow", "A client's iterator follows the cursors to the end.")
 async def iterator(case: Case) -> None:
     async with case.client() as client:
         assert [tool.name async for tool in client.iter_tools()] == [*"abcde", "remove", "add"]

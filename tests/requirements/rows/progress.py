@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from tests.requirements.case import Case
-from tests.requirements.model import Topic, since
+from tests.requirements.model import Topic
 from trio_mcp import Context, Server
 
 
@@ -48,61 +48,39 @@ topic = Topic("Progress", server)
 
 PROGRESS = "notifications/progress"
 FLOW = "basic/patterns/progress#progress-flow"
+BEHAVIOUR = "basic/patterns/progress#behavior-requirements"
 
 
-async def reports(case: Case, tool: str, token: Any, arguments: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """What is reported of one call until it is answered."""
+@topic.row(FLOW, "Progress comes before the answer, grows, names the request's token and may have total and message.")
+async def reported(case: Case) -> None:
     async with case.hand() as hand:
-        result = await hand.call(tool, arguments, **({} if token is None else {"progressToken": token}))
-        assert result["content"][0]["text"] == "done"
-        return hand.heard_of(PROGRESS)
+        for token in ("a token", 0):
+            await hand.call("work", {"steps": 3}, progressToken=token)
+            found = hand.heard_of(PROGRESS)
+            hand.heard.clear()
+            assert [each["progressToken"] for each in found] == [token] * 3
+            assert {type(each["progressToken"]) for each in found} == {type(token)}
+            assert [(each["progress"], each["total"]) for each in found] == [(1, 3), (2, 3), (3, 3)]
+            messages = [each.get("message") for each in found]
+            assert messages == ([None] * 3 if case.revision == "2024-11-05" else ["step 1", "step 2", "step 3"])
 
 
-@topic.row(FLOW, "A request with a string as its progress token gets progress with that token.")
-async def string_token(case: Case) -> None:
-    found = await reports(case, "work", "a token", {"steps": 2})
-    assert [each["progressToken"] for each in found] == ["a token"] * 2
-
-
-@topic.row(FLOW, "A request with an integer as its progress token gets progress with that token.")
-async def integer_token(case: Case) -> None:
-    found = await reports(case, "work", 0, {"steps": 2})
-    assert [each["progressToken"] for each in found] == [0, 0]
-    assert all(type(each["progressToken"]) is int for each in found)
-
-
-@topic.row("basic/patterns/progress#behavior-requirements", "A request without a progress token gets no progress.")
+@topic.row(BEHAVIOUR, "A request without a progress token gets no progress.")
 async def no_token(case: Case) -> None:
-    assert await reports(case, "work", None, {"steps": 2}) == []
-
-
-@topic.row(FLOW, "Progress grows from one notification to the next.")
-async def grows(case: Case) -> None:
-    found = await reports(case, "work", "t", {"steps": 5})
-    assert [each["progress"] for each in found] == [1, 2, 3, 4, 5]
-
-
-@topic.row(FLOW, "Progress may have a total.")
-async def total(case: Case) -> None:
-    found = await reports(case, "work", "t", {"steps": 3})
-    assert [each["total"] for each in found] == [3, 3, 3]
-
-
-@topic.row(FLOW, "Progress may have a message.", since("2025-03-26"))
-async def message(case: Case) -> None:
-    found = await reports(case, "work", "t", {"steps": 2})
-    assert [each["message"] for each in found] == ["step 1", "step 2"]
+    async with case.hand() as hand:
+        await hand.call("work", {"steps": 2})
+        assert hand.heard_of(PROGRESS) == []
 
 
 @topic.row(FLOW, "Progress may be a fraction, and come without total or message.")
 async def fractions(case: Case) -> None:
-    found = await reports(case, "half", "t")
+    async with case.hand() as hand:
+        await hand.call("half", progressToken="t")
+        found = hand.heard_of(PROGRESS)
     assert found == [{"progressToken": "t", "progress": 0.25}, {"progressToken": "t", "progress": 0.5}]
 
 
-@topic.row(
-    "basic/patterns/progress#behavior-requirements", "Progress of two concurrent requests goes to the token of each."
-)
+@topic.row(BEHAVIOUR, "Progress of two concurrent requests goes to the token of each.")
 async def two_at_once(case: Case) -> None:
     async with case.hand() as hand:
         first = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 2}}, progressToken="first")
@@ -131,14 +109,11 @@ async def callback(case: Case) -> None:
 
 
 topic.held(
-    "tokens_are_unique",
-    FLOW,
-    "A session's progress tokens are unique among its requests.",
-    "tests/protocol/test_peer.py::test_the_progress_token_is_the_id_and_goes_into_a_copy",
-)
-topic.held(
-    "only_for_what_is_active",
-    "basic/patterns/progress#behavior-requirements",
-    "Progress that fits no request in flight is reported as a fault and otherwise ignored.",
-    "tests/protocol/test_peer.py::test_progress_that_fits_no_request_is_a_fault",
+    """
+    A session's progress tokens are unique among its requests.
+        basic/patterns/progress#progress-flow the_progress_token_is_the_id_and_goes_into_a_copy
+    Progress that fits no request in flight is reported as a fault and otherwise ignored.
+        basic/patterns/progress#behavior-requirements progress_that_fits_no_request_is_a_fault
+    """,
+    tests="tests/protocol/test_peer.py::test_",
 )

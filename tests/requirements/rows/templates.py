@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.requirements.case import Case
-from tests.requirements.model import Topic, since
+from tests.requirements.model import LEGACY, MODERN, Topic, since
 from trio_mcp import Server, types
 from trio_mcp.types import error_codes
 
@@ -34,130 +34,101 @@ def server() -> Server:
 
 topic = Topic("Resource templates", server)
 
-TEMPLATES = "server/resources#resource-templates"
+TEMPLATES, SECURITY = "server/resources#resource-templates", "server/resources#security-considerations"
+LISTED: tuple[Any, ...] = ("resources/templates/list", {}, "resourceTemplates")
+BOOK, FILE = (*LISTED, 0), (*LISTED, 2)
 
 
-async def listed(case: Case, name: str) -> dict[str, Any]:
-    async with case.client() as client:
-        found = (await client.request("resources/templates/list"))["resourceTemplates"]
-    return dict(next(each for each in found if each["name"] == name))
+def read(uri: str) -> tuple[Any, ...]:
+    return "resources/read", {"uri": uri}, "contents", 0, "text"
 
 
-async def text_of(case: Case, uri: str) -> str:
-    async with case.client() as client:
-        (contents,) = (await client.request("resources/read", {"uri": uri}))["contents"]
-    assert contents["uri"] == uri
-    return str(contents["text"])
+def missing(section: str, text: str, *uris: str) -> None:
+    """Such a URI is refused with the code of the era."""
+    for revisions, code in ((LEGACY, error_codes.RESOURCE_NOT_FOUND_LEGACY), (MODERN, error_codes.INVALID_PARAMS)):
+        era = "modern" if revisions is MODERN else "legacy"
+        params = [{"uri": uri} for uri in uris]
+        topic.refuses(section, f"In the {era} era, {text}", "resources/read", *params, code=code, revisions=revisions)
 
 
-async def missing(case: Case, *uris: str) -> None:
-    async with case.hand() as hand:
-        for uri in uris:
-            error = await hand.error("resources/read", {"uri": uri})
-            assert error.code == (error_codes.INVALID_PARAMS if case.modern else error_codes.RESOURCE_NOT_FOUND_LEGACY)
-
-
-@topic.row(TEMPLATES, "resources/templates/list answers with the URI template and name of each template.")
-async def templates(case: Case) -> None:
-    async with case.client() as client:
-        found = (await client.request("resources/templates/list"))["resourceTemplates"]
-    assert [(each["uriTemplate"], each["name"]) for each in found] == [
-        ("books://{name}", "book"),
-        ("shelves://{number}{?language}", "shelf"),
-        ("files://{+path}", "file"),
-    ]
-
-
-@topic.row(TEMPLATES, "Templates are not listed as resources, nor resources as templates.")
-async def apart(case: Case) -> None:
-    async with case.client() as client:
-        assert [each["uri"] for each in (await client.request("resources/list"))["resources"]] == ["books://catalogue"]
-        found = (await client.request("resources/templates/list"))["resourceTemplates"]
-    assert "books://catalogue" not in [each["uriTemplate"] for each in found]
-
-
-@topic.row(TEMPLATES, "A template may have a description and a MIME type.")
-async def described(case: Case) -> None:
-    template = await listed(case, "book")
-    assert (template["description"], template["mimeType"]) == ("A book by name.", "text/plain")
-
-
-@topic.row(TEMPLATES, "A template may have a title for people.", since("2025-06-18"))
-async def title(case: Case) -> None:
-    assert (await listed(case, "book"))["title"] == "A book"
-
-
-@topic.row("server/resources#annotations", "A template may have annotations.")
-async def annotations(case: Case) -> None:
-    assert (await listed(case, "file"))["annotations"] == {"audience": ["assistant"]}
-
-
-@topic.row(TEMPLATES, "A URI that a template matches is read, with its variables as they are in the URI.")
-async def matched(case: Case) -> None:
-    assert await text_of(case, "books://Emma") == "book Emma"
-
-
-@topic.row(TEMPLATES, "A variable of a template is percent-decoded, once.")
-async def decoded(case: Case) -> None:
-    assert await text_of(case, "books://War%20and%20Peace%2520") == "book War and Peace%20"
-
-
-@topic.row(TEMPLATES, "Query parameters of a template may be left out, or given.")
-async def query(case: Case) -> None:
-    assert await text_of(case, "shelves://3") == "shelf 3 in en"
-    assert await text_of(case, "shelves://3?language=de") == "shelf 3 in de"
-
-
-@topic.row(TEMPLATES, "A variable with a plus matches several segments of a path.")
-async def reserved(case: Case) -> None:
-    assert await text_of(case, "files://a/b/c.txt") == "file a/b/c.txt"
-
-
-@topic.row(TEMPLATES, "A variable without a plus matches one segment only, never a slash, not even an encoded one.")
-async def one_segment(case: Case) -> None:
-    await missing(case, "books://a/b", "books://a%2Fb")
-
-
-@topic.row(
-    "server/resources#security-considerations", "A variable without a plus never matches . or .., nor an encoded one."
-)
-async def no_dots(case: Case) -> None:
-    await missing(case, "books://..", "books://.", "books://%2e%2e")
-
-
-@topic.row(
-    "server/resources#security-considerations",
-    "A URI whose variables do not fit their types does not exist.",
-)
-async def typed(case: Case) -> None:
-    await missing(case, "shelves://three", "shelves://3.5", "shelves://")
-
-
-@topic.row(TEMPLATES, "A resource with exactly that URI wins over a template that matches it.")
-async def resource_first(case: Case) -> None:
-    assert await text_of(case, "books://catalogue") == "all of them"
-
-
-@topic.row("server/resources#error-handling", "A URI that matches no template does not exist.")
-async def no_match(case: Case) -> None:
-    await missing(case, "films://Emma", "books:Emma", "shelves://3/4")
-
-
-topic.held(
-    "expansion",
+topic.gives(
     TEMPLATES,
-    "Templates follow RFC 6570.",
-    "tests/protocol/test_uri_templates.py::test_expansion_is_that_of_the_rfc",
+    "resources/templates/list answers with the URI template and name of each template.",
+    (*LISTED, lambda found: [[each["uriTemplate"], each["name"]] for each in found]),
+    [["books://{name}", "book"], ["shelves://{number}{?language}", "shelf"], ["files://{+path}", "file"]],
 )
-topic.held(
-    "matching_undoes_expansion",
+topic.gives(
     TEMPLATES,
-    "Matching a template's own expansion returns the values.",
-    "tests/protocol/test_uri_templates.py::test_matching_an_expansion_gives_the_values_back",
+    "Templates are not listed as resources, nor resources as templates.",
+    ("resources/list", {}, "resources", lambda found: [each["uri"] for each in found]),
+    ["books://catalogue"],
+)
+topic.gives(
+    TEMPLATES,
+    "A template may have a description and a MIME type.",
+    (*BOOK, lambda book: [book["description"], book["mimeType"]]),
+    ["A book by name.", "text/plain"],
+)
+topic.gives(TEMPLATES, "A template may have a title for people.", (*BOOK, "title"), "A book", since("2025-06-18"))
+topic.gives(
+    "server/resources#annotations",
+    "A template may have annotations.",
+    (*FILE, "annotations"),
+    {"audience": ["assistant"]},
+)
+for _text, _uri, _expected in (
+    ("A URI that a template matches is read, with its variables as they are in the URI.", "books://Emma", "book Emma"),
+    ("A variable of a template is percent-decoded, once.", "books://A%20b%2520", "book A b%20"),
+    ("Query parameters of a template may be left out.", "shelves://3", "shelf 3 in en"),
+    ("Query parameters of a template may be given.", "shelves://3?language=de", "shelf 3 in de"),
+    ("A variable with a plus matches several segments of a path.", "files://a/b/c.txt", "file a/b/c.txt"),
+    ("A resource with exactly that URI wins over a template that matches it.", "books://catalogue", "all of them"),
+):
+    topic.gives(TEMPLATES, _text, read(_uri), _expected)
+
+
+@topic.row(TEMPLATES, "What is read through a template has the URI that was asked for.")
+async def uri_of_the_contents(case: Case) -> None:
+    async with case.client() as client:
+        (contents,) = (await client.read_resource("files://a/b")).contents
+        assert contents.uri == "files://a/b"
+
+
+missing(
+    TEMPLATES,
+    "a variable without a plus matches one segment only, never a slash, not even an encoded one.",
+    "books://a/b",
+    "books://a%2Fb",
+)
+missing(
+    SECURITY,
+    "a variable without a plus never matches . or .., nor an encoded one.",
+    "books://..",
+    "books://.",
+    "books://%2e%2e",
+)
+missing(
+    SECURITY,
+    "a URI whose variables do not fit their types does not exist.",
+    "shelves://three",
+    "shelves://3.5",
+    "shelves://",
+)
+missing(
+    "server/resources#error-handling",
+    "a URI that matches no template does not exist.",
+    "films://Emma",
+    "books:Emma",
+    "shelves://3/4",
 )
 topic.held(
-    "matching_is_bounded",
-    "server/resources#security-considerations",
-    "Matching takes steps in proportion to the length of the URI.",
-    "tests/protocol/test_uri_templates.py::test_the_steps_grow_no_faster_than_the_uri",
+    f"""
+    Templates follow RFC 6570.
+        {TEMPLATES} expansion_is_that_of_the_rfc
+    Matching a template's own expansion returns the values.
+        {TEMPLATES} matching_an_expansion_gives_the_values_back
+    Matching takes steps in proportion to the length of the URI.
+        {SECURITY} the_steps_grow_no_faster_than_the_uri
+    """,
+    tests="tests/protocol/test_uri_templates.py::test_",
 )

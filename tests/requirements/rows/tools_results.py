@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.requirements.case import Case
-from tests.requirements.model import ALL, MODERN, Topic, since, until
-from trio_mcp import McpError, Server, types
-from trio_mcp.types import error_codes
+from tests.requirements.model import ALL, MODERN, SECRET, Topic, since, until
+from trio_mcp import McpError, Server, ToolError, types
 
 NOTES = types.Annotations(audience=["user"], priority=0.5)
 
@@ -63,7 +62,11 @@ def server() -> Server:
 
     @made.tool
     async def crash() -> str:
-        raise RuntimeError("the password is hunter2")
+        raise RuntimeError(f"the password is {SECRET}")
+
+    @made.tool
+    async def fail() -> str:
+        raise ToolError("it is broken")
 
     @made.tool
     async def refuse() -> str:
@@ -72,201 +75,223 @@ def server() -> Server:
     return made
 
 
-topic = Topic("Tools: definitions and results", server)
+topic = Topic("Tools", server)
 
-TOOL = "server/tools#tool"
-RESULT = "server/tools#tool-result"
-STRUCTURE = "server/tools#structured-content"
-ERRORS = "server/tools#error-handling"
-
-
-async def listed(case: Case, name: str = "weather") -> dict[str, Any]:
-    async with case.client() as client:
-        tools = (await client.request("tools/list"))["tools"]
-    return dict(next(tool for tool in tools if tool["name"] == name))
+PAGE = "server/tools"
+TOOL, CALLING, STRUCTURE = f"{PAGE}#tool", f"{PAGE}#calling-tools", f"{PAGE}#structured-content"
+OUTPUT, ERRORS = f"{PAGE}#output-schema", f"{PAGE}#error-handling"
+LISTED: tuple[Any, ...] = ("tools/list", {}, "tools")
+WEATHER, BARE = (*LISTED, 0), (*LISTED, 1)
 
 
-async def called(case: Case, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
-    params: dict[str, Any] = {"name": name}
-    if arguments is not None:
-        params["arguments"] = arguments
-    async with case.hand() as hand:
-        return await hand.result("tools/call", params)
+def called(name: str, arguments: dict[str, Any] | None = None) -> tuple[Any, ...]:
+    return "tools/call", {"name": name} if arguments is None else {"name": name, "arguments": arguments}
 
 
-async def blocks(case: Case) -> list[dict[str, Any]]:
-    return list((await called(case, "blocks"))["content"])
+def failed(result: dict[str, Any]) -> list[Any]:
+    """Whether it is an error, whether it is structured, and whether it gives a secret away."""
+    return [result.get("isError", False), "structuredContent" in result, SECRET in str(result)]
 
 
-@topic.row("server/tools#capabilities", "A server that announces changes of its tools declares listChanged.")
-async def list_changed(case: Case) -> None:
+@topic.row(f"{PAGE}#capabilities", "A server with tools declares the capability, and that it announces changes.")
+async def capability(case: Case) -> None:
     async with case.client() as client:
         assert client.capabilities.tools is not None
         assert client.capabilities.tools.list_changed is True
 
 
-@topic.row("server/tools#capabilities", "tools/list gives the tools in the same order each time.")
-async def same_order(case: Case) -> None:
-    async with case.client() as client:
-        assert await client.request("tools/list") == await client.request("tools/list")
-
-
-@topic.row(TOOL, "A tool may have a description.")
-async def description(case: Case) -> None:
-    assert (await listed(case))["description"] == "The weather in a city."
-    assert "description" not in await listed(case, "bare")
-
-
-@topic.row(TOOL, "The schema of a tool says which arguments it needs, and their types.")
-async def input_schema(case: Case) -> None:
-    schema = (await listed(case))["inputSchema"]
-    assert schema["required"] == ["city"]
-    assert {name: each["type"] for name, each in schema["properties"].items()} == {"city": "string", "days": "integer"}
-
-
-@topic.row(TOOL, "A tool may have annotations about its behaviour.", since("2025-03-26"))
-async def annotations(case: Case) -> None:
-    assert (await listed(case))["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
-
-
-@topic.row(TOOL, "A tool may have a title for people.", since("2025-06-18"))
-async def title(case: Case) -> None:
-    assert (await listed(case))["title"] == "The weather"
-
-
-@topic.row(TOOL, "A tool may have icons.", since("2025-11-25"))
-async def icons(case: Case) -> None:
-    assert (await listed(case))["icons"] == [{"src": "https://example.com/i.png"}]
-
-
-@topic.row("basic#_meta", "A tool may have _meta.", since("2025-06-18"))
-async def own_meta(case: Case) -> None:
-    assert (await listed(case))["_meta"] == {"com.example/team": "search"}
-
-
-@topic.row("server/tools#output-schema", "A tool may have a schema of its structured result.", since("2025-06-18"))
-async def output_schema(case: Case) -> None:
-    schema = (await listed(case))["outputSchema"]
-    assert schema["type"] == "object"
-    assert set(schema["properties"]) == {"celsius", "rain"}
-
-
-@topic.row("schema", "A revision without output schemas gets none.", until("2025-03-26"))
-async def no_output_schema(case: Case) -> None:
-    assert "outputSchema" not in await listed(case)
-
-
-@topic.row("server/tools#tool-names", "Tool names that differ only in case name different tools.", ALL)
-async def case_sensitive(case: Case) -> None:
-    assert (await called(case, "bare"))["content"] == []
-    assert (await called(case, "Bare"))["content"][0]["text"] == "another"
-    async with case.hand() as hand:
-        assert (await hand.error("tools/call", {"name": "BARE"})).code == error_codes.INVALID_PARAMS
-
-
-@topic.row("server/tools#calling-tools", "A tool that needs no arguments is called without any.")
-async def no_arguments(case: Case) -> None:
-    assert (await called(case, "Bare"))["content"] == [{"type": "text", "text": "another"}]
-
-
-@topic.row("server/tools#calling-tools", "Arguments may be any JSON value.")
-async def any_argument(case: Case) -> None:
-    for value in (None, True, -7, 1.5, "ä€😀\u2028", [[]], {"a": {"b": [None]}}):
-        assert not (await called(case, "bare", {"text": value})).get("isError", False)
-
-
-@topic.row("server/tools#text-content", "A result may hold text.")
-async def text(case: Case) -> None:
-    first = (await blocks(case))[0]
-    assert (first["type"], first["text"]) == ("text", "t")
-
-
-@topic.row("server/resources#annotations", "Content may have annotations: for whom it is, and how important.")
-async def content_annotations(case: Case) -> None:
-    assert (await blocks(case))[0]["annotations"] == {"audience": ["user"], "priority": 0.5}
-
-
-@topic.row("server/tools#image-content", "A result may hold images, as base64 with a MIME type.")
-async def image(case: Case) -> None:
-    assert (await blocks(case))[1] == {"type": "image", "data": "aGk=", "mimeType": "image/png"}
-
-
-@topic.row("server/tools#audio-content", "A result may hold sound, as base64 with a MIME type.", since("2025-03-26"))
-async def audio(case: Case) -> None:
-    assert (await blocks(case))[2] == {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
-
-
-@topic.row("schema", "In a tool's result, a revision without audio content gets text instead.", until("2024-11-05"))
-async def audio_before(case: Case) -> None:
-    assert (await blocks(case))[2]["type"] == "text"
-
-
-@topic.row("server/tools#resource-links", "A result may link to resources.", since("2025-06-18"))
-async def resource_link(case: Case) -> None:
-    assert (await blocks(case))[3] == {"type": "resource_link", "uri": "file:///a", "name": "a"}
-
-
-@topic.row("schema", "In a tool's result, a revision without resource links gets the URI as text.", until("2025-03-26"))
-async def resource_link_before(case: Case) -> None:
-    assert (await blocks(case))[3] == {"type": "text", "text": "file:///a"}
-
-
-@topic.row("server/tools#embedded-resources", "A result may embed a resource that is text.")
-async def embedded_text(case: Case) -> None:
-    expected = {"uri": "file:///a", "text": "t", "mimeType": "text/plain"}
-    assert (await blocks(case))[4] == {"type": "resource", "resource": expected}
-
-
-@topic.row("server/tools#embedded-resources", "A result may embed a resource that is binary, as base64.")
-async def embedded_blob(case: Case) -> None:
-    assert (await blocks(case))[5] == {"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}}
-
-
-@topic.row(RESULT, "A result without content has an empty list of it.")
-async def no_content(case: Case) -> None:
-    assert (await called(case, "bare"))["content"] == []
-
-
-@topic.row(STRUCTURE, "A structured result is an object that fits the tool's output schema.", since("2025-06-18"))
-async def structure(case: Case) -> None:
-    assert (await called(case, "weather", {"city": "Ulm"}))["structuredContent"] == {"celsius": 21.5, "rain": False}
-
-
-@topic.row("schema", "A revision without structured content gets the same as text.", until("2025-03-26"))
-async def no_structure(case: Case) -> None:
-    result = await called(case, "weather", {"city": "Ulm"})
-    assert "structuredContent" not in result
-    assert result["content"] == [{"type": "text", "text": '{"celsius":21.5,"rain":false}'}]
-
-
-@topic.row(STRUCTURE, "A structured result may be any JSON value that fits the output schema.", MODERN)
-async def structured_array(case: Case) -> None:
-    result = await called(case, "numbers")
-    assert result["structuredContent"] == [1, 2]
-    assert result["content"] == [{"type": "text", "text": "[1,2]"}]
-
-
-@topic.row(
-    "server/tools#output-schema",
-    "A value that violates the tool's output schema is never sent as structured content.",
+topic.gives(
+    f"{PAGE}#listing-tools",
+    "tools/list answers with name and inputSchema of each tool, in the order of their registration.",
+    (*LISTED, lambda found: [each["name"] for each in found if each["inputSchema"]["type"] == "object"]),
+    ["weather", "bare", "Bare", "blocks", "numbers", "wrong", "crash", "fail", "refuse"],
+)
+for _field, _text, _expected, _revisions in (
+    ("description", "A tool may have a description.", "The weather in a city.", ALL),
+    (
+        "annotations",
+        "A tool may have annotations about its behaviour.",
+        {"readOnlyHint": True, "openWorldHint": False},
+        since("2025-03-26"),
+    ),
+    ("title", "A tool may have a title for people.", "The weather", since("2025-06-18")),
+    ("icons", "A tool may have icons.", [{"src": "https://example.com/i.png"}], since("2025-11-25")),
+    ("_meta", "A tool may have _meta.", {"com.example/team": "search"}, since("2025-06-18")),
+    ("outputSchema", "A revision without output schemas gets none.", None, until("2025-03-26")),
+):
+    topic.gives("schema" if _expected is None else TOOL, _text, (*WEATHER, _field), _expected, _revisions)
+topic.gives(TOOL, "A tool without a description has none.", (*BARE, "description"), None)
+topic.gives(
+    TOOL,
+    "The schema of a tool says which arguments it needs, and their types.",
+    (
+        *WEATHER,
+        "inputSchema",
+        lambda found: [found["required"], {name: each["type"] for name, each in found["properties"].items()}],
+    ),
+    [["city"], {"city": "string", "days": "integer"}],
+)
+topic.gives(
+    f"{PAGE}#listing-tools",
+    "A tool without parameters has a schema that takes no arguments.",
+    (*LISTED, 2, "inputSchema", lambda found: [found.get("properties", {}), found["additionalProperties"]]),
+    [{}, False],
+)
+topic.gives(
+    OUTPUT,
+    "A tool may have a schema of its structured result.",
+    (*WEATHER, "outputSchema", lambda found: [found["type"], sorted(found["properties"])]),
+    ["object", ["celsius", "rain"]],
     since("2025-06-18"),
 )
-async def broken_output(case: Case) -> None:
-    result = await called(case, "wrong")
-    assert result["isError"] is True
-    assert "structuredContent" not in result
+topic.gives(
+    f"{PAGE}#tool-names",
+    "Tool names that differ only in case name different tools; a call needs no arguments.",
+    (*called("Bare"), "content"),
+    [{"type": "text", "text": "another"}],
+)
+topic.refuses(
+    ERRORS,
+    "An unknown tool is refused with -32602.",
+    "tools/call",
+    *({"name": "unknown"}, {"name": "BARE"}),
+)
+topic.gives(CALLING, "A result without content has an empty list of it.", (*called("bare"), "content"), [])
 
 
-@topic.row(ERRORS, "A successful result is not marked as an error.")
-async def success(case: Case) -> None:
-    assert not (await called(case, "Bare")).get("isError", False)
+@topic.row(CALLING, "Arguments may be any JSON value, and a successful result is not marked as an error.")
+async def any_argument(case: Case) -> None:
+    async with case.hand() as hand:
+        for value in (None, True, -7, 1.5, "ä€😀\u2028", [[]], {"a": {"b": [None]}}):
+            assert failed(await hand.call("bare", {"text": value})) == [False, False, False]
 
 
-@topic.row("server/tools#security-considerations", "An unexpected exception in a tool is not shown to the client.")
-async def crash(case: Case) -> None:
-    result = await called(case, "crash")
-    assert result["isError"] is True
-    assert "hunter2" not in str(result)
+AUDIO, LINK = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, {"type": "resource_link", "uri": "file:///a"}
+for _section, _text, _number, _block, _revisions in (
+    (
+        "text-content",
+        "A result may hold text, with annotations: for whom it is, and how important.",
+        0,
+        {"type": "text", "text": "t", "annotations": {"audience": ["user"], "priority": 0.5}},
+        ALL,
+    ),
+    (
+        "image-content",
+        "A result may hold images, as base64 with a MIME type.",
+        1,
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+        ALL,
+    ),
+    ("audio-content", "A result may hold sound, as base64 with a MIME type.", 2, AUDIO, since("2025-03-26")),
+    ("resource-links", "A result may link to resources.", 3, {**LINK, "name": "a"}, since("2025-06-18")),
+    (
+        "resource-links",
+        "In a tool's result, a revision without resource links gets the URI as text.",
+        3,
+        {"type": "text", "text": "file:///a"},
+        until("2025-03-26"),
+    ),
+    (
+        "embedded-resources",
+        "A result may embed a resource that is text.",
+        4,
+        {"type": "resource", "resource": {"uri": "file:///a", "text": "t", "mimeType": "text/plain"}},
+        ALL,
+    ),
+    (
+        "embedded-resources",
+        "A result may embed a resource that is binary, as base64.",
+        5,
+        {"type": "resource", "resource": {"uri": "file:///b", "blob": "aGk="}},
+        ALL,
+    ),
+):
+    topic.gives(f"{PAGE}#{_section}", _text, (*called("blocks"), "content", _number), _block, _revisions)
+topic.gives(
+    "schema",
+    "In a tool's result, a revision without audio content gets text instead.",
+    (*called("blocks"), "content", 2, "type"),
+    "text",
+    until("2024-11-05"),
+)
+
+_STRUCTURED = lambda result: [result.get("structuredContent"), result["content"]]  # noqa: E731 - a way into results
+_TEXT = [{"type": "text", "text": '{"celsius":21.5,"rain":false}'}]
+for _text, _tool, _expected, _revisions in (
+    (
+        "A structured result is an object that fits the tool's output schema, and is also carried as text.",
+        called("weather", {"city": "Ulm"}),
+        [{"celsius": 21.5, "rain": False}, _TEXT],
+        since("2025-06-18"),
+    ),
+    (
+        "A revision without structured content gets the same as text.",
+        called("weather", {"city": "Ulm"}),
+        [None, _TEXT],
+        until("2025-03-26"),
+    ),
+    (
+        "A structured result may be any JSON value that fits the output schema.",
+        called("numbers"),
+        [[1, 2], [{"type": "text", "text": "[1,2]"}]],
+        MODERN,
+    ),
+):
+    topic.gives(STRUCTURE, _text, (*_tool, _STRUCTURED), _expected, _revisions)
+
+for _section, _text, _tool, _revisions in (
+    (
+        OUTPUT,
+        "A value that violates the tool's output schema is never sent as structured content.",
+        called("wrong"),
+        since("2025-06-18"),
+    ),
+    (
+        f"{PAGE}#security-considerations",
+        "An unexpected exception in a tool is not shown to the client.",
+        called("crash"),
+        ALL,
+    ),
+    (ERRORS, "A missing argument gives a result with isError.", called("weather", {"days": 1}), since("2025-11-25")),
+    (
+        ERRORS,
+        "An argument that the schema does not know gives a result with isError.",
+        called("weather", {"city": "U", "x": 1}),
+        since("2025-11-25"),
+    ),
+    (
+        ERRORS,
+        "Arguments that violate the input schema give a result with isError.",
+        called("weather", {"city": 7}),
+        since("2025-11-25"),
+    ),
+):
+    topic.gives(_section, _text, (*_tool, failed), [True, False, False], _revisions)
+topic.gives(
+    ERRORS,
+    "A tool that fails answers with isError, for the model to see.",
+    (*called("fail"), lambda result: [result["isError"], result["content"]]),
+    [True, [{"type": "text", "text": "it is broken"}]],
+)
+topic.refuses(
+    ERRORS,
+    "Invalid arguments are refused with -32602.",
+    "tools/call",
+    *[{"name": "weather", "arguments": each} for each in ({"days": 1}, {"city": "U", "x": 1}, {"city": 7})],
+    revisions=until("2025-06-18"),
+)
+topic.refuses(
+    ERRORS,
+    "A call that names no tool is refused with -32602.",
+    "tools/call",
+    *({}, {"name": None}, {"name": 7}, {"name": ["bare"]}),
+)
+topic.refuses(
+    ERRORS,
+    "A call whose arguments are not an object is refused with -32602.",
+    "tools/call",
+    *[{"name": "weather", "arguments": each} for each in (["Ulm"], "Ulm", 7)],
+)
 
 
 @topic.row(ERRORS, "A tool may answer with a protocol error, with its own code and data.")
@@ -276,51 +301,21 @@ async def protocol_error(case: Case) -> None:
     assert (error.code, error.message, error.data) == (-31000, "not today", {"until": "tomorrow"})
 
 
-@topic.row(ERRORS, "A call that names no tool is refused with -32602.")
-async def no_name(case: Case) -> None:
-    async with case.hand() as hand:
-        for params in ({}, {"name": None}, {"name": 7}, {"name": ["bare"]}):
-            assert (await hand.error("tools/call", params)).code == error_codes.INVALID_PARAMS
-
-
-@topic.row(ERRORS, "A call whose arguments are not an object is refused with -32602.")
-async def malformed_arguments(case: Case) -> None:
-    async with case.hand() as hand:
-        for arguments in (["Ulm"], "Ulm", 7):
-            error = await hand.error("tools/call", {"name": "weather", "arguments": arguments})
-            assert error.code == error_codes.INVALID_PARAMS
-
-
-def _refused(name: str, text: str, arguments: dict[str, Any]) -> None:
-    async def scenario(case: Case) -> None:
-        assert (await called(case, "weather", arguments))["isError"] is True
-
-    scenario.__name__ = name
-    topic.row(ERRORS, text, since("2025-11-25"))(scenario)
-
-
-_refused("argument_missing", "A missing argument gives a result with isError.", {"days": 1})
-_refused(
-    "argument_unknown", "An argument that the schema does not know gives a result with isError.", {"city": "U", "x": 1}
-)
-
 topic.held(
-    "unique_names",
-    "server/tools#tool-names",
-    "A tool name can be used only once.",
-    "tests/server/test_registration.py::test_a_name_can_be_used_only_once",
-    since("2025-11-25"),
+    """
+    A server offers only tool names of 1 to 128 letters, digits, underscores, dashes and dots.
+        server/tools#tool-names other_names_are_refused_when_registered 2025-11-25+
+    """,
+    tests="tests/server/test_registration.py::test_",
 )
 topic.held(
-    "usable_schemas",
-    TOOL,
-    "An input schema that is not a valid JSON Schema of an object is refused when the tool is added.",
-    "tests/server/test_registration.py::test_an_unusable_input_schema_is_refused",
-)
-topic.held(
-    "usable_output_schemas",
-    "server/tools#output-schema",
-    "An output schema that can't be used is refused when the tool is added.",
-    "tests/server/test_output.py::test_an_unusable_output_schema_is_refused",
-    since("2025-06-18"),
+    """
+    A tool name can be used only once.
+        server/tools#tool-names registration.py::test_a_name_can_be_used_only_once 2025-11-25+
+    An input schema that is not a valid JSON Schema of an object is refused when the tool is added.
+        server/tools#tool registration.py::test_an_unusable_input_schema_is_refused
+    An output schema that can't be used is refused when the tool is added.
+        server/tools#output-schema output.py::test_an_unusable_output_schema_is_refused 2025-06-18+
+    """,
+    tests="tests/server/test_",
 )

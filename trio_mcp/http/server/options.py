@@ -55,7 +55,8 @@ class HttpOptions:
         retry: Seconds that a client should wait before it reconnects to a closed stream; None leaves it to the client.
         max_sessions: How many sessions there may be at once. Beyond that, ``initialize`` ends the oldest session whose
             client never finished the handshake, and is answered with 503 if there is no such session.
-        session_timeout: Seconds after which a session ends that has no request under way and no open stream.
+        session_timeout: Seconds after which a session ends that has no request under way and no open stream. If a
+            request is under way, its questions to the client fail instead.
         max_message_size: The longest body that is accepted, in bytes; a longer one is answered with 413.
         body_timeout: Seconds that the body of a request may take to arrive.
         max_requests: How many requests may be under way at once, each until its handler has ended and its response

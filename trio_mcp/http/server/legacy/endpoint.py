@@ -257,6 +257,8 @@ class Endpoint(LegacyEndpoint):
                     continue
                 session = self._sessions[first[0]]
                 if session.connection.busy:  # its client has left, and may come back for the response
+                    # But a handler that waits for its answer would keep the session forever.
+                    session.router.give_up_questions(f"the client has sent no HTTP request for {timeout:g} seconds")
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
                 else:

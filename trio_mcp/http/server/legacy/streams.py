@@ -314,6 +314,11 @@ class Router:
         for request_id in [asked for asked, where in self._asked.items() if where is stream]:
             self._fail(request_id, why)
 
+    def give_up_questions(self, why: str) -> None:
+        """Fail all our requests that the client has not answered."""
+        for request_id in [*self._asked]:
+            self._fail(request_id, why)
+
     def answered(self, request_id: RequestId | None) -> None:
         """Record that the client has responded to one of our requests."""
         if request_id is not None:

@@ -1,0 +1,225 @@
+"""What type checkers must accept in a user's program, and the types they must see. Never run: `.ci/run typing`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, assert_type
+
+import trio
+from pydantic import BaseModel
+
+from trio_mcp import (
+    BaseSession,
+    CallOptions,
+    Client,
+    ClientGroup,
+    Context,
+    Depends,
+    Elicited,
+    HandlerOptions,
+    HttpOptions,
+    HttpServerParameters,
+    Link,
+    McpError,
+    MemoryEventStore,
+    ProxyServer,
+    RequestTimeout,
+    ResourceUpdated,
+    ResponseCache,
+    Server,
+    SessionOptions,
+    SqliteEventStore,
+    StdioServerParameters,
+    ToolsListChanged,
+    TrioMcpError,
+    memory_link_pair,
+)
+from trio_mcp.client.group.catalog import Listed
+from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.types import (
+    CompleteResult,
+    CreateMessageResult,
+    GetPromptResult,
+    Implementation,
+    InputRequiredResult,
+    ListToolsResult,
+    PromptReference,
+    ReadResourceResult,
+    Root,
+    ServerCapabilities,
+    TextContent,
+    Tool,
+)
+
+
+class Answer(BaseModel):
+    sure: bool
+
+
+class Database:
+    async def count(self) -> int:
+        return 0
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncIterator[Database]:
+    yield Database()
+
+
+server = Server(
+    "typed",
+    version="1",
+    lifespan=lifespan,
+    options=SessionOptions(calls=CallOptions(timeout=5), handlers=HandlerOptions()),
+)
+
+
+# --- A decorated function keeps its type --------------------------------------------------------------------------
+
+
+@server.tool
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@server.tool(title="Wait", park_input=True)
+async def wait(seconds: float, ctx: Context[Database]) -> str:
+    await ctx.report_progress(1, 2, "waiting")
+    assert_type(await ctx.state.count(), int)
+    return "done"
+
+
+@server.resource("notes://{name}")
+def note(name: str) -> str:
+    return name
+
+
+@server.prompt
+def review(code: str) -> str:
+    return code
+
+
+@server.prompt(title="Twice")
+async def twice(code: str) -> list[str]:
+    return [code, code]
+
+
+def database() -> Database:
+    return Database()
+
+
+@server.tool
+async def counted(db: Annotated[Database, Depends(database)]) -> int:
+    return await db.count()
+
+
+async def decorated_functions_keep_their_types(ctx: Context[Database]) -> None:
+    plain: Callable[[int, int], int] = add
+    assert_type(add(1, b=2), int)
+    assert_type(plain(1, 2), int)
+    assert_type(await wait(1.5, ctx), str)
+    assert_type(note("a"), str)
+    assert_type(review("x"), str)
+    assert_type(await twice("x"), list[str])
+    assert_type(await counted(Database()), int)
+
+
+# --- A handler asks its client ------------------------------------------------------------------------------------
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    answer = await ctx.elicit("Sure?", Answer)
+    if answer.action == "accept":
+        assert_type(answer.data.sure if answer.data else False, bool)
+    match answer:
+        case Elicited("accept", data) if data is not None:
+            assert_type(data, Answer)
+        case _:
+            pass
+    roots, reply = await ctx.gather(ctx.list_roots(), ctx.sample("Say it", max_tokens=10))
+    assert_type(roots, list[Root])
+    assert_type(reply, CreateMessageResult)
+    return "asked"
+
+
+# --- A client's calls ---------------------------------------------------------------------------------------------
+
+
+async def calls() -> None:
+    async with Client(server) as client:
+        assert_type(client.server_info, Implementation | None)
+        assert_type(client.capabilities, ServerCapabilities)
+        assert_type(client.protocol_version, str)
+
+        result = await client.call_tool("add", {"a": 1}, timeout=5, total_timeout=None, reset_on_progress=True)
+        assert_type(result, ToolResult)
+        assert_type(result.data, Any)
+        assert_type(result.text, str)
+        assert_type(result.is_error, bool | None)
+        assert_type(
+            [block.text for block in result.content if isinstance(block, TextContent)],
+            list[str],
+        )
+        assert_type(await client.call_tool_once("add"), ToolResult | InputRequiredResult)
+
+        assert_type(await client.list_tools(), ListToolsResult)
+        async for tool in client.iter_tools():
+            assert_type(tool, Tool)
+        assert_type(await client.read_resource("notes://a", timeout=None), ReadResourceResult)
+        assert_type(await client.get_prompt("review", {"code": "x"}), GetPromptResult)
+        assert_type(await client.complete(PromptReference(name="review"), "code"), CompleteResult)
+
+        assert_type(await client.request("x/y", {"a": 1}), dict[str, Any])
+        assert_type(await client.request("x/y", None, Answer, timeout=1), Answer)
+
+        async with client.listen(tools_list_changed=True, resources=["notes://a"]) as events:
+            async for event in events:
+                match event:
+                    case ToolsListChanged():
+                        pass
+                    case ResourceUpdated(uri):
+                        assert_type(uri, str)
+                    case _:
+                        pass
+
+
+async def targets(link: Link) -> None:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Link]:
+        yield link
+
+    Client("https://example.com/mcp", cache=ResponseCache())
+    Client(HttpServerParameters("https://example.com/mcp"))
+    Client(StdioServerParameters("python", ["server.py"]))
+    Client(ProxyServer("https://example.com/mcp"))
+    Client(connect)
+
+
+async def many_servers() -> None:
+    async with ClientGroup({"a": server, "b": "https://example.com/mcp"}) as group:
+        assert_type(await group.list_tools(), Listed[Tool])
+        assert_type(await group.call_tool("a_add", {"a": 1}), ToolResult)
+
+
+# --- Serving, links and errors ------------------------------------------------------------------------------------
+
+
+async def serving() -> None:
+    options = HttpOptions(event_store=MemoryEventStore())
+    HttpOptions(event_store=SqliteEventStore("events.db"))
+    async with trio.open_nursery() as nursery, server.asgi_app(options):
+        listening: list[str] = await nursery.start(server.serve_http)
+        print(listening)
+    async with memory_link_pair() as (ours, theirs), BaseSession(*ours) as session:
+        assert_type(theirs, Link)
+        assert_type(await session.send_request("ping"), dict[str, Any])
+
+
+def errors(error: TrioMcpError) -> None:
+    if isinstance(error, McpError):
+        assert_type(error.code, int)
+    elif isinstance(error, RequestTimeout):
+        timeout: TimeoutError | TrioMcpError = error
+        print(timeout)

@@ -1,0 +1,53 @@
+"""What type checkers must refuse. Each line names the error of mypy and the one of pyright; where one of them reports
+none, the comment itself is an error (`warn_unused_ignores`, `reportUnnecessaryTypeIgnoreComment`). Never run.
+"""
+
+from __future__ import annotations
+
+from trio_mcp import CallOptions, Client, Context, HttpOptions, Server, SessionOptions
+from trio_mcp.types import Tool
+
+server = Server("typed")
+
+# --- Keywords that do not exist: a bundle's, a class's, and those that a TypedDict lists ---------------------------
+
+CallOptions(timout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+SessionOptions(timeout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+HttpOptions(adress="::1")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+server.add_tool(len, titel="Length")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+@server.tool(titel="Add")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue]
+def add(a: int) -> int:
+    return a
+
+
+async def keywords(client: Client, ctx: Context) -> None:
+    await client.call_tool("add", {"a": 1}, time_out=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await client.read_resource("x://a", limit=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await ctx.report_progress(1, totl=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# --- Values of a wrong type ---------------------------------------------------------------------------------------
+
+CallOptions(timeout="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Client(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+server.tool("add")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+async def values(client: Client, ctx: Context) -> None:
+    await client.call_tool("add", [1])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await client.call_tool("add", timeout="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await ctx.log("loud", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# --- Results are what they are ------------------------------------------------------------------------------------
+
+
+async def results(client: Client) -> None:
+    result = await client.call_tool("add", {"a": 1})
+    print(result.structured)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    print(client.instructions.upper())  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+    tools: list[Tool] = await client.list_tools()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(tools)
+    client.call_tool("add")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
