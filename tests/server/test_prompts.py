@@ -246,6 +246,10 @@ async def test_what_a_prompt_may_return(revision: str) -> None:
         assert GetPromptResult.from_wire(result).messages is not None
 
 
+async def test_a_prompt_that_may_ask_checks_its_arguments_too() -> None:
+    assert "language: " in await refusal(review, {"code": "x", "language": "d"})
+
+
 @both_eras
 async def test_the_description_goes_along(revision: str) -> None:
     """The prompt's own, unless the result brings one."""
