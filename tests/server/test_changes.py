@@ -96,29 +96,6 @@ async def test_a_call_in_progress_goes_on_after_the_tool_is_removed(revision: st
     assert results == ["done"]
 
 
-@pytest.mark.parametrize("sync", [True, False], ids=["from a thread", "from the event loop"])
-async def test_a_tool_may_add_tools(sync: bool) -> None:
-    """A sync tool runs in a thread, where the event loop's own objects must not be touched."""
-    seen: list[str] = []
-    server = Server("test")
-
-    if sync:
-
-        def grow() -> None:
-            server.add_tool(one)
-    else:
-
-        async def grow() -> None:  # type: ignore[misc]
-            server.add_tool(one)
-
-    server.add_tool(grow)
-    async with client_of(server, LEGACY, on_message=lambda message: seen.append(message.method)) as client:
-        assert not (await client.call_tool("grow")).is_error
-        await settle()
-        assert seen == [CHANGED]
-        assert (await client.call_tool("one")).data == 1
-
-
 async def test_no_change_from_another_thread_is_lost() -> None:
     server = Server("test", lists=ListOptions(page_size=7))
     stop = threading.Event()

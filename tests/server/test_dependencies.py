@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 import trio
 
-from tests.server.harness import both_eras, client_of, server_with, text_of, tool_of
+from tests.server.harness import both_eras, call, client_of, server_with, text_of, tool_of
 from trio_mcp import Context, Depends, Server
 from trio_mcp.types import PromptReference, TextResourceContents
 
@@ -203,8 +203,7 @@ async def test_a_value_that_happens_to_be_a_context_manager_is_not_entered() -> 
     async def tool(given: Annotated[Any, Depends(provider)]) -> bool:
         return given is lock and not lock.locked()
 
-    async with client_of(server_with(tool)) as client:
-        assert (await client.call_tool("tool")).data is True
+    assert (await call(tool, {})).data is True
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.injection import cancel_everywhere
-from tests.server.harness import both_eras, client_of, give_up, server_with, text_of
+from tests.server.harness import both_eras, call, client_of, give_up, server_with, text_of
 from trio_mcp import Context, Depends, McpError, Server, ToolError
 from trio_mcp.server.features.resources import ResourceNotFound
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -72,8 +72,7 @@ async def test_a_method_is_one_provider_however_often_it_is_asked_for() -> None:
     async def tool(a: Annotated[int, Depends(pool.get)], b: Annotated[int, Depends(pool.get)]) -> bool:
         return a == b
 
-    async with client_of(server_with(tool)) as client:
-        assert (await client.call_tool("tool")).data is True
+    assert (await call(tool, {})).data is True
 
 
 # --- where they run --------------------------------------------------------------------------------------------------
