@@ -112,6 +112,7 @@ STATED = {
         HttpOptions().max_request_bytes
     ),
     "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
+    "bytes of the head of an HTTP/1.1 request, its target and fields": configured("", 0).h11_max_incomplete_size,
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,
     "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
