@@ -179,18 +179,15 @@ def with_settled(given: Annotated[str, Depends(coroutine)]) -> str:
     ],
     ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
-@pytest.mark.parametrize("sync", [False, True])
-async def test_forms_of_providers(provider: Any, value: str, sync: bool) -> None:
+async def test_forms_of_providers(provider: Any, value: str) -> None:
     async def tool(given: Annotated[str, Depends(provider)]) -> str:
         return given
 
     def sync_tool(given: Annotated[str, Depends(provider)]) -> str:
         return given
 
-    server = Server("test")
-    server.add_tool(sync_tool if sync else tool, name="tool")
-    async with client_of(server) as client:
-        assert (await client.call_tool("tool")).data == value
+    for function in (tool, sync_tool):
+        assert (await call(function, {})).data == value
 
 
 async def test_a_value_that_happens_to_be_a_context_manager_is_not_entered() -> None:
