@@ -24,6 +24,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -500,8 +501,7 @@ class Http1(H11Protocol):
         # h11 holds a head against the limit only while it is incomplete: one that came in one piece would pass.
         if len(target) > self.config.h11_max_incomplete_size:
             raise h11.RemoteProtocolError("the target is too long", error_status_hint=414)
-        length = len(target) + sum(len(name) + len(value) for name, value in headers)
-        if length > self.config.h11_max_incomplete_size:
+        if len(target) + sum(map(len, chain.from_iterable(headers))) > self.config.h11_max_incomplete_size:
             raise h11.RemoteProtocolError("the fields are too long", error_status_hint=431)
         fields = dict(headers)
         if b"transfer-encoding" in fields and (b"content-length" in fields or request.http_version < b"1.1"):
