@@ -11,7 +11,6 @@ import trio
 from tests.client.servers import make_server
 from trio_mcp import (
     Answers,
-    Client,
     ClientGroup,
     Context,
     InputError,
@@ -331,10 +330,3 @@ async def test_the_group_is_entered_once() -> None:
             pass
     with pytest.raises(LocalProtocolError, match="only inside"):
         await group.add("a", desk("north"))
-
-
-async def test_a_client_of_the_group_is_a_client() -> None:
-    async with ClientGroup({"a": make_server()}) as group:
-        client = group.clients["a"]
-        assert isinstance(client, Client)
-        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3

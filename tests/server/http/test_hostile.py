@@ -68,15 +68,11 @@ async def said(address: tuple[str, int], data: bytes) -> bytes:
         b"http2-settings: %s\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 200,
-        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: " + b"9" * 6000 + b"\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
-        b"POST /mcp HTTP/1.1\r\n\r\n",
         b"GET /\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
         b"x" * 200_000,
-        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000,
     ],
-    ids=["h2c", "h2", "h2 garbage", "length", "chunks", "no host", "path", "tls", "no line", "many headers"],
+    ids=["h2c", "h2", "h2 garbage", "path", "tls", "no line"],
 )
 async def test_bytes_that_are_not_a_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with witness(caplog) as (_, _, address):
@@ -137,17 +133,6 @@ async def test_an_upgrade_is_ignored(upgrade: bytes, caplog: pytest.LogCaptureFi
         async with await trio.open_tcp_stream(*address) as stream:
             await stream.send_all(head)
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
-
-
-@pytest.mark.parametrize(("host", "status"), [(b"localhost", b"200"), (b"evil.example", b"403")])
-async def test_a_whole_url_is_taken_with_its_host(host: bytes, status: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """RFC 9112, 3.2.2: the host of the URL counts, not the field."""
-    async with witness(caplog) as (_, raw, address):
-        assert raw.session is not None
-        head = HEAD % (raw.session.encode(), len(BODY)) + b"\r\n"
-        async with await trio.open_tcp_stream(*address) as stream:
-            await stream.send_all(head.replace(b"/mcp", b"http://%s/mcp" % host) + BODY)
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 " + status)
 
 
 async def test_pipelined_requests_are_answered_in_order(caplog: pytest.LogCaptureFixture) -> None:
