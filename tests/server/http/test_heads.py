@@ -44,6 +44,9 @@ async def test_another_major_version_is_505(version: bytes, autojump_clock: trio
         (b"GET /" + b"x" * 100_000, b"414"),
         (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000 + b"\r\n\r\n", b"431"),
         (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, b"431"),
+        # Complete before anything is looked at.
+        (b"GET /" + b"x" * 17_000 + END, b"414"),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 17_000 + b"\r\n\r\n", b"431"),
     ],
 )
 async def test_the_part_that_is_too_long_is_named(
