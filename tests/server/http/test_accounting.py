@@ -198,8 +198,9 @@ async def test_the_budget_of_a_session_is_returned_when_it_ends(way: Way) -> Non
 
 
 @WAYS
-async def test_bodies_being_read_have_a_budget_of_their_own(way: Way) -> None:
-    async with calling(way, max_request_bytes=100_000) as (_, caller):
+@pytest.mark.parametrize("limit", [{"max_request_bytes": 100_000}, {"max_requests": 2}], ids=["bytes", "number"])
+async def test_bodies_being_read_have_a_budget_of_their_own(way: Way, limit: dict[str, int]) -> None:
+    async with calling(way, **limit) as (_, caller):
         halves = []
         for _ in range(3):
             made = Connection("POST", caller.fields, b"x" * 45_000, caller.path)

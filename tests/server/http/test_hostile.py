@@ -68,11 +68,15 @@ async def said(address: tuple[str, int], data: bytes) -> bytes:
         b"http2-settings: %s\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 200,
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: " + b"9" * 6000 + b"\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /mcp HTTP/1.1\r\n\r\n",
         b"GET /\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
         b"x" * 200_000,
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000,
     ],
-    ids=["h2c", "h2", "h2 garbage", "path", "tls", "no line"],
+    ids=["h2c", "h2", "h2 garbage", "length", "chunks", "no host", "path", "tls", "no line", "many headers"],
 )
 async def test_bytes_that_are_not_a_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with witness(caplog) as (_, _, address):
