@@ -116,6 +116,8 @@ class BaseServer:
         )
         self.identity = ServerIdentity(
             info=self.info.to_wire(),
+            # The method and not its result: the features are made below, and may gain capabilities while the server
+            # runs.
             capabilities=self.capabilities,
             instructions=instructions,
             revisions=tuple(revisions),
@@ -241,6 +243,7 @@ class BaseServer:
             # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
             # it. A lifespan may mount further servers, so look for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
+                # For servers without a lifespan, too, so that the loop visits each server once.
                 states[each.settings] = None
                 if each.lifespan is not None:
                     states[each.settings] = await stack.enter_async_context(each.lifespan())
@@ -255,6 +258,7 @@ class BaseServer:
             try:
                 yield run
             finally:
+                # Looked up again: further servers may have been mounted during the run, and have joined it.
                 for each in self.family():
                     each.settings.runs.discard(run)
 

@@ -131,6 +131,7 @@ class Listener:
 
     async def _catch_up(self) -> None:
         await self._tell_rest()
+        # No change can have come in since the set was found empty, for there was no checkpoint in between.
         self._idle = True
 
     async def run(self) -> None:
@@ -251,6 +252,7 @@ class Changes:
                 # Unmarked before its listeners are told: if it changes again meanwhile, it is told again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
+                # Never a KeyError: `remove` takes a topic that loses its last listener out of `_changed`, too.
                 self._waiting = list(self._listeners[self._topic])
             some = self._waiting[-left:]  # from the end, as deleting there moves nothing
             del self._waiting[-left:]

@@ -70,6 +70,7 @@ class Context(RequestContext, Generic[StateT]):
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
+        # Filled in later: the principal by dispatch, the rounds while a function runs that may ask.
         self.principal: Principal | None = None
         self.rounds: Rounds | None = None
         self.state = state

@@ -115,9 +115,11 @@ class CompletionFeature:
         """Drop the completions of a prompt or template that was removed."""
         for key in list(self._completers):
             if key[:2] == (kind, name):
+                # Two threads may remove the same prompt's completions; the second one finds nothing.
                 self._completers.pop(key, None)
 
     async def _complete(self, context: Context[Any]) -> dict[str, Any]:
+        # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).
         if not self.can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)

@@ -103,6 +103,7 @@ class Mounts:
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
+        # Only now: a server whose items were refused must not appear in the family.
         self.inner.append(mount)
         self.completion.mount(other.completion)
         # From now on their changes are announced to the clients of this server's runs.

@@ -162,6 +162,8 @@ class PromptFeature:
                 value = await bind()()
             return _prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
+            # Unlike a tool's, always an error: no model reads a prompt's result before it is used (`server/prompts`,
+            # Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
             raise self._settings.failure(f"the prompt {name!r} failed", exc, PromptOutputError) from None
@@ -177,6 +179,8 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
     if type(arguments) is not dict:
         raise McpError(INVALID_PARAMS, "the arguments of prompts/get must be an object")
     for argument, value in arguments.items():
+        # Strings only, in every revision: `arguments` is a map of strings in the published schemas
+        # (`GetPromptRequestParams`).
         if type(value) is not str:
             raise McpError(
                 INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {argument[:100]}: must be a string"

@@ -168,6 +168,8 @@ class ResourceFeature:
         try:
             if resource.function.may_ask:
                 value = await run_interactive(
+                    # Found anew each time the function runs: if the resource was removed while the user was thinking,
+                    # it is not found.
                     context, lambda: self._find(uri, context)[1], park=resource.function.park_input
                 )
                 if type(value) is Asked:
@@ -176,6 +178,7 @@ class ResourceFeature:
                 value = await call()
             result = _read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
+            # First of all: a function that uses a nursery raises its ResourceNotFound inside a group.
             exc = single(exc)
             if isinstance(exc, ResourceNotFound):  # its text is the function's own, and not for clients
                 raise _not_found(uri, revision) from None
@@ -229,6 +232,7 @@ def read_uri(context: Context[Any]) -> str:
 
 def _not_found(uri: str, revision: str) -> McpError:
     """Make the error for an unknown URI; its code depends on the revision (`server/resources`, Error Handling)."""
+    # The URI is cut to the length from which on none is looked up, so a client does not get a longer one back.
     return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})
 
 

@@ -79,6 +79,7 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
     markers = [extra for extra in extras if isinstance(extra, Depends)]
     if len(markers) > 1:
         raise TypeError(f"{where} has {len(markers)} markers Depends(...); one is enough")
+    # Python merges Annotated within Annotated, but not through a type alias: the inner type may have the marker.
     return markers[0] if markers else marker_in(kind, _EMPTY, where)
 
 
@@ -260,6 +261,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         TypeError: If the overrides make a provider depend on itself.
     """
     steps: list[_Step] = []
+    # By the key of the provider that is in use: two providers with one stand-in share its value.
     shared: dict[object, int] = {}
 
     def place(provider: Provider, cache: bool, path: tuple[Provider, ...]) -> int:
@@ -319,6 +321,8 @@ class Dependencies:
             provided = {name: values[number] for name, number in plan.parameters.items()}
             return function(*arguments, **{**named, **provided})
 
+        # Outside of the thread's own stack: what async providers opened is closed when the thread has ended, or when a
+        # cancellation has abandoned it.
         async with contextlib.AsyncExitStack() as stack:
             for number in plan.in_loop:
                 kind, value = _provided(plan.steps[number], values, context)

@@ -64,6 +64,7 @@ class ParkedRounds(Rounds):
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         self._check_round()
         if self._id is None:  # otherwise another task of the function has asked in this round
+            # The room that `serve` found may have been taken by other functions since.
             self._check_room()
             self._enter()
         self._waiting.update({key: (request, questions[key]) for key, request in missing.items()})
@@ -78,6 +79,8 @@ class ParkedRounds(Rounds):
         finally:
             for key in missing:
                 self._waiting.pop(key, None)  # if unanswered: a timeout of the function's own gave it up
+            # While no request waits (not live), the client has the id and may still come for the outcome, so the entry
+            # stays.
             if not self._waiting and self._live:
                 self._leave()
 
@@ -91,6 +94,8 @@ class ParkedRounds(Rounds):
                     self._error = _unanswered()
                 except BaseExceptionGroup as group:
                     rest = group.split(RoundEnded)[1]
+                    # A Cancelled or a KeyboardInterrupt is in it: these belong to Trio, and must not become the outcome
+                    # of a request.
                     if rest is not None and not isinstance(rest, Exception):
                         raise rest from None
                     self._error = rest or _unanswered()
@@ -112,6 +117,7 @@ class ParkedRounds(Rounds):
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=failures)
             raise cancelled from None
         finally:
+            # However it ended, no later request may find it in the table.
             self._leave()
             self._changed.set()
             self._ended.set()
@@ -132,6 +138,8 @@ class ParkedRounds(Rounds):
                 if self._ended.is_set():
                     raise McpError(INTERNAL_ERROR, "the handler was cancelled because the server is shutting down")
                 await self._changed.wait()
+                # Replaced before the conditions are looked at again, without a checkpoint in between: so no change can
+                # be missed.
                 self._changed = trio.Event()
             if self._done:
                 if self._error is not None:
@@ -174,6 +182,7 @@ class ParkedRounds(Rounds):
         self._leave()  # a requestState resumes only once: a second request with it finds nothing
         self.context.go_on_as(context)
         self._live = True
+        # The client is back: from here on its request bounds the function, and no longer the time it had to answer.
         self._scope.deadline = math.inf
         for key in responses:
             self._waiting.pop(key, None)
@@ -225,6 +234,8 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
         earlier, responses = earlier_rounds(context)
     rounds: Rounds
     if earlier is not None and earlier.parked is not None:
+        # `call` stays unused: the function is running already, with the arguments of its first request. The token
+        # guarantees that those of this request are equal.
         rounds = parked = _parked(context, earlier.parked)
         serving = parked.resume(context, responses)
     else:
