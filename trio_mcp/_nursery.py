@@ -120,6 +120,7 @@ async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]
         value = await nursery.start(function)
         started.set()
 
+    # Cancelling this wait cancels the other task as well, and with it the function that is being started.
     async with background_nursery() as waiting:
         waiting.start_soon(wait_in_its_place)
         await started.wait()

@@ -120,6 +120,7 @@ class ProcessExited(TransportError):
     def _text(self) -> str:
         if self.returncode is None:
             status = "closed its standard output"
+        # As `subprocess` reports it: the number of the signal, negated.
         elif self.returncode < 0:
             status = f"was killed by signal {-self.returncode}"
         else:

@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _command(options.command)(options)
+        # Here, so that a closed pipe or a full disk is noticed now and not by the interpreter as it exits.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -104,8 +104,10 @@ async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: obj
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
     """Serve until cancelled, starting over whenever a file in the folder changes."""
     while True:
+        # Before the server is started: what is saved while it is being imported is a change, too.
         before = source_files(folder)
         async with trio.open_nursery() as generation:
+            # If the server ends by itself, this goes on waiting for a change: saving the file starts it again.
             generation.start_soon(serve)
             path = await _changed(folder, before)
             generation.cancel_scope.cancel("the source has changed")
@@ -183,6 +185,7 @@ class _Relay:
         finally:
             self._server = None
             unanswered, self._asked = self._asked, set()
+            # Responses that the client still sends to the old server are dropped: the new one may use the same ids.
             self._asking.clear()
             self._replayed = None
             # Shielded, as cancellation is the usual end: every call that was pending is owed a response.
@@ -196,6 +199,7 @@ class _Relay:
                 self._not_ready()
 
     def _not_ready(self) -> None:
+        # Replaced only after it was set: `hand_on` may be waiting for the present one.
         if self._ready.is_set():
             self._ready = trio.Event()
 
@@ -213,6 +217,7 @@ class _Relay:
         try:
             self._waiting.send_nowait(message)
         except trio.WouldBlock:
+            # Anything else is dropped, as nothing can be sent in response to it.
             if isinstance(message, Request):
                 await self._refuse(message.id, f"{MAX_WAITING} messages already wait for the server: call again later")
 
@@ -227,6 +232,7 @@ class _Relay:
             case Request():
                 if message.method == "initialize":
                     self._handshake = message
+                # Before it is sent, as its response may be read before this task runs again.
                 self._asked.add(message.id)
                 # It has failed, or ends just now.
                 if not await self._to_server(message):
@@ -258,6 +264,7 @@ class _Relay:
 
     async def _begin_anew(self, answer: Response | ErrorResponse) -> None:
         """Complete the replayed handshake, and tell the client what the new server may have changed."""
+        # A client confirms only once, so its confirmation has to be replayed as well.
         if self._confirmed:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()

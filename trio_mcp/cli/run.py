@@ -100,6 +100,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     with _event_store(given):
         try:
             server.run(transport, **address, **_endpoint(transport, given))
+        # Python raises OverflowError for an address with a port number that has more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
     return OK

@@ -71,6 +71,7 @@ class Dialogue:
         # A name in other scripts may only look like a known one; its encoded form can't.
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
         _say(f"It asks you to visit this page:\n  {clean(url)}\n  on the host {plain}")
+        # Return alone must not count as consent: the page is the server's choice.
         agreed = await self._agrees("Do you agree? Then open it in your browser. [y/N] ", default=False)
         return "accept" if agreed else "decline"
 
@@ -84,6 +85,8 @@ class Dialogue:
             value = await self._field(name, field, name in required)
             if value is not None:
                 content[name] = value
+        # Users must be able to review a form before it is sent (`client/elicitation`, User Interaction Model), so this
+        # asks once more at the end.
         question = f"Send this to {clean_line(self.asker)}? [Y/n] " if fields else "Do you agree? [Y/n] "
         return content if await self._agrees(question, default=True) else "decline"
 

@@ -232,9 +232,13 @@ class Connection:
             call.request_id = session.next_request_id  # no checkpoint between here and where the session takes the id
             return await session.send_request(call.method, call.params, **limits)
 
+        # A middleware may respond without any checkpoint: then a call in a cancelled scope has to end here, before its
+        # effect.
         await trio.lowlevel.checkpoint_if_cancelled()
         result = await self.through(call, send)
         if call.request_id is None:  # a middleware responded itself, perhaps without a checkpoint
+            # Shielded, as the middleware's effect has happened and its result must not be lost (docs/design.md, rule
+            # 11).
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
 
@@ -244,6 +248,7 @@ class Connection:
         """Send a call through the rest of the middleware, after the first ``passed`` of them."""
         if passed == len(self._middleware):
             return send()
+        # Not a chain made beforehand: a middleware may call `call_next` again, to send the request once more.
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:

@@ -111,6 +111,7 @@ class Upstream:
             # A given client may be closed already; its loss is raised, as the proxy can't reconnect it.
             if session.closed:
                 await session.raise_loss()
+            # The new connection has no log level yet; the next call of a client that wants log messages sets it again.
             self.client, self._connected, self._log_level = client, True, None
             self._mirror(client)
             assert self._nursery is not None
@@ -314,6 +315,7 @@ class Upstream:
             if client.session.closed:
                 return
             # A server that ends each subscription at once must not make the proxy spin.
+            # Never None, as there is no limit on attempts; `or 0` only tells the type checker.
             await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
             attempt, again = attempt + 1, True
 

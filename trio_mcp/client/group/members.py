@@ -97,6 +97,7 @@ class Member:
         try:
             return Client(self._target, **self._options)
         except (TypeError, ValueError) as exc:
+            # A new exception with the server's name, of the same kind; subclasses may have constructors of their own.
             kind = TypeError if isinstance(exc, TypeError) else ValueError
             raise kind(f"server {self.name!r}: {exc}") from None
 
@@ -163,6 +164,7 @@ class Member:
             self._client = client
             self.forget_resources()  # a restarted server may offer other resources
             self._become(ServerStatus("connected"))
+            # The only wait inside the client's block: it ends with the loss of the server, or with `ask_to_end`.
             await client.session.wait_closed()
 
     async def _fail(self, cause: Exception, delay: float | None) -> None:
@@ -321,6 +323,8 @@ class Members:
         member = self.new(name, target, options)
         self._nursery.start_soon(member.run, name=_task_name(member))
         try:
+            # With `require="any"` or `"none"` a failure does not raise here: the server stays in the group and is tried
+            # again.
             await self._first_attempts([member])
             # Removed, or the group closed, while the first attempt was still on its way.
             if member.status.state == "closed":
@@ -368,6 +372,7 @@ class Members:
                 if (client := member.client) is not None:
                     return client
                 await self._changed.park()
+        # Reached by the deadline, or because waiting until then can't help; either way the status tells why.
         raise member.down()
 
 

@@ -115,7 +115,6 @@ class CompletionFeature:
         """Drop the completions of a prompt or template that was removed."""
         for key in list(self._completers):
             if key[:2] == (kind, name):
-                # Two threads may remove the same prompt's completions; the second one finds nothing.
                 self._completers.pop(key, None)
 
     async def _complete(self, context: Context[Any]) -> dict[str, Any]:

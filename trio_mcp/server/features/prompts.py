@@ -162,8 +162,7 @@ class PromptFeature:
                 value = await bind()()
             return _prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
-            # Unlike a tool's, always an error: no model reads a prompt's result before it is used (`server/prompts`,
-            # Error Handling).
+            # Unlike a tool's, always an error response (`server/prompts`, Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
             raise self._settings.failure(f"the prompt {name!r} failed", exc, PromptOutputError) from None
