@@ -17,6 +17,7 @@ _VERSION = "the protocol knows no versions of it; write meta={'com.example/versi
 _TASK = "tasks are not implemented"
 _AUTH = "authorization is not implemented"
 
+# What FastMCP and the official SDK take in these places, and what stands for it here.
 _TOOL = {
     "tags": _TAGS,
     "version": _VERSION,

@@ -107,11 +107,9 @@ def _interruption_in(exc: BaseException) -> BaseException | None:
 
 
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:
-    """Do what `trio.Nursery.start` does, safely even in the main task.
-
-    Trio raises Ctrl-C in the main task. If the main task is waiting in `Nursery.start` and the starting task ends with
-    an exception too, such as an outer cancellation, that ends in a `TrioInternalError`. So another task waits there.
-    """
+    """Do what `trio.Nursery.start` does, safely even in the main task."""
+    # Trio (0.35.0) raises Ctrl-C in the main task. If that waits in `Nursery.start` and the starting task ends with an
+    # exception, too, such as an outer cancellation, the end is a `TrioInternalError`. So another task waits there.
     value: Any = None
     started = trio.Event()
 

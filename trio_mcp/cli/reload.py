@@ -83,11 +83,9 @@ def _say(text: str) -> None:
 
 
 async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: object) -> int:
-    """Serve until that ends, or until SIGINT or SIGTERM; return the signal, or else 0.
-
-    The signals are handled because the server's process must not outlive this one.
-    """
+    """Serve until that ends, or until SIGINT or SIGTERM; return the signal, or else 0."""
     received = 0
+    # By default SIGTERM would end this process at once, and the server's process would outlive it.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
 
         async def run() -> None:

@@ -107,6 +107,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
 
 
 def _address(given: dict[str, Any]) -> dict[str, Any]:
+    # Taken out, so that what is left are settings of the endpoint.
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
         # The runner's own check, before anything is opened, so that a wrong port is reported as a usage error.

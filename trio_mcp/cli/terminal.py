@@ -125,6 +125,7 @@ class Dialogue:
         Raises:
             _Stopped: If the user declines or cancels.
         """
+        # On standard error like all of the dialogue: standard output is for the result, and may be a file or a pipe.
         print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
         if text == "!":
@@ -212,6 +213,7 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
         return _chosen(text, choices)
     if field.get("type") == "boolean" and text.lower() in YES + NO:
         return text.lower() in YES
+    # Without a root for references: a form is flat and has none (`client/elicitation`, Requested Schema).
     return value_of(name, text, field, {})
 
 
@@ -246,6 +248,7 @@ class ProgressBar:
         message = clean_line(progress.message or "")
         total = progress.total
         if total is not None and total > 0:
+            # A server may report more than its total, or less than nothing.
             part = min(max(progress.progress / total, 0.0), 1.0)
             done = round(part * BAR_LENGTH)
             head = f"[{'#' * done}{'-' * (BAR_LENGTH - done)}] {part:4.0%}"

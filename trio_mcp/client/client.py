@@ -333,6 +333,7 @@ class Client(EnteredOnce):
 
         If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_tools`.
         """
+        # Through `list_tools`, so that each page is cached, and teaches the output schemas.
         return every(self.list_tools, "tools", timeout)
 
     async def call_tool(
@@ -380,6 +381,7 @@ class Client(EnteredOnce):
         # Taken before the first round, as `total_timeout` covers all of them.
         started = trio.current_time()
         result = await self._connection.request("tools/call", params, limits)
+        # Looked at here, so that a call without rounds, the usual one, needs no further coroutine.
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")

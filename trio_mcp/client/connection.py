@@ -144,6 +144,7 @@ class Connection:
                             await self._negotiate(session)
                             # From here on the session's own timeouts count.
                             connecting.deadline = float("inf")
+                            # Not before: a call that could be made earlier would not know the revision.
                             self._session = session
                             task_status.started()
                             await self._stop.wait()

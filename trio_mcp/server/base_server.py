@@ -265,6 +265,7 @@ class BaseServer:
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
         async with self.open_run() as run:
+            # After the lifespan has been entered, so that its failure is raised where the server is started.
             task_status.started()
             await run.serve_link(link)
 
@@ -276,6 +277,7 @@ class BaseServer:
         While it serves, ``print`` and child processes write to standard error. When cancelled, it answers open
         ``subscriptions/listen`` requests before it ends.
         """
+        # Without a grace: only `run` owns the process, and may end it if a handler can't be cancelled.
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:

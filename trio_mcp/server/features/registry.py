@@ -112,6 +112,7 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._items:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
+            # The reverse of `add`: `_items`, where every call looks, comes first.
             item = self._items.pop(name)
             del self._numbered[name]
             for follower in self._followers:

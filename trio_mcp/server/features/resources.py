@@ -167,9 +167,9 @@ class ResourceFeature:
         revision = context.protocol_version
         try:
             if resource.function.may_ask:
+                # Found anew each time the function runs: if the resource was removed while the user was thinking,
+                # it is not found.
                 value = await run_interactive(
-                    # Found anew each time the function runs: if the resource was removed while the user was thinking,
-                    # it is not found.
                     context, lambda: self._find(uri, context)[1], park=resource.function.park_input
                 )
                 if type(value) is Asked:

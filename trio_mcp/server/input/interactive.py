@@ -85,7 +85,8 @@ class ParkedRounds(Rounds):
                 self._leave()
 
     async def _run(self, call: Call) -> None:
-        """Run the function's task. No exception of the function may escape: all clients share the nursery."""
+        """Run the function's task."""
+        # No exception of the function may escape from here: the functions of all clients share the nursery.
         try:
             with self._scope:
                 try:
