@@ -192,7 +192,8 @@ class _Relay:
                     await self._refuse(request_id, "the server was restarted because its source changed: call again")
             # A cancelled scope's deadline is -inf: this server is being replaced, so calls wait for the next one.
             if trio.current_effective_deadline() > -float("inf"):
-                self._ready.set()  # it failed: further calls are refused at once
+                # The server failed by itself: further calls are refused at once, until its source changes.
+                self._ready.set()
             else:
                 self._not_ready()
 

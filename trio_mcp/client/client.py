@@ -791,7 +791,9 @@ class Client(EnteredOnce):
             await self._connection.session.send_notification("notifications/roots/list_changed")
         else:
             await trio.lowlevel.checkpoint()
-        own.set(new)  # before any task can read the notification and answer with the old roots
+        # Still in the step in which the notification was handed over: no task can answer a question with the old roots
+        # now.
+        own.set(new)
 
     # --- what the calls share ----------------------------------------------------------------------------------------
 

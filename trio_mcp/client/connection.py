@@ -195,7 +195,8 @@ class Connection:
         self._stop.set()
         try:
             await self._ended.wait()
-        except trio.Cancelled:  # don't wait for a graceful end; the background task unwinds by itself
+        # The caller does not wait for a graceful end any more. The background task unwinds by itself.
+        except trio.Cancelled:
             self._scope.cancel("the client is closed")
             raise
 
@@ -230,7 +231,8 @@ class Connection:
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:
-            call.request_id = session.next_request_id  # no checkpoint between here and where the session takes the id
+            # No checkpoint may come between here and where the session takes the id, or another call could take it.
+            call.request_id = session.next_request_id
             return await session.send_request(call.method, call.params, **limits)
 
         # A middleware may respond without any checkpoint: then a call in a cancelled scope has to end here, before its

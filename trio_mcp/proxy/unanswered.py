@@ -84,8 +84,8 @@ class UnansweredCalls:
     def arrived(self, message: Incoming, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
         """Look at a message from the upstream, in the order of arrival, and return its metadata with the call added."""
         related: RequestId | None = metadata.get(RELATED)
-        # The call of a question is looked up here because its handler may run after the call has ended. A batch may hold
-        # requests, and has one set of metadata for all of them.
+        # The call of a question is looked up here because its handler may run after the call has ended. A batch may
+        # hold requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)

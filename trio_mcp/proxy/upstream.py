@@ -194,7 +194,8 @@ class Upstream:
                         try:
                             await client.request(method, {"level": level})
                         except McpError:
-                            self._log_level = level  # it would refuse again, for every call
+                            # Noted as if it were set: the upstream would refuse again, and every call would ask for it.
+                            self._log_level = level
                             raise
                     self._log_level = level
 
@@ -308,7 +309,8 @@ class Upstream:
                     if again:
                         missed()
                     async for event in events:
-                        attempt = 0  # a subscription that delivers works: the next one need not wait long
+                        # A subscription that delivers works, so if it ends, the next one need not wait long.
+                        attempt = 0
                         heard(event)
             except TransportError:
                 pass  # the subscription's stream broke, or the link; the latter ends the session, seen below

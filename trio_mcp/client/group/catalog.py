@@ -263,7 +263,7 @@ class Catalog:
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
     """Tell whether a URI matches one of a server's templates."""
-    # Bounded, as the server chooses the templates, and the URI may come from a model.
+    # Bounded, as the server chooses the templates.
     work = 0
     for text in templates:
         # Cheap first: most templates are ruled out by their literal prefix.

@@ -145,7 +145,8 @@ class Member:
                     await self._serve(client)
                 # Without a cause the program has closed the client itself, through `clients`.
                 cause = client.session.close_cause or SessionClosed("the client was closed")
-            except Exception as exc:  # a custom transport may raise anything; it must cost this server alone
+            # A custom transport may raise anything. Whatever it is must cost this server alone, and not the group.
+            except Exception as exc:
                 cause = exc
             finally:
                 self._client = self._serving = None
@@ -331,14 +332,16 @@ class Members:
                 raise member.down()
         except BaseException:
             member.end_now()
-            if self.by_name.get(name) is member:  # not if it was removed and another added under its name meanwhile
+            # While this waited, the server may have been removed and another one added under its name: that one stays.
+            if self.by_name.get(name) is member:
                 self._drop(name)
             raise
 
     async def remove(self, name: str) -> None:
         """Remove a server: `ClientGroup.remove`."""
         member = self.named(name)
-        self._drop(name)  # before waiting, so that its name is free at once
+        # Before the wait, so that the name is free at once.
+        self._drop(name)
         await self._end([member])
 
     def _drop(self, name: str) -> None:

@@ -347,7 +347,8 @@ def safe_join(directory: str | Path, path: str) -> Path:
     try:
         # Resolve first, check the result below: only then is it known where `..` and symbolic links lead.
         joined = (root / path).resolve()
-        joined.lstat()  # resolve() ignores that the system refuses a path, because it is too long for example
+        # `resolve` ignores that the system refuses a path, for example because it is too long; this does not.
+        joined.lstat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links

@@ -186,7 +186,8 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
 
 
 def _declared_content(returns: Any) -> Callable[[Any], Any]:
-    @functools.cache  # on first use: building this validator takes longer than the rest of registering a tool
+    # On first use, because building this validator takes longer than the rest of registering a tool.
+    @functools.cache
     def validate() -> Callable[[Any], Any]:
         return TypeAdapter(returns).validator.validate_python
 

@@ -277,9 +277,9 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         return len(steps) - 1
 
     parameters = {name: place(*need, ()) for name, need in needs.items()}
-    # A sync provider runs where the function runs, as if the function had called it: in the event loop, or in the thread
-    # of a sync function. So a blocking provider of a sync function blocks no other task, and objects bound to a thread
-    # stay in it. Providers that an async provider needs run earlier, in the event loop.
+    # A sync provider runs where the function runs, as if the function had called it: in the event loop, or in the
+    # thread of a sync function. So a blocking provider of a sync function blocks no other task, and objects bound to a
+    # thread stay in it. Providers that an async provider needs run earlier, in the event loop.
     early = set(range(len(steps)))
     if not is_async:
         early = {number for number in early if steps[number].provider.kind in _IN_THE_LOOP}

@@ -121,8 +121,8 @@ def _closure(target: Callable[..., Any]) -> dict[str, Any]:
 
 def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     """Return the local names of the functions that enclose the target's definition, if they are still running."""
-    # A name that is used only in a string annotation is not part of the closure. But while a decorator registers a local
-    # function, the enclosing functions are still on the stack.
+    # A name that is used only in a string annotation is not part of the closure. But while a decorator registers a
+    # local function, the enclosing functions are still on the stack.
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}

@@ -126,7 +126,8 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        self._check_room()  # now, rather than when it asks: by then it may have done work that would be lost
+        # Looked at now, and not only when the function asks: by then it may have done work that would be lost.
+        self._check_room()
         self._open()
         self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
         return await self._wait_for_function()
@@ -153,7 +154,8 @@ class ParkedRounds(Rounds):
             parked, self._live = True, False
             return asked
         except trio.Cancelled as exc:
-            self._scope.cancel(exc.reason)  # the reason says who cancelled, as it would for any handler
+            # With the reason, which tells the function who has cancelled it, as it would tell any handler.
+            self._scope.cancel(exc.reason)
             raise
         finally:
             if not parked:
@@ -180,7 +182,8 @@ class ParkedRounds(Rounds):
         for key, data in responses.items():
             if key in self._waiting:
                 self._take(key, self._waiting[key][1], data)
-        self._leave()  # a requestState resumes only once: a second request with it finds nothing
+        # A requestState resumes its function only once: a second request with it, even at the same time, finds nothing.
+        self._leave()
         self.context.go_on_as(context)
         self._live = True
         # The client is back: from here on its request bounds the function, and no longer the time it had to answer.

@@ -218,7 +218,9 @@ class Rounds:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
-            elif self.answers[key].question != question:  # a replay that takes another path: the answer does not belong
+            # A replay that took another path than the run before: the answer stored under this key belongs to another
+            # question.
+            elif self.answers[key].question != question:
                 raise _another_question(key)
         if missing:
             await self._obtain(missing, questions)
@@ -419,7 +421,8 @@ class HandshakeRounds(Rounds):
 
     async def _send(self, requests: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         """Send questions concurrently, and store the answers."""
-        if len(requests) == 1:  # no nursery, so that the exception arrives as it is
+        # Without a nursery, so that the exception arrives as it is and not in a group.
+        if len(requests) == 1:
             ((key, request),) = requests.items()
             await self._send_one(key, request, questions[key])
             return
@@ -443,7 +446,8 @@ class HandshakeRounds(Rounds):
 
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        if request.elicitation_id is not None:  # before it is sent: the user may be done before the client answers
+        # Noted before the question is sent: the user may be done with the page before the client has responded.
+        if request.elicitation_id is not None:
             context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
         self._take(key, question, await context.session.ask(wire, request.timeout, context.request_id))
@@ -477,9 +481,11 @@ class ReplayedRounds(Rounds):
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        self._check_round()  # before the round ends: the function can still handle this error
+        # Before the round ends, as the function can still handle this error.
+        self._check_round()
         self._questions = missing
-        self._over = True  # another task of the function that asks now is unwound, and asks in the next run
+        # Another task of the function that asks from now on is unwound, too: its question belongs to the next run.
+        self._over = True
         self._scope.cancel("the round ends: the client is asked for input")
         await self._end()
 
