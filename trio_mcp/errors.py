@@ -42,6 +42,7 @@ class TrioMcpError(Exception):
         server: The name of the server concerned, if a `ClientGroup` raised the exception; otherwise None.
     """
 
+    # On the class, so that no subclass has to set it.
     server: str | None = None
 
     def __str__(self) -> str:

@@ -410,6 +410,7 @@ def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
 def _decoded(units: list[str]) -> str | None:
     """Decode percent triplets, once only; return None if the result is not UTF-8."""
     try:
+        # Once: `%252F` becomes `%2F` and stays that, so nothing can be hidden from the check that follows.
         return unquote_to_bytes("".join(units)).decode()
     except UnicodeDecodeError:
         return None

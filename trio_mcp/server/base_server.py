@@ -408,6 +408,7 @@ class BaseServer:
     @property
     def transports(self) -> dict[str, Callable[..., None]]:
         """The functions that `run` calls, by transport name."""
+        # For `run` and for the command line, so that a subclass which adds a transport has it in both.
         return {
             "stdio": self._run_stdio,
             "http": functools.partial(self._run_http, self.serve_http),
@@ -437,9 +438,11 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     """
     if not isinstance(name, Implementation):
         check_text("a server's name", name)
+        # The protocol requires a version (schema, Implementation), so there has to be a default.
         return Implementation(name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
+    # A copy: the caller's object may describe other servers as well.
     return name.model_copy(
         update={"icons": None if name.icons is None else checked_icons(name.icons, f"server {name.name!r}")}
     )

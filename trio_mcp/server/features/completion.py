@@ -37,6 +37,7 @@ class Completer:
 
     def bind(self, value: str, arguments: Mapping[str, str], context: Context[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
+        # A function with one parameter gets the text alone.
         given = dict(zip(self.parameters, (value, dict(arguments)), strict=False))
         return self.function.bind(given, context)
 

@@ -40,6 +40,7 @@ _NAMES: dict[type, frozenset[str]] = {
     dict: frozenset({"object"}),
     type(None): frozenset({"null"}),
 }
+# What a schema without a type allows.
 _JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
 
 

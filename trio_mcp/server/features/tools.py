@@ -224,6 +224,7 @@ def _describes_object(schema: dict[str, Any]) -> bool:
 def _items(value: Any, declared: bool) -> list[Any]:
     """Return the values that become one block each."""
     if value is None:
+        # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
     # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
     if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):

@@ -221,6 +221,7 @@ class Surroundings:
     overrides: Overrides = attrs.Factory(Overrides)
 
 
+# Only these need the event loop; the others run wherever the function runs.
 _IN_THE_LOOP = (Kind.AWAITED, Kind.ASYNC_MANAGER)
 
 

@@ -280,4 +280,5 @@ def without_questions(returns: Any) -> Any:
         return inspect.Signature.empty
     if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):
         return returns
+    # By `|`, which makes a union again whichever of the two ways the first was written in.
     return functools.reduce(operator.or_, [each for each in get_args(returns) if each is not InputRequired])

@@ -220,6 +220,7 @@ class InputRequired:
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
+            # Passed on rather than awaited: it is asked with the result, so there is nothing to warn of.
             request.take()
         self.__attrs_init__(dict(requests), state)
 
