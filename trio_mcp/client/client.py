@@ -791,8 +791,7 @@ class Client(EnteredOnce):
             await self._connection.session.send_notification("notifications/roots/list_changed")
         else:
             await trio.lowlevel.checkpoint()
-        # Still in the step in which the notification was handed over: no task can answer a question with the old roots
-        # now.
+        # No checkpoint since the notification was handed over, so no task can answer the server with the old roots.
         own.set(new)
 
     # --- what the calls share ----------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ class _Reader:
             if not isinstance(item, str):
                 self._problem((*path, "args", index), f"must be a string, not {_kind(item)}")
         for key in ("env", "headers"):
-            # Values must be strings, as environments and headers have nothing else: `"PORT": 8080` is told, and not
+            # Values must be strings, as environments and headers have nothing else: `"PORT": 8080` is reported, not
             # converted.
             for name, value in (self._of(dict, path, entry, key) or {}).items():
                 if not isinstance(name, str) or not isinstance(value, str):

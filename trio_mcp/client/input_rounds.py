@@ -177,8 +177,7 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
         RemoteProtocolError: If it is malformed, or asks for too much.
     """
     requests, state = result.get("inputRequests"), result.get("requestState")
-    # At least one of the two must be there (2026-07-28 `basic/patterns/mrtr`): without a state and without questions a
-    # retry would be the same request again.
+    # Without either, a retry would be the same request once more, and so forever.
     if requests is None and state is None:
         text = f"the server asks for input for {method!r} without inputRequests or requestState"
         raise RemoteProtocolError(text)

@@ -427,6 +427,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
+        # Empty outside of a round rather than an error: a function may look here before it has asked anything.
         return {} if self.rounds is None else self.rounds.responses
 
     @property

@@ -128,6 +128,7 @@ class Mounts:
         def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
             mirror = _Mirror(copies, self.settings.info.name, copy)
             source.follow(mirror)
+            # Undoing removes the copies again, as `unfollow` tells the mirror that all items are gone.
             undo.callback(source.unfollow, mirror)
 
         # Copies are followed in turn by the servers that this one is mounted in, so nesting needs nothing more.

@@ -99,6 +99,7 @@ class RegisteredPrompt(Entry["Prompt"]):
             refused = exc.names
         for name in refused & values.keys() & self._types.keys():
             try:
+                # A client sends `[1, 2]` for a list, as arguments of prompts are strings in the protocol.
                 value = from_json(values[name])
             except ValueError:
                 continue  # the call below raises the error for the string

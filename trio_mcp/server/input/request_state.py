@@ -225,6 +225,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
     if keys is None:
         return None
     if isinstance(keys, (bytes, bytearray, memoryview)):
+        # A single key; without this test, its bytes would be taken for a sequence of keys.
         keys = [bytes(keys)]
     elif isinstance(keys, str) or not isinstance(keys, Sequence):
         raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")

@@ -201,7 +201,7 @@ class Rounds:
         # All of them before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
-        # Only a thread or a shielded scope gets here after the round's end. Its question did not go out with the others.
+        # Only a thread or a shielded scope gets here after the round's end: its question came too late for the others.
         if self._over:
             await self._end()
         if self.context.incoming.cancelled:
