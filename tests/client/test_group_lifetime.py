@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-import psutil
 import pytest
 import trio
 
 from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server
+from tests.forks import children
 from tests.injection import cancel_after, cancel_everywhere
 from trio_mcp import (
     Backoff,
@@ -299,7 +299,7 @@ async def test_a_cancellation_leaves_no_process() -> None:
 
     for step in [*range(1, 12), *range(12, 400, 29)]:
         cancelled = await cancel_after(step, scenario)
-        assert psutil.Process().children(recursive=True) == []
+        assert children(recursive=True) == []
         if not cancelled:
             break
     assert not cancelled

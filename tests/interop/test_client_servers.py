@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import psutil
 import pytest
 import trio
 
+from tests.forks import children
 from trio_mcp import (
     Answers,
     CapabilityError,
@@ -327,10 +327,10 @@ async def test_leaving_the_block_ends_a_server_that_is_busy(connect: Connect) ->
 @against(*STDIO)
 async def test_the_death_of_the_server_ends_the_call_not_the_block(connect: Connect) -> None:
     """A server that is killed settles the call in flight with a `TransportError`; the block goes on to its end."""
-    before = set(psutil.Process().children())
+    before = set(children())
     reached_the_end = False
     async with connect() as client:
-        (process,) = set(psutil.Process().children()) - before
+        (process,) = set(children()) - before
         with pytest.raises(TransportError):
             await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: process.kill())
         reached_the_end = True
