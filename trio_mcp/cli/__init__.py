@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that runs a command. It is loaded only now: `--help` and completion need none of them."""
+    """Return the function that runs a command. It is imported late, because `--help` and completion don't need it."""
     match name:
         case "run":
             from trio_mcp.cli.run import run

@@ -43,7 +43,7 @@ class Dialogue:
     Questions that come at the same time are asked one after the other.
 
     Args:
-        before: Called before anything is written, to clear the terminal's line of anything else.
+        before: Called before anything is written, to clear the current line of the terminal.
     """
 
     def __init__(self, before: Callable[[], object] = lambda: None) -> None:

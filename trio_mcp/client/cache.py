@@ -45,7 +45,7 @@ class _Entry:
 
 @attrs.define(eq=False)
 class Flight:
-    """A request in flight; a change announced meanwhile spoils its response for the cache."""
+    """A request in flight; if a change is announced meanwhile, its response is not cached."""
 
     question: Question
     spoiled: bool = False

@@ -138,7 +138,7 @@ class ProxyFeature:
             await trio.sleep(pause)  # no questions: it only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
             params = {**self._params(context, upstream), "requestState": token}
-        raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking for the request again")
+        raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
     def _question(self, context: Context[Any], request: Any, spoken: str) -> Any:
         if not isinstance(request, dict):

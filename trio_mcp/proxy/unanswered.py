@@ -28,7 +28,7 @@ Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
 # Chosen: an id and a weak reference each, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
-"""The calls given up that are remembered one by one; of older ones only whether they were all the same client's."""
+"""How many given-up calls are remembered one by one; of older ones, only whether all belonged to one client."""
 CALL: Final = "call"
 """The key in a question's metadata: the context of the client's call that it is about, or None."""
 

@@ -279,7 +279,7 @@ class Audience:
 
     @property
     def waiting(self) -> int:
-        """The number of changes the client is still to be told of, without those not passed on to listeners yet."""
+        """The number of changes pending for the client, not counting those not yet passed on to listeners."""
         return sum(len(listener.waiting) for listener in self._listeners)
 
     def check_room_for(self, topics: Collection[Topic]) -> None:

@@ -80,7 +80,7 @@ class RequestContext:
         return self.incoming.metadata or {}
 
     async def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """Send a notification that belongs to this request, unless the request is answered or cancelled already.
+        """Send a notification that belongs to this request, unless the request is already answered or cancelled.
 
         Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
         """

@@ -558,10 +558,10 @@ class BaseSession(EnteredOnce):
             params_type: The model that validates the parameters; without it the handler gets plain data.
 
         Raises:
-            ValueError: If the method has a handler already.
+            ValueError: If the method already has a handler.
         """
         if method in self._added:
-            raise ValueError(f"the method {method!r} has a handler already")
+            raise ValueError(f"the method {method!r} already has a handler")
         self._added[method] = (handler, params_type)
 
     # --- what we send --------------------------------------------------------------------------------------------

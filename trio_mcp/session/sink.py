@@ -46,7 +46,7 @@ class Sink(Protocol):
 
         Args:
             related: The peer's request whose stream is closed; None for the stream of the session.
-            retry: The number of seconds after which the peer is to reconnect; None leaves that to the sink.
+            retry: The number of seconds after which the peer should reconnect; None leaves that to the sink.
 
         Returns:
             Whether the stream was closed. False if there is no stream that the peer could resume.

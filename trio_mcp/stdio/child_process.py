@@ -73,7 +73,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
-    """Say what the system's error means, which has one number for many causes."""
+    """Explain the system's error, whose number stands for many causes."""
     # ENOENT may be about the directory, the program, or the interpreter named in a script; EACCES likewise. Only the
     # text is found this way, after the fact, so it does no harm if the file system changes meanwhile.
     command, cwd = params.command, params.cwd

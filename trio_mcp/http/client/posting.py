@@ -73,7 +73,7 @@ _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "un
 
 Answer: TypeAlias = Response | ErrorResponse | Malformed
 TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
-"""Takes an event, and returns whether its stream is finished: nothing more of it is wanted."""
+"""Takes an event; returns True when no more events of its stream are wanted."""
 
 
 # --- what the legacy era adds (its entry is `door`) --------------------------------------------------------------
@@ -195,9 +195,9 @@ class Remote:
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
     async def tell(self, message: Message) -> None:
-        """Send a message that has no response; once more if the connection breaks and it may arrive twice.
+        """Send a message that gets no response; send it again if the connection breaks and a duplicate does no harm.
 
-        Our own responses may: a server ignores the second.
+        Our own responses may arrive twice: a server ignores the second.
 
         Raises:
             TrioMcpError: If the server did not accept it.

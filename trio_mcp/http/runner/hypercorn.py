@@ -9,7 +9,7 @@ connection:
 * What the application leaves unread of a body is dropped instead of blocking the connection forever.
 * A client that has already sent its next request, and then leaves, is noticed.
 * The idle timeout is a deadline, not a task started anew for each request; the head and the body of a response are sent
-  together; and nothing waits a turn of the event loop for what is already there.
+  together; and data that is already there is handled without waiting a turn of the event loop.
 * An exception ends only its connection, with a line in the log.
 """
 
@@ -437,7 +437,7 @@ class Http1(H11Protocol):
         self.can_read = _NextRequest(self, receive, patience)
 
     async def handle(self, event: Event) -> None:
-        """Act on bytes received. All that is there of a body goes on in one piece, however it was chunked."""
+        """Act on bytes received. What has arrived of a body is passed on in one piece, however it was chunked."""
         if not isinstance(event, RawData):
             await super().handle(event)
             return
@@ -495,7 +495,7 @@ class Http1(H11Protocol):
         target, headers = request.target, list(request.headers)
         self._framing = 0
         if not request.http_version.startswith(b"1."):
-            raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are spoken here", error_status_hint=505)
+            raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are supported", error_status_hint=505)
         fields = dict(headers)
         if b"transfer-encoding" in fields and (b"content-length" in fields or request.http_version < b"1.1"):
             # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take
@@ -589,7 +589,7 @@ class _NextRequest(EventWrapper):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             await super().wait()
-            nursery.cancel_scope.cancel("the answer has been sent")
+            nursery.cancel_scope.cancel("the response has been sent")
         if self._left:
             raise _ClientLeft
 

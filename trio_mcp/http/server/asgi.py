@@ -83,7 +83,7 @@ class NoRoom(Exception):
 class Ledger:
     """A count of what is under way at an endpoint: bodies while they are read, then messages until they are settled.
 
-    Bodies have a count of their own because each is over within `body_timeout`: if requests could use up the room
+    Bodies are counted separately because each ends within `body_timeout`: if requests could use up the room
     for bodies, the response that all of them wait for could not get in.
 
     Args:

@@ -92,7 +92,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         method: The method of the question.
         key: The key that the handler has chosen, or None.
         timeout: Seconds to wait for the answer, or None.
-        elicitation_id: The id of a page that the user is to visit (2025-11-25); None for other questions.
+        elicitation_id: The id of a page for the user to visit (2025-11-25); None for other questions.
     """
 
     def __init__(

@@ -239,7 +239,7 @@ class LegacySessions:
         remote.mends["not_streamable"] = self._go_over
 
     async def before(self, request: Request) -> LegacySession | None:
-        """Start over with ``initialize``; let every other request wait until ``notifications/initialized`` was sent."""
+        """Start over with ``initialize``; delay every other request until ``notifications/initialized`` is sent."""
         url = self.remote.wire.url
         if request.method == "initialize":
             if self.session is not None:

@@ -79,7 +79,7 @@ class HttpSession:
         router: The destination of the connection's messages.
         greeting: What a client gets first on a stream; None for the event id to come back with.
         exchanges: How many HTTP requests of the session are being served.
-        forgotten: Whether the client has no more use for the session, so that its stored events go, too.
+        forgotten: Whether the client has no more use for the session, so that its stored events are deleted, too.
         over: Set when the session has ended completely.
     """
 
@@ -189,7 +189,7 @@ class HttpSession:
         await self._carry(stream, request, answer, 0, at_once=False)
 
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET for the stream of messages that belong to no request, from where the client has got to."""
+        """Serve a GET for the stream of messages that belong to no request, from where the client left off."""
         stream = self.router.rest
         await self._carry(stream, request, answer, stream.start, at_once=True)
 

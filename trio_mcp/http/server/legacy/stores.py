@@ -38,7 +38,7 @@ CREATE INDEX IF NOT EXISTS by_time ON events (time);
 
 
 class MemoryEventStore(EventStore):
-    """An event store in memory. Over a limit the oldest events go, whichever session they belong to.
+    """An event store in memory. Beyond a limit the oldest events are deleted, whichever session they belong to.
 
     Args:
         max_events: How many events are kept.
@@ -126,7 +126,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     Args:
         path: The file. If missing it is created, readable only by its owner.
-        max_events: How many events are kept; over that the oldest go.
+        max_events: How many events are kept; beyond that, the oldest are deleted.
         max_age: Seconds that an event is kept.
 
     Raises:
