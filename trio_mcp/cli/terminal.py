@@ -33,7 +33,7 @@ class _Stopped(Exception):
 
 
 def has_terminal() -> bool:
-    """Tell whether a user can be asked: standard input and standard error must both be a terminal."""
+    """Return whether a user can be asked: standard input and standard error must both be a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -142,13 +142,13 @@ class ResponseCache:
         return None
 
     def departs(self, question: Question) -> Flight:
-        """Note that a request is about to be sent; `landed` must follow."""
+        """Record that a request is about to be sent; `landed` must follow."""
         flight = Flight(question)
         self._flights.add(flight)
         return flight
 
     def landed(self, flight: Flight) -> None:
-        """Note that a request has ended, with or without a result."""
+        """Record that a request has ended, with or without a result."""
         self._flights.discard(flight)
 
     def keep(self, flight: Flight, owner: Hashable, result: dict[str, Any]) -> None:

@@ -104,13 +104,13 @@ class UnansweredCalls:
         return metadata
 
     def _answered(self, request_id: RequestId | None) -> None:
-        """Note that the upstream has answered a request, in time or not."""
+        """Record that the upstream has answered a request, in time or not."""
         if request_id is not None:
             self._waited_for.pop(request_id, None)
             self._given_up.pop(request_id, None)
 
     def all_of(self, client: object) -> bool:
-        """Tell whether all of them are this client's."""
+        """Return whether all of them are this client's."""
         return (
             all(each.connection is client for each in self._waited_for.values())
             and all(each() is client for each in self._given_up.values())

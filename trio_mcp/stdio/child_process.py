@@ -213,7 +213,7 @@ class ChildOutput(trio.abc.ReceiveStream):
         self._left = LAST_WORDS
 
     def end(self) -> None:
-        """Note that the child has exited: from now on only what is in the pipe is read."""
+        """Record that the child has exited: from now on only what is in the pipe is read."""
         self._ended = True
         self._waiting.cancel()
 

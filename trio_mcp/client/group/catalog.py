@@ -260,7 +260,7 @@ class Catalog:
 
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
-    """Tell whether a URI matches one of a server's templates. The server chooses them, so the work is bounded."""
+    """Return whether a URI matches one of a server's templates. The server chooses them, so the work is bounded."""
     work = 0
     for text in templates:
         # Cheap first: most templates are ruled out by their literal prefix.

@@ -399,7 +399,7 @@ def _task_name(member: Member) -> str:
 
 
 def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
-    """Tell whether a server can't be connected before the deadline."""
+    """Return whether a server can't be connected before the deadline."""
     if status.state == "failed":
         return status.retry_at is None or status.retry_at > deadline
     return status.state == "closed"

@@ -117,7 +117,7 @@ class SessionKeeper(Protocol):
         """
 
     def announcing(self, done: trio.Event) -> None:
-        """Note that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
+        """Record that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
 
     async def end(self) -> None:
         """End the session, because the link is closed."""

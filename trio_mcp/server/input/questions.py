@@ -124,7 +124,7 @@ class InputRequest(Coroutine[Any, Any, T]):
     _forgotten = False
 
     def take(self) -> InputRequest[T]:
-        """Note that the question is being asked, or was dropped on purpose; return it."""
+        """Record that the question is being asked, or was dropped on purpose; return it."""
         self._forgotten = False
         return self
 
