@@ -253,7 +253,7 @@ def test_a_conflict_is_refused_at_the_mount_and_nothing_is_left_of_it(offer: Cal
     offer(other)
     offer(server)
     before = server.statistics()
-    with pytest.raises(ValueError, match=r"'files' can't be mounted in 'main': .* already .*same"):
+    with pytest.raises(ValueError, match=r"'files' can't be mounted in 'main': (?=.*already).*same"):
         server.mount(other)
     assert server.statistics() == before
     other.add_tool(lambda: None, name="later")
@@ -267,7 +267,7 @@ def test_a_conflict_that_comes_later_is_refused_where_it_is_added(offer: Callabl
     first.mount(other)
     second.mount(other)
     offer(second)
-    with pytest.raises(ValueError, match=r" already .*same"):
+    with pytest.raises(ValueError, match=r"(?=.*already).*same"):
         offer(other)
     offer(first)  # there is room for it
 

@@ -305,7 +305,7 @@ class Subscriptions:
         """Hold a new subscription while the block runs.
 
         Raises:
-            LocalProtocolError: If there are `MAX_LISTENS` already.
+            LocalProtocolError: If there are already `MAX_LISTENS` of them.
         """
         if len(self._held) >= MAX_LISTENS:
             raise LocalProtocolError(

@@ -308,7 +308,7 @@ class Audience:
             self._forget(listener)
 
     def end(self) -> None:
-        """Let ``subscriptions/listen`` requests return once they have sent everything; later ones, too."""
+        """Let ``subscriptions/listen`` requests, also later ones, return once they have sent everything."""
         self._ending = True
         for listener in self._listeners:
             if listener is not self._lasting:  # that one belongs to no request that could be answered

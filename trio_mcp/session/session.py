@@ -312,7 +312,7 @@ class BaseSession(EnteredOnce):
     def begin(self, nursery: trio.Nursery) -> None:
         """Run the session's tasks in the given nursery, until `end`.
 
-        This replaces entering the session, for one that gets its messages through `feed`.
+        This replaces entering the session if it gets its messages through `feed`.
         """
         # So an idle session over HTTP has no reader task.
         self._nursery = nursery

@@ -37,13 +37,13 @@ LAST_WORDS = 1024 * 1024
 """Bytes read from a pipe after the process has exited: the most that a pipe can hold without privileges (pipe(7))."""
 
 LONGEST_LINE = 8192
-"""Bytes after which a line is split. Chosen: a bound on what a child that writes no newlines makes us keep."""
+"""Bytes after which a line is split. Chosen: it bounds what is kept of a child's output without newlines."""
 
 TAIL = 20
 """Lines kept for the error message. Chosen: a short traceback."""
 
 PENDING = 256
-"""Lines that may wait for a slow sink before the child has to wait as well. Chosen."""
+"""Lines that may wait for a slow sink before the child has to wait too. Chosen."""
 
 
 async def start_process(params: StdioServerParameters) -> ChildProcess:

@@ -58,8 +58,8 @@ async def write_lines(
     Args:
         outbound: The messages to write.
         stream: The stream to write to.
-        inbound: The way back to the session, for requests that can't be encoded.
-        limit: A scope whose deadline is moved on with each piece written, so that it does not pass while there is
+        inbound: The channel back to the session, for requests that can't be encoded.
+        limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
             progress.
 
     Raises:

@@ -186,7 +186,7 @@ class Remote:
         self._ids = itertools.count(1)
 
     async def report(self, text: str) -> None:
-        """Report something that belongs to no call to the session above, for its ``on_error``."""
+        """Report a fault that belongs to no call to the session above, for its ``on_error``."""
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
     def headers(self, session: Session | None) -> dict[str, str]:

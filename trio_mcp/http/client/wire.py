@@ -203,7 +203,7 @@ class HttpResponse:
 
 
 class HttpWire:
-    """A maker of HTTP exchanges with one origin.
+    """Makes HTTP exchanges with one origin.
 
     Args:
         sender: Sends the requests.

@@ -81,10 +81,10 @@ Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "ba
 # A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
 # entry instead of filling the memory.
 OTHER: Final = "other"
-"""Stands, in the rules for a head, for an HTTP method that no revision uses."""
+"""In the rules for a head: an HTTP method that no revision uses."""
 
 LASTING: Final = "lasting"
-"""Stands, in the rules for a message, for a request that is always answered with a stream: `subscriptions/listen`."""
+"""In the rules for a message: a request that is always answered with a stream, `subscriptions/listen`."""
 
 _KINDS: Final[Mapping[type, Kind]] = {
     Request: "request",

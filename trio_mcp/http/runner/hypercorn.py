@@ -300,7 +300,7 @@ class HttpConnection:
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
     async def _shake_hands(self) -> bool:
-        """Do the TLS handshake, for which the peer has no more time than for the head of a request.
+        """Do the TLS handshake; the peer has as much time for it as for the head of a request.
 
         Returns:
             Whether it succeeded.

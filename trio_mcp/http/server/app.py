@@ -135,7 +135,7 @@ class HttpApp:
             await self._legacy.get(verdict, request, answer)
 
     def _explain(self) -> NoReturn:
-        """Raise the error that says why a call can't be served here and now."""
+        """Raise the error that says why this call can't be served."""
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""Mounting: everything that one server offers appears in another one, under a prefix.
+"""Mounting: everything that one server offers appears in another server, under a prefix.
 
 The registries of the mounting server hold copies of the mounted server's entries, so lists, pages and name conflicts
 need no rules of their own. A request for a copy goes to the mounted server, through its middleware and with its state.

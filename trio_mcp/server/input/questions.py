@@ -1,4 +1,4 @@
-"""Questions to the client: to its user (elicitation), and for its roots. `rounds` does the asking."""
+"""Questions to the client: to its user (elicitation), and for its roots. `rounds` sends them."""
 
 from __future__ import annotations
 

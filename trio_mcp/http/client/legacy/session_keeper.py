@@ -307,9 +307,9 @@ class LegacySessions:
             await self.remote.report(f"the server has forgotten the session, and a new one can't be opened: {exc}")
 
     async def _renew(self, lost: Session | None) -> None:
-        """Wait for a new session, which is opened once, however many calls find theirs lost.
+        """Wait for a new session, which is opened only once even if several calls have lost theirs.
 
-        If this wait is cancelled, it is opened nevertheless, for the other calls.
+        If this wait is cancelled, the session is still opened, for the other calls.
 
         Raises:
             TrioMcpError: If it can't be opened.

@@ -367,7 +367,7 @@ class Router:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Always zero: everything is routed when it is put."""
+        """Always zero: `put` routes every message at once."""
         return 0, 0
 
     @property
