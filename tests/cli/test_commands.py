@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import ROOT, command, config, environment, run
+from trio_mcp import __version__
 
 
 def test_list_shows_names_parameters_and_descriptions(shop: Path) -> None:
@@ -21,16 +22,13 @@ def test_list_shows_names_parameters_and_descriptions(shop: Path) -> None:
     assert "  ad(item)\n" in done.stdout
     assert "  shop://hours\n      hours, text/plain\n" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert "\x1b" not in done.stdout, "what a server says controls the terminal"
 
 
 def test_list_filters_and_prints_json_only(shop: Path) -> None:
     done = run(shop, "list", "shop.py", "--prompts", "--json")
     assert list(json.loads(done.stdout)) == ["prompts"]
     assert "imported" not in done.stdout
-
-
-def test_what_a_server_says_cannot_control_the_terminal(shop: Path) -> None:
-    assert "\x1b" not in run(shop, "list", "shop.py").stdout
 
 
 def test_inspect_shows_who_it_is_and_everything_it_offers(shop: Path) -> None:
@@ -68,24 +66,6 @@ def test_options_may_stand_between_arguments(shop: Path) -> None:
     assert json.loads(done.stdout)["structuredContent"] == {"result": "a parcel of 2"}
 
 
-def test_a_failed_tool_ends_with_1_and_its_text_on_stderr(shop: Path) -> None:
-    done = run(shop, "call", "shop.py", "price", "item=melon")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "melon" in next(line for line in done.stderr.splitlines() if line.startswith("trio-mcp call:"))
-
-
-def test_an_unknown_tool_is_named_with_those_that_there_are(shop: Path) -> None:
-    done = run(shop, "call", "shop.py", "prize", "item=pear")
-    assert done.returncode == 1
-    assert "no tool 'prize'; its tools are: price, pack" in done.stderr
-
-
-def test_no_answer_in_time_ends_with_4(shop: Path) -> None:
-    done = run(shop, "call", "shop.py", "sleep", "--total-timeout", "0.2")
-    assert done.returncode == 4
-    assert "no response to 'tools/call' within total_timeout=0.2" in done.stderr
-
-
 def test_read_gives_text_and_bytes_as_they_are(shop: Path) -> None:
     assert run(shop, "read", "shop.py", "shop://hours").stdout == "9 to 5"
     done = run(shop, "read", "shop.py", "shop://logo", "--output", "logo.png")
@@ -93,10 +73,6 @@ def test_read_gives_text_and_bytes_as_they_are(shop: Path) -> None:
     assert (shop / "logo.png").read_bytes() == b"\x89PNG\x00\xff"
     raw = subprocess.run(command("read", "shop.py", "shop://logo"), cwd=shop, env=environment(), capture_output=True)
     assert raw.stdout == b"\x89PNG\x00\xff"
-
-
-def test_an_unknown_resource_ends_with_1(shop: Path) -> None:
-    assert run(shop, "read", "shop.py", "shop://nothing").returncode == 1
 
 
 def test_prompt_fills_in_and_prints_the_messages(shop: Path) -> None:
@@ -122,6 +98,9 @@ def test_a_target_may_be_an_entry_of_a_configuration(shop: Path) -> None:
 
 HTTP = ["run", "shop.py", "--transport", "http"]
 WRONG = {
+    "no command": ([], "trio-mcp: error:"),
+    "an unknown command": (["nonsense"], "trio-mcp: error:"),
+    "an unknown option": (["demo", "--fast"], "trio-mcp demo: error:"),
     "a file that is not there": (["list", "nothing.py"], "there is no such file"),
     "no target at all": (["list", "shop"], "not a target"),
     "an unknown scheme": (["list", "ftp://host/"], "must begin with http://"),
@@ -146,18 +125,36 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "message"), WRONG.values(), ids=WRONG)
 def test_mistakes_are_reported_in_a_message_with_status_2(shop: Path, words: list[str], message: str) -> None:
-    done = run(shop, *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in fails(shop, words, 2, message)
 
 
-@pytest.mark.parametrize("server", [["false"], ["no-such-command-anywhere"]])
-def test_no_connection_ends_with_3(shop: Path, server: list[str]) -> None:
-    done = run(shop, "list", "--", *server)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert server[0] in done.stderr
-    assert "Traceback" not in done.stderr
+FAILS = {
+    "a failed tool": (["call", "shop.py", "price", "item=melon"], 1, "melon"),
+    "an unknown tool": (["call", "shop.py", "prize", "item=pear"], 1, "no tool 'prize'; its tools are: price, pack"),
+    "an unknown resource": (["read", "shop.py", "shop://nothing"], 1, "Resource not found"),
+    "a server that ends": (["list", "--", "false"], 3, "false"),
+    "a server that is not there": (["list", "--", "no-such-command"], 3, "no-such-command"),
+    "no answer in time": (
+        ["call", "shop.py", "sleep", "--total-timeout", "0.2"],
+        4,
+        "no response to 'tools/call' within total_timeout=0.2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "status", "message"), FAILS.values(), ids=FAILS)
+def test_what_fails_has_a_status_of_its_own(shop: Path, words: list[str], status: int, message: str) -> None:
+    said = fails(shop, words, status, message)
+    assert "Traceback" not in said or words[-1] == "item=melon"  # which is the server's
+
+
+def fails(folder: Path, words: list[str], status: int, message: str) -> str:
+    """Run a command that must fail, and return what it says; the message must be in one of its own lines."""
+    done = run(folder, *words)
+    assert (done.returncode, done.stdout) == (status, "")
+    own = [line for line in done.stderr.splitlines() if not line[:1].isspace() and line.startswith("trio-mcp")]
+    assert message in "\n".join(own)
+    return done.stderr
 
 
 def test_ctrl_c_ends_with_130_and_no_traceback(shop: Path) -> None:
@@ -220,3 +217,29 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
     assert done.stderr.strip() in ("[]", "['attr']")
+
+
+def test_the_demo_shows_every_transport_and_succeeds(tmp_path: Path) -> None:
+    done = run(tmp_path, "demo")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    closed = "cancelled: the client closed the response stream"  # a modern cancellation over HTTP has no reason
+    modern, seen = "demo, revision 2026-07-28", "cancelled: the demo has seen enough"
+    expected = {
+        "memory": (modern, seen),
+        "stdio": (modern, seen),
+        "http": (modern, closed),
+        "sse": ("demo, revision 2025-11-25", seen),
+    }
+    for transport, (greeting, cancellation) in expected.items():
+        rows = {line.split("  ")[1].strip(): line for line in lines if line.startswith(transport)}
+        assert greeting in next(line for line in lines if line.startswith(transport))
+        assert any("add(2, 3) = 5" in row for row in lines if row.startswith(transport))
+        assert any("5 notifications, then the result 5" in row for row in lines if row.startswith(transport))
+        assert any(cancellation in row for row in lines if row.startswith(transport))
+        assert rows
+    assert "Traceback" not in done.stderr
+
+
+def test_version(tmp_path: Path) -> None:
+    assert run(tmp_path, "--version").stdout.strip() == f"trio-mcp {__version__}"

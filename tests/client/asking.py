@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.client.scripted import scripted
 from tests.peer import Peer
-from trio_mcp import Client
+from trio_mcp import Answers, Client, InputError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Request
 
 MODERN = "2026-07-28"
@@ -43,6 +43,20 @@ async def rounds(
     settings = {"capabilities": TOOLS, "client_capabilities": capabilities, **arguments}
     async with scripted({method: answer}, revision=MODERN, **settings) as (client, asked, _):
         yield client, asked
+
+
+async def answered(era: str, method: str, params: Any, answers: Answers) -> Any:
+    """Return what a server that asks gets: the result; or the error: an `ErrorData`, or what the call raised."""
+    if era != MODERN:
+        async with asking(era, answers=answers) as (_, server):
+            return await server.ask(method, params)
+    async with rounds(asks(q=request(method, params)), DONE, answers=answers) as (client, asked):
+        try:
+            await client.call_tool("x")
+        except (InputError, RemoteProtocolError) as exc:
+            assert len(asked) == 1
+            return exc
+        return (asked[1].params or {})["inputResponses"]["q"]
 
 
 def asks(state: str | None = None, **requests: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from tests.client.asking import DONE, MODERN, asking, asks, form, request, rounds, url
+from tests.client.asking import MODERN, answered, form, url
 from tests.form_strategies import conforming_answers, forms, spoiled_answers
 from trio_mcp import Answers, InputError, RemoteProtocolError, types
 from trio_mcp.client.answers.sources import InputSources
@@ -22,18 +22,7 @@ NAME = form(("name",), name={"type": "string"}, age={"type": "integer", "minimum
 
 
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
-    """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
-    if era != MODERN:
-        async with asking(era, answers=Answers(elicitation=callback, **more)) as (_, server):
-            return await server.ask("elicitation/create", params)
-    asking_for = asks(q=request("elicitation/create", params))
-    async with rounds(asking_for, DONE, answers=Answers(elicitation=callback, **more)) as (client, asked):
-        try:
-            await client.call_tool("x")
-        except (InputError, RemoteProtocolError) as exc:
-            assert len(asked) == 1
-            return exc
-        return (asked[1].params or {})["inputResponses"]["q"]
+    return await answered(era, "elicitation/create", params, Answers(elicitation=callback, **more))
 
 
 class Person(BaseModel):

@@ -8,18 +8,13 @@ from typing import Any
 import pytest
 import trio
 
-from tests.client.asking import DONE, MODERN, asking, asks, request, rounds
+from tests.client.asking import DONE, MODERN, answered, asking, asks, request, rounds
 from trio_mcp import Answers, Client, InputError, LocalProtocolError, Server, types
 from trio_mcp.jsonrpc.messages import ErrorData, Notification
 
 
 async def ask(era: str, roots: Any, params: Any = None) -> Any:
-    if era != MODERN:
-        async with asking(era, answers=Answers(roots=roots)) as (_, server):
-            return await server.ask("roots/list", params)
-    async with rounds(asks(r=request("roots/list", params)), DONE, answers=Answers(roots=roots)) as (client, asked):
-        await client.call_tool("x")
-        return (asked[1].params or {})["inputResponses"]["r"]
+    return await answered(era, "roots/list", params, Answers(roots=roots))
 
 
 @pytest.mark.parametrize("era", ["2024-11-05", "2025-11-25", MODERN])
@@ -69,8 +64,9 @@ async def test_what_is_not_a_root(root: str, caplog: pytest.LogCaptureFixture) -
         Client(Server("x"), answers=Answers(roots=[types.Root(uri=root)]))
     assert await ask("2025-11-25", lambda: [root]) == ErrorData(-32603, "internal error in 'roots/list'")
     assert "root" in caplog.text
-    with pytest.raises(InputError, match="root"):
-        await ask(MODERN, lambda: [root])
+    refused = await ask(MODERN, lambda: [root])
+    assert isinstance(refused, InputError)
+    assert "root" in str(refused)
 
 
 async def test_a_legacy_server_is_told_of_changed_roots() -> None:

@@ -205,13 +205,6 @@ async def test_what_a_server_may_not_ask_for_reaches_no_callback(result: Any, ma
         assert (await client.call_tool("x")).text == "done"  # the session goes on
 
 
-async def test_a_client_without_callbacks_is_not_to_be_asked() -> None:
-    async with rounds(asks("s", q=ASK)) as (client, asked):
-        with pytest.raises(RemoteProtocolError, match="which this client has not declared"):
-            await client.call_tool("x")
-    assert len(asked) == 1
-
-
 async def test_as_many_inputs_as_are_allowed() -> None:
     many = {f"q{number}": ASK for number in range(MAX_INPUT_REQUESTS)}
     async with rounds(asks(**many), DONE, answers=ADA) as (client, asked):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.asking import DONE, MODERN, asking, asks, request, rounds, sample, say, text, use, used
-from trio_mcp import Answers, InputError, McpError, RemoteProtocolError, types
+from tests.client.asking import MODERN, answered, sample, say, text, use, used
+from trio_mcp import Answers, InputError, McpError, types
 from trio_mcp.jsonrpc.messages import ErrorData
 
 TOOL = {"name": "weather", "inputSchema": {"type": "object"}}
@@ -17,18 +17,7 @@ USES = {"role": "assistant", "content": [use("a"), use("b")], "model": "m", "sto
 
 
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
-    """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
-    if era != MODERN:
-        async with asking(era, answers=Answers(sampling=callback, **more)) as (_, server):
-            return await server.ask("sampling/createMessage", params)
-    asking_for = asks(q=request("sampling/createMessage", params))
-    async with rounds(asking_for, DONE, answers=Answers(sampling=callback, **more)) as (client, asked):
-        try:
-            await client.call_tool("x")
-        except (InputError, RemoteProtocolError) as exc:
-            assert len(asked) == 1
-            return exc
-        return (asked[1].params or {})["inputResponses"]["q"]
+    return await answered(era, "sampling/createMessage", params, Answers(sampling=callback, **more))
 
 
 def result(*content: Any, **more: Any) -> types.CreateMessageResult:

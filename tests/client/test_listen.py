@@ -40,7 +40,6 @@ from trio_mcp import (
     ToolsListChanged,
     TransportError,
 )
-from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Notification, Response
 from trio_mcp.types import meta
 
@@ -227,36 +226,6 @@ async def test_a_malformed_update_is_a_fault_and_costs_only_itself() -> None:
     assert ["malformed" in str(fault) for fault in faults] == [True, True]
 
 
-async def test_a_refusal_is_raised_on_entering() -> None:
-    async with modern({"subscriptions/listen": ErrorData(-32601, "no such thing")}) as (client, _, wire):
-        with pytest.raises(McpError, match="no such thing"):
-            async with client.listen(tools_list_changed=True):
-                raise AssertionError
-        assert wire.heard == []
-        assert client.statistics().subscriptions == 0
-
-
-async def test_an_error_later_is_raised_by_the_loop_after_what_came_before() -> None:
-    async with modern() as rig, listening(*rig, **EVERYTHING) as (listener, request):
-        await rig[2].send(notice(TOOLS, request.id))
-        await rig[2].send(ErrorResponse(request.id, ErrorData(-32000, "overloaded")))
-        await settle()
-        assert listener.events == [ToolsListChanged()]
-        assert isinstance(listener.failure, McpError)
-        assert listener.subscription is not None
-        assert not listener.subscription.ended
-
-
-async def test_no_acknowledgement_in_time(autojump_clock: Any) -> None:
-    async with modern() as (client, asked, wire):
-        with pytest.raises(RequestTimeout) as caught:
-            async with client.listen(tools_list_changed=True, timeout=7):
-                raise AssertionError
-        assert (caught.value.method, caught.value.seconds, trio.current_time()) == ("subscriptions/listen", 7, 7)
-        await settle()
-        assert [note.params for note in wire.heard] == [{"requestId": asked[0].id, "reason": "the request timed out"}]
-
-
 async def test_a_late_acknowledgement_is_not_a_fault(autojump_clock: Any) -> None:
     faults: list[Exception] = []
     async with modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire):
@@ -315,17 +284,6 @@ async def acknowledge_first(asked: list[Any], wire: Any) -> None:
     await wire.send(acknowledgement(asked[0]))
 
 
-async def test_what_leaves_the_block_is_what_was_raised_in_it() -> None:
-    raised = LookupError("mine")
-    async with modern() as (client, asked, wire):
-        with pytest.raises(LookupError) as caught:
-            async with background_nursery() as nursery:
-                nursery.start_soon(acknowledge_first, asked, wire)
-                async with client.listen(tools_list_changed=True):
-                    raise raised
-    assert caught.value is raised
-
-
 BROKEN_ENDS: list[dict[str, Any]] = [
     {},
     {"resultType": "complete"},
@@ -339,21 +297,54 @@ BROKEN_ENDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("result", BROKEN_ENDS)
-async def test_a_malformed_end_is_raised_by_the_loop(result: dict[str, Any]) -> None:
+ENDS: list[tuple[Any, type[Exception]]] = [
+    *((Response(2, broken), RemoteProtocolError) for broken in BROKEN_ENDS),
+    (ErrorResponse(2, ErrorData(-32000, "shutting down")), McpError),
+    (Notification("notifications/cancelled", {"requestId": 2, "reason": "shutting down"}), TransportError),
+]
+
+
+@pytest.mark.parametrize(("message", "error"), ENDS)
+async def test_an_end_in_disorder_is_raised_by_the_loop_after_what_came_before(
+    message: Any, error: type[Exception]
+) -> None:
     async with modern() as rig, listening(*rig, **EVERYTHING) as (listener, request):
         assert request.id == 2
-        await rig[2].send(Response(request.id, result))
+        await rig[2].send(notice(TOOLS, request.id))
+        await rig[2].send(message)
         await settle()
-        assert isinstance(listener.failure, RemoteProtocolError)
+        assert listener.events == [ToolsListChanged()]
+        assert isinstance(listener.failure, error)
+        assert error is RemoteProtocolError or "shutting down" in str(listener.failure)
+        assert listener.subscription is not None
+        assert not listener.subscription.ended
 
 
-async def test_an_end_before_the_acknowledgement_is_raised_on_entering() -> None:
-    end_of_two = {"resultType": "complete", "_meta": {meta.SUBSCRIPTION_ID: 2}}
-    async with modern({"subscriptions/listen": end_of_two}) as (client, _, _wire):
-        with pytest.raises(RemoteProtocolError, match="had not acknowledged"):
-            async with client.listen(tools_list_changed=True):
+async def _fail(call: Any, call_next: Any) -> Any:
+    raise ZeroDivisionError("mine")
+
+
+@pytest.mark.parametrize(
+    ("answer", "middleware", "error", "text", "told"),
+    [
+        (ErrorData(-32601, "no such thing"), [], McpError, "no such thing", None),
+        ({"resultType": "complete", "_meta": {meta.SUBSCRIPTION_ID: 2}}, [], RemoteProtocolError, "had not ack", None),
+        (None, [], RequestTimeout, "'subscriptions/listen' within timeout=7", "the request timed out"),
+        (None, [_fail], ZeroDivisionError, "mine", None),
+    ],
+    ids=["refused", "ended", "not answered", "a failing middleware"],
+)
+async def test_what_keeps_it_from_beginning_is_raised_on_entering(
+    answer: Any, middleware: list[Any], error: type[Exception], text: str, told: str | None, autojump_clock: Any
+) -> None:
+    async with modern({"subscriptions/listen": answer}, middleware=middleware) as (client, asked, wire):
+        with pytest.raises(error, match=text):
+            async with client.listen(tools_list_changed=True, timeout=7):
                 raise AssertionError
+        await settle()
+        reasons = [(note.params["requestId"], note.params["reason"]) for note in wire.heard]
+        assert reasons == ([] if told is None else [(asked[0].id, told)])
+        assert client.statistics().subscriptions == 0
 
 
 async def test_the_loop_tells_what_came_before_the_end_and_ends_again_and_again() -> None:
@@ -370,14 +361,6 @@ async def test_the_loop_tells_what_came_before_the_end_and_ends_again_and_again(
             assert events.ended
         await settle()
     assert wire.heard == []  # it was over: there was nothing to cancel
-
-
-async def test_a_server_that_cancels_it_is_an_error_of_the_loop() -> None:
-    async with modern() as rig, listening(*rig, **EVERYTHING) as (listener, request):
-        await rig[2].send(Notification("notifications/cancelled", {"requestId": request.id, "reason": "shutting down"}))
-        await settle()
-        assert isinstance(listener.failure, TransportError)
-        assert "shutting down" in str(listener.failure)
 
 
 @pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
@@ -506,17 +489,6 @@ async def test_a_middleware_that_asks_again_keeps_the_subscription() -> None:
         await wire.send(notice(PROMPTS, second.id))
         await settle()
         assert (listener.events, listener.done) == ([PromptsListChanged()], False)
-
-
-async def test_a_failing_middleware_fails_the_listener() -> None:
-    async def fail(call: Any, call_next: Any) -> Any:
-        raise ZeroDivisionError
-
-    async with modern(middleware=[fail]) as (client, asked, _):
-        with pytest.raises(ZeroDivisionError):
-            async with client.listen(tools_list_changed=True):
-                raise AssertionError
-    assert asked == []
 
 
 @pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])

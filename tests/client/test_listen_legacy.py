@@ -26,7 +26,6 @@ from trio_mcp import (
     McpError,
     PromptsListChanged,
     RequestTimeout,
-    ResourcesListChanged,
     ResourceUpdated,
     SessionOptions,
     ToolsListChanged,
@@ -180,17 +179,6 @@ async def test_leaving_waits_for_no_answer_but_listening_again_does(autojump_clo
             assert asked_for(asked)[2:] == [("subscribe", "x:/a")]
 
 
-async def test_one_that_comes_back_in_time_keeps_the_subscription() -> None:
-    async with legacy() as (client, asked, _), trio.open_nursery() as nursery:
-        async with client.listen(resources=["x:/a"]):
-            pass
-        nursery.start_soon(lambda: Listener().run(client, resources=["x:/a"]))
-        await settle()
-        methods = [method for method, _ in asked_for(asked)]
-        assert methods in (["subscribe"], ["subscribe", "unsubscribe", "subscribe"])
-        nursery.cancel_scope.cancel()
-
-
 async def test_a_lost_link_gets_no_unsubscription() -> None:
     async with legacy() as (client, asked, wire), trio.open_nursery() as nursery:
         listener = Listener()
@@ -243,10 +231,3 @@ async def test_notifications_without_a_listener_are_not_faults() -> None:
         assert await anext(events) == ResourceUpdated("x:/a")
         assert events.waiting == 0
     assert faults == []
-
-
-async def test_lists_of_resources_and_templates() -> None:
-    async with legacy() as (client, asked, wire), client.listen(resources_list_changed=True) as events:
-        await wire.send(notice(RESOURCES))
-        assert await anext(events) == ResourcesListChanged()
-        assert asked == []

@@ -49,6 +49,7 @@ def constant(name: str, room: str = "trio_mcp.") -> Any:
     return value
 
 
+CONFIG = configured("127.0.0.1", 0)
 OPTIONS = SessionOptions()
 
 # By the first cell of each row.
@@ -91,7 +92,7 @@ STATED = {
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
     "synchronous functions running in threads": FunctionOptions().max_sync_threads,
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
-    "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
+    "keep_alive_timeout of hypercorn's Config": CONFIG.keep_alive_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
     "HttpOptions(grace=…)": HttpOptions().grace,
@@ -112,6 +113,9 @@ STATED = {
         HttpOptions().max_request_bytes
     ),
     "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
+    "bytes of the head of an HTTP/1.1 request, its target and fields": configured(
+        "127.0.0.1", 0
+    ).h11_max_incomplete_size,
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,
     "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),

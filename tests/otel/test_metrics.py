@@ -73,46 +73,39 @@ async def test_without_an_sdk_everything_works_and_a_trace_is_passed_on(revision
     assert seen == [handed, None]
 
 
-def test_the_package_does_not_load_opentelemetry() -> None:
-    code = """
-        import sys
+LOADING = {
+    "the package does not load it": """
         from trio_mcp import Client, Server, TraceContext
         assert not any(name.partition(".")[0] == "opentelemetry" for name in sys.modules)
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
-
-
-def test_without_the_extra_the_error_says_what_to_install() -> None:
-    code = """
-        import sys
+    """,
+    "it loads neither a client nor a server": """
+        import trio_mcp.otel
+        assert "trio_mcp.client" not in sys.modules and "trio_mcp.server" not in sys.modules
+    """,
+    "without the extra the error says what to install": """
         sys.modules["opentelemetry"] = None
         try:
             import trio_mcp.otel
         except ImportError as exc:
-            print(exc)
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    assert "pip install 'trio-mcp[otel]'" in done.stdout
+            assert "pip install 'trio-mcp[otel]'" in str(exc)
+        else:
+            raise AssertionError
+    """,
+}
 
 
-def test_it_loads_neither_a_client_nor_a_server() -> None:
-    code = """
-        import sys
-        import trio_mcp.otel
-        assert "trio_mcp.client" not in sys.modules and "trio_mcp.server" not in sys.modules
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+@pytest.mark.parametrize("code", LOADING.values(), ids=LOADING)
+def test_what_is_loaded(code: str) -> None:
+    subprocess.run([sys.executable, "-c", "import sys\n" + textwrap.dedent(code)], check=True)
 
 
 @both_eras
-@pytest.mark.parametrize("side", [SpanKind.SERVER, SpanKind.CLIENT])
-async def test_names_that_a_middleware_refuses_make_no_series(
-    recorded: Recorded, revision: str, side: SpanKind
-) -> None:
+@pytest.mark.parametrize("by", ["the server", "a middleware"])
+async def test_names_that_are_refused_make_no_series(recorded: Recorded, revision: str, by: str) -> None:
     """A client can invent any number of names; a middleware can refuse with any code."""
 
     async def refuse(context: Context, call_next: Any) -> Any:
-        if context.params.get("name") in ("add", "greet"):
+        if by == "the server" or context.params.get("name") in ("add", "greet"):
             return await call_next()
         raise McpError(-32001, "not allowed")
 
@@ -120,23 +113,24 @@ async def test_names_that_a_middleware_refuses_make_no_series(
     async with client_of(server, revision, middleware=[ClientTelemetry(**recorded.providers)]) as client:
         for number in range(5):
             with pytest.raises(McpError):
-                await client.call_tool(f"invented-{number}")
+                await client.call_tool(f"invented-{number}" + "x" * 1000)
             with pytest.raises(McpError):
                 await client.get_prompt(f"invented-{number}")
         await client.call_tool("add", {"a": 1, "b": 2})
         await client.get_prompt("greet", {"name": "x"})
         with pytest.raises(McpError):
             await client.get_prompt("greet", {})
-    kind = side.name.lower()
-    seen = [dict(point.attributes) for point in recorded.measurements(f"mcp.{kind}.operation.duration")]
-    names = [each.get("gen_ai.tool.name") or each.get("gen_ai.prompt.name") for each in seen]
-    assert sorted(map(str, names)) == ["None", "None", "add", "greet", "greet"]
-    assert {span.name for span in recorded.spans(side)} == {
-        "tools/call",
-        "prompts/get",
-        "tools/call add",
-        "prompts/get greet",
+    for side in ("server", "client"):
+        points = recorded.measurements(f"mcp.{side}.operation.duration")
+        seen = [dict(point.attributes) for point in points]
+        names = [each.get("gen_ai.tool.name") or each.get("gen_ai.prompt.name") for each in seen]
+        assert sorted(map(str, names)) == ["None", "None", "add", "greet", "greet"]
+        assert sorted(point.count for point in points) == [1, 1, 1, 5, 5]
+    assert {span.name for span in recorded.spans()} == {
+        *("tools/call", "prompts/get"),
+        *("tools/call add", "prompts/get greet"),
     }
+    assert max(len(str(own(span).get("gen_ai.tool.name"))) for span in recorded.spans()) == 200
 
 
 @both_eras

@@ -169,21 +169,6 @@ async def test_a_call_on_a_lost_connection_is_the_class_of_the_error(recorded: R
 
 
 @both_eras
-async def test_invented_names_share_one_series(recorded: Recorded, revision: str) -> None:
-    """Or any client could make as many time series as it likes."""
-    async with observed(recorded, revision) as client:
-        for number in range(5):
-            with pytest.raises(McpError):
-                await client.call_tool(f"tool{number}" + "x" * 1000)
-            with pytest.raises(McpError):
-                await client.get_prompt(f"prompt{number}")
-    assert {span.name for span in recorded.spans()} == {"tools/call", "prompts/get"}
-    assert max(len(str(own(span).get("gen_ai.tool.name"))) for span in recorded.spans()) == 200
-    for metric in ("mcp.client.operation.duration", "mcp.server.operation.duration"):
-        assert sorted(point.count for point in recorded.measurements(metric)) == [5, 5]
-
-
-@both_eras
 @pytest.mark.parametrize("params", [{}, {"name": 5}, {"name": None, "_meta": {"traceparent": 5, "baggage": "\0"}}])
 async def test_odd_parameters_are_recorded_as_they_can_be(
     recorded: Recorded, revision: str, params: dict[str, Any]

@@ -408,12 +408,6 @@ def test_listeners_take_no_place_of_a_call_and_never_queue() -> None:
     assert peer.finished(calls[0]) is not None
 
 
-@pytest.mark.parametrize("limits", [{"max_running": 0}, {"max_running": -1}, {"max_queued": -1}])
-def test_limits_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=next(iter(limits))):
-        Peer(**limits)
-
-
 def test_a_request_that_its_handler_left_unanswered_is_given_up() -> None:
     """It does not stay in flight forever, where its id would be refused."""
     peer = Peer()

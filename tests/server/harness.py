@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,10 +19,10 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
 
 
-def server_with(*functions: Callable[..., Any], **options: Any) -> Server:
+def server_with(*tools: Callable[..., Any], park_input: bool = False, **options: Any) -> Server:
     server = Server("test", **options)
-    for function in functions:
-        server.add_tool(function)
+    for function in tools:
+        server.add_tool(function, park_input=park_input)
     return server
 
 
@@ -60,6 +60,14 @@ async def call(function: Callable[..., Any], arguments: dict[str, Any], revision
     server.add_tool(function, **{"name": "tool", **details})
     async with client_of(server, revision) as client:
         return await client.call_tool("tool", arguments)
+
+
+async def give_up(started: Callable[[], Awaitable[object]], call: Callable[..., Any], *arguments: Any) -> None:
+    """Call, and cancel the call once it has started."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call, *arguments)
+        await started()
+        nursery.cancel_scope.cancel()
 
 
 def text_of(result: types.CallToolResult) -> str:

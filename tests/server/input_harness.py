@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from pydantic import BaseModel
+
 from tests.peer import Peer, Replies, client_peer
 from trio_mcp import Server
 
@@ -15,6 +17,10 @@ EVERYTHING: dict[str, Any] = {
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
 }
+
+
+class Name(BaseModel):
+    name: str
 
 
 def hand_client(

@@ -48,16 +48,6 @@ async def test_every_page_of_a_list_has_the_hint_of_its_method(method: str) -> N
     assert seen == [(HINTS[method].ttl * 1000, "public")] * 3
 
 
-@pytest.mark.parametrize("method", LISTS)
-async def test_a_list_has_the_same_order_for_every_client(method: str) -> None:
-    server = server_with_everything()
-    answers = []
-    for _ in range(2):
-        async with client_of(server) as client:
-            answers += [await client.request(method), await client.request(method)]
-    assert answers == [answers[0]] * 4
-
-
 async def test_discovery_has_its_hint() -> None:
     async with client_of(server_with_everything(lists=ListOptions(cache_hints=HINTS))) as client:
         assert hints_of(await client.request("server/discover")) == (6000, "public")
@@ -124,12 +114,6 @@ async def test_a_function_cannot_give_a_hint_out_of_bounds(ttl_ms: int) -> None:
 @pytest.mark.parametrize("ttl", [-1, -0.001, math.inf, math.nan, 10**9])
 def test_a_ttl_is_bounded(ttl: float) -> None:
     with pytest.raises(ValueError, match="ttl must be from 0 to 31536000 seconds"):
-        CacheHint(ttl=ttl)
-
-
-@pytest.mark.parametrize("ttl", [True, "60", None])
-def test_a_ttl_is_a_number(ttl: Any) -> None:
-    with pytest.raises(TypeError, match="ttl must be a number of seconds"):
         CacheHint(ttl=ttl)
 
 

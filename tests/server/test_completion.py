@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pytest
-import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
-from trio_mcp import CapabilityError, Client, Context, McpError, Server
+from trio_mcp import Client, Context, McpError, Server
 from trio_mcp.types import CompleteResult, Completion
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types.versions import at_least
 
 FILES = "files://{+path}"
@@ -72,37 +71,6 @@ async def completed(completer: Callable[..., Any], value: str = "", **options: A
 
 
 @every_revision
-async def test_a_function_completes_an_argument_of_a_prompt(revision: str) -> None:
-    server = Server("test")
-    server.add_prompt(review)
-
-    @server.completion(prompt="review", argument="language")
-    async def known(value: str) -> list[str]:
-        return languages(value)
-
-    assert await known("pe") == ["perl"]
-    async with client_of(server, revision) as client:
-        assert await complete(client, prompt_params("language", "py")) == {
-            "values": ["python", "pyret"],
-            "total": 2,
-            "hasMore": False,
-        }
-
-
-@every_revision
-async def test_a_function_completes_a_variable_of_a_template(revision: str) -> None:
-    server = Server("test")
-    server.add_resource(FILES, read)
-
-    @server.completion(resource=FILES, argument="path")
-    def paths(value: str) -> tuple[str, ...]:
-        return (value + "/a", value + "/b")
-
-    async with client_of(server, revision) as client:
-        assert (await complete(client, resource_params("path", "x")))["values"] == ["x/a", "x/b"]
-
-
-@every_revision
 async def test_the_other_arguments_are_told_since_2025_06_18(revision: str) -> None:
     """`context` came with that revision; in older ones it is an unknown field, which is ignored."""
     seen: list[Any] = []
@@ -119,19 +87,6 @@ async def test_the_other_arguments_are_told_since_2025_06_18(revision: str) -> N
         await complete(client, prompt_params("framework", "fla"))
     told = {"language": "python"} if at_least(revision, "2025-06-18") else {}
     assert seen == [("fla", arguments, "completion/complete") for arguments in (told, {}, {}, {}, {})]
-
-
-async def test_a_sync_function_runs_in_a_thread() -> None:
-    """It may block: the event loop goes on, and reaches it."""
-
-    def slow(value: str) -> list[str]:
-        return trio.from_thread.run(ask, value)
-
-    async def ask(value: str) -> list[str]:
-        await trio.lowlevel.checkpoint()
-        return [value * 2]
-
-    assert (await completed(slow, "ab"))["values"] == ["abab"]
 
 
 @given(count=st.integers(0, 250))
@@ -164,36 +119,10 @@ async def test_a_completion_says_more_than_a_list(given_: Completion, wire: dict
     assert await completed(lambda value: given_) == wire
 
 
-@both_eras
-async def test_an_exception_is_an_internal_error(revision: str, caplog: pytest.LogCaptureFixture) -> None:
-    """-32603 that names only what was to be completed; the log has the traceback."""
-
-    async def fail(value: str) -> list[str]:
-        raise LookupError("the secret")
-
-    async with client_of(server_with(fail), revision) as client:
-        error = await refused(client, prompt_params("language"))
-    assert (error.code, error.message) == (INTERNAL_ERROR, "the completion of 'language' for 'review' failed")
-    (record,) = caplog.records
-    assert record.exc_info is not None
-    assert isinstance(record.exc_info[1], LookupError)
-    async with client_of(server_with(fail, expose_errors=True), revision) as client:
-        assert (await refused(client, prompt_params("language"))).message.endswith("failed: LookupError: the secret")
-
-
 @pytest.mark.parametrize("value", ["python", None, [1], {"a": "b"}, ["a", None]], ids=repr)
 async def test_a_completion_that_is_not_a_list_of_strings_is_an_internal_error(value: Any) -> None:
     async with client_of(server_with(lambda typed: value)) as client:
         assert (await refused(client, prompt_params("language"))).code == INTERNAL_ERROR
-
-
-async def test_an_mcp_error_passes_through() -> None:
-    def fail(value: str) -> list[str]:
-        raise McpError(-32042, "too often", {"wait": 1})
-
-    async with client_of(server_with(fail)) as client:
-        error = await refused(client, prompt_params("language"))
-    assert (error.code, error.message, error.data) == (-32042, "too often", {"wait": 1})
 
 
 # --- without a function --------------------------------------------------------------------------------------------
@@ -314,22 +243,12 @@ async def test_an_unknown_prompt_template_or_argument_is_refused(revision: str) 
 @pytest.mark.parametrize(
     "change",
     [
-        {"ref": None},
-        {"ref": "review"},
-        {"ref": {}},
-        {"ref": {"type": "ref/tool", "name": "review"}},
         {"ref": {"type": ["ref/prompt"], "name": "review"}},
-        {"ref": {"type": "ref/prompt", "uri": "review"}},
         {"ref": {"type": "ref/prompt", "name": 1}},
         {"ref": {"type": "ref/resource", "name": FILES}},
-        {"argument": None},
-        {"argument": "language"},
-        {"argument": {"name": "language"}},
         {"argument": {"name": "language", "value": 1}},
         {"argument": {"name": 1, "value": ""}},
         {"context": "python"},
-        {"context": {"arguments": ["python"]}},
-        {"context": {"arguments": {"language": 1}}},
     ],
     ids=str,
 )
@@ -341,43 +260,6 @@ async def test_malformed_parameters_are_refused(change: dict[str, Any], revision
 
 
 # --- the capability ------------------------------------------------------------------------------------------------
-
-
-def only_text(word: str) -> str:
-    return word
-
-
-@every_revision
-@pytest.mark.parametrize("by", ["function", "type"])
-async def test_the_capability_is_declared_if_there_is_something_to_complete(by: str, revision: str) -> None:
-    """It came with 2025-03-26. Before, the method is there without one; with nothing to complete, it is not."""
-    server = Server("test")
-    server.add_prompt(only_text)
-    async with client_of(server, revision) as client:
-        assert "completions" not in client.capabilities.to_wire()
-        with pytest.raises((CapabilityError, McpError)) as caught:
-            await client.request("completion/complete", prompt_params("word", "", "only_text"))
-        if isinstance(caught.value, McpError):
-            assert caught.value.code == METHOD_NOT_FOUND
-    if by == "function":
-        server.add_completion(languages, prompt="only_text", argument="word")
-    else:
-        server.add_prompt(paint)
-    async with client_of(server, revision) as client:
-        assert client.capabilities.to_wire().get("completions") == ({} if at_least(revision, "2025-03-26") else None)
-        assert (await complete(client, prompt_params("word", "x", "only_text")))["values"] == []
-
-
-async def test_the_capability_stays_when_its_reason_goes() -> None:
-    """Clients that have seen it may ask, and are told that there is no such prompt."""
-    server = Server("test")
-    server.add_prompt(paint)
-    async with client_of(server, LEGACY) as client:
-        await complete(client, prompt_params("wet", "", "paint"))
-        server.remove_prompt("paint")
-        assert (await refused(client, prompt_params("wet", "", "paint"))).code == INVALID_PARAMS
-    async with client_of(server, LEGACY) as client:
-        assert "completions" in client.capabilities.to_wire()
 
 
 # --- registration --------------------------------------------------------------------------------------------------

@@ -12,10 +12,8 @@ import trio.testing
 from typing_extensions import TypeAliasType
 
 from tests.peer import client_peer
-from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
-from trio_mcp import Client, Context, McpError, types
-from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
-from trio_mcp.types import meta
+from tests.server.harness import MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
+from trio_mcp import Context, types
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:
@@ -26,54 +24,28 @@ class State:
     pass
 
 
-def plain(ctx: Context) -> str:
-    return ctx.method
-
-
-def optional(ctx: Optional[Context] = None) -> str:  # noqa: UP045
-    assert ctx is not None
-    return ctx.method
-
-
-def union(ctx: Union[None, Context]) -> str:  # noqa: UP007
-    assert ctx is not None
-    return ctx.method
-
-
-def new_union(ctx: Context | None = None) -> str:
-    assert ctx is not None
-    return ctx.method
-
-
-def generic(ctx: Context[State]) -> str:
-    return ctx.method
-
-
-def optional_generic(ctx: Context[State] | None = None) -> str:
-    assert ctx is not None
-    return ctx.method
-
-
-def annotated(ctx: Annotated[Context, "a note"]) -> str:
-    return ctx.method
-
-
-def string(ctx: "Context") -> str:  # noqa: UP037
-    return ctx.method
-
-
-Alias = TypeAliasType("Alias", Context[State] | None)
-
-
-def alias(ctx: Alias = None) -> str:
-    assert ctx is not None
-    return ctx.method
-
-
+@pytest.mark.parametrize("default", [(), (None,)], ids=["required", "optional"])
 @pytest.mark.parametrize(
-    "function", [plain, optional, union, new_union, generic, optional_generic, annotated, string, alias]
+    "annotation",
+    [
+        Context,
+        Optional[Context],  # noqa: UP045
+        Union[None, Context],  # noqa: UP007
+        Context | None,
+        Context[State],
+        Context[State] | None,
+        Annotated[Context, "a note"],
+        "Context",
+        TypeAliasType("Alias", Context[State] | None),
+    ],
+    ids=str,
 )
-async def test_a_parameter_annotated_as_context_is_filled_and_hidden(function: Any) -> None:
+async def test_a_parameter_annotated_as_context_is_filled_and_hidden(annotation: Any, default: Any) -> None:
+    def function(ctx: Any) -> str:
+        return str(ctx.method)
+
+    function.__annotations__["ctx"] = annotation
+    function.__defaults__ = default
     assert tool_of(function).input_schema["properties"] == {}
     assert (await call(function, {})).data == "tools/call"
     assert (await call(function, {"ctx": 1})).is_error
@@ -140,48 +112,19 @@ async def test_what_a_handler_knows_of_the_request(revision: str) -> None:
     }
 
 
-async def answers(server: Any, *requests: Request | Notification) -> list[Any]:
-    """Talk to a server by hand; its answers in the order of arrival, its notifications among them."""
-    found: list[Any] = []
-    async with client_peer(server) as peer:
-        for request in requests:
-            await peer.send(request)
-            while isinstance(request, Request):
-                found.append(await peer.receive())
-                if isinstance(found[-1], Response | ErrorResponse):
-                    break
-    return found
-
-
-def modern_call(name: str, capabilities: Any = None, info: Any = None, **more: Any) -> Request:
-    stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: capabilities or {}, **more}
-    if info is not None:
-        stamp[meta.CLIENT_INFO] = info
-    return Request(1, "tools/call", {"name": name, "_meta": stamp})
-
-
-def legacy_opening(capabilities: Any, info: Any) -> tuple[Request, Notification]:
-    params = {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info}
-    return Request(0, "initialize", params), Notification("notifications/initialized", None)
-
-
 def who(ctx: Context) -> str:
     return repr(ctx.client_info and ctx.client_info.name)
 
 
-@pytest.mark.parametrize("info", [{}, {"name": 3, "version": "1"}, {"version": "1"}])
-async def test_a_malformed_client_info_reads_as_none(info: dict[str, Any]) -> None:
+@both_eras
+@pytest.mark.parametrize("info", [None, {}, {"name": 3, "version": "1"}, {"version": "1"}])
+async def test_a_missing_or_malformed_client_info_reads_as_none(
+    info: dict[str, Any] | None, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is display data, which must not fail a call."""
-    server = server_with(who)
-    (modern,) = await answers(server, modern_call("who", info=info))
-    *_, legacy = await answers(server, *legacy_opening({}, info), Request(1, "tools/call", {"name": "who"}))
-    for answer in (modern, legacy):
-        assert answer.result["content"] == [{"type": "text", "text": "None"}]
-
-
-async def test_a_missing_client_info_reads_as_none() -> None:
-    (answer,) = await answers(server_with(who), modern_call("who"))
-    assert answer.result["content"] == [{"type": "text", "text": "None"}]
+    monkeypatch.setattr("tests.peer.ME", info if revision == MODERN else info or {})
+    async with client_peer(server_with(who), revision) as peer:
+        assert (await peer.call("who"))["content"] == [{"type": "text", "text": "None"}]
 
 
 @both_eras
@@ -206,23 +149,13 @@ async def test_a_missing_client_capability_refuses_the_request(
         ctx.require_client_capability(asked)
         return "fine"
 
-    server = server_with(tool)
-    if revision == MODERN:
-        (answer,) = await answers(server, modern_call("tool", declared))
-    else:
-        opening = legacy_opening(declared, {"name": "t", "version": "1"})
-        *_, answer = await answers(server, *opening, Request(1, "tools/call", {"name": "tool"}))
-    if missing is None:
-        assert answer.result["content"] == [{"type": "text", "text": "fine"}]
-    else:
-        assert answer.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
-        assert answer.error.data == {"requiredCapabilities": missing}
-
-
-async def report_async(ctx: Context) -> str:
-    for step in (1, 2, 3):
-        await ctx.report_progress(step, 3, f"step {step}")
-    return "done"
+    async with client_peer(server_with(tool), revision, declared) as peer:
+        if missing is None:
+            assert (await peer.call("tool"))["content"] == [{"type": "text", "text": "fine"}]
+        else:
+            error = await peer.error("tools/call", {"name": "tool"})
+            assert error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+            assert error.data == {"requiredCapabilities": missing}
 
 
 def report_sync(ctx: Context) -> str:
@@ -231,24 +164,13 @@ def report_sync(ctx: Context) -> str:
     return "done"
 
 
-@every_revision
-@pytest.mark.parametrize("function", [report_async, report_sync])
-async def test_progress_reaches_the_caller_in_order_before_the_result(function: Any, revision: str) -> None:
+@both_eras
+async def test_progress_of_a_thread_reaches_the_caller_in_order_before_the_result(revision: str) -> None:
     seen: list[types.ProgressNotificationParams] = []
-    async with client_of(server_with(function), revision) as client:
-        result = await client.call_tool(function.__name__, on_progress=seen.append)
+    async with client_of(server_with(report_sync), revision) as client:
+        result = await client.call_tool("report_sync", on_progress=seen.append)
     assert [(each.progress, each.total) for each in seen] == [(1, 3), (2, 3), (3, 3)]
     assert result.content == [types.TextContent(text="done")]
-
-
-@both_eras
-@pytest.mark.parametrize("function", [report_async, report_sync])
-async def test_progress_without_a_token_is_not_sent(function: Any, revision: str) -> None:
-    seen: list[Notification] = []
-    async with client_of(server_with(function), revision, on_message=seen.append) as client:
-        assert not (await client.call_tool(function.__name__)).is_error
-        await trio.testing.wait_all_tasks_blocked()
-    assert not seen
 
 
 @both_eras
@@ -285,40 +207,3 @@ async def test_progress_that_is_not_a_number_is_refused(progress: Any, total: An
 
     async with client_of(server_with(tool), "2026-07-28") as client:
         assert (await client.call_tool("tool")).data == "refused"
-
-
-@both_eras
-async def test_progress_after_the_answer_goes_nowhere(revision: str) -> None:
-    """`basic/patterns/progress`: it MUST stop after completion."""
-    kept: list[Context] = []
-
-    def tool(ctx: Context) -> None:
-        kept.append(ctx)
-
-    seen: list[Any] = []
-    async with client_of(server_with(tool), revision, on_message=seen.append) as client:
-        await client.call_tool("tool", on_progress=seen.append)
-        await kept[0].report_progress(1)
-        await trio.testing.wait_all_tasks_blocked()
-        await client.list_tools()
-    assert not seen
-
-
-async def test_each_client_has_its_own_context() -> None:
-    server = server_with(who)
-    async with (
-        Client(server, client_info=types.Implementation(name="a", version="1")) as first,
-        Client(server, client_info=types.Implementation(name="b", version="1"), mode="legacy") as second,
-    ):
-        assert (await first.call_tool("who")).data == "'a'"
-        assert (await second.call_tool("who")).data == "'b'"
-
-
-async def test_an_error_of_a_missing_capability_reaches_a_real_client() -> None:
-    def tool(ctx: Context) -> None:
-        ctx.require_client_capability("sampling")
-
-    async with client_of(server_with(tool)) as client:
-        with pytest.raises(McpError, match="'sampling'") as caught:
-            await client.call_tool("tool")
-    assert caught.value.data == {"requiredCapabilities": {"sampling": {}}}

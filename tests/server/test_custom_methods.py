@@ -10,11 +10,11 @@ import pytest
 import trio
 from pydantic import BaseModel, ConfigDict
 
-from tests.server.harness import LEGACY, MODERN, both_eras, client_of
+from tests.server.harness import both_eras, client_of
 from trio_mcp import Context, Depends, McpError, NotificationContext, RemoteProtocolError, Server, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types import RequestParams
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 MEASURE = "com.example/measure"
 
@@ -50,19 +50,9 @@ async def test_models_in_and_out(revision: str) -> None:
         assert await client.request(MEASURE, Area(width=2, height=3), Size) == Size(square_metres=6)
         plain = await client.request(MEASURE, {"width": 2, "height": 4})
         assert plain["square_metres"] == 8
-
-
-@both_eras
-async def test_invalid_parameters(revision: str) -> None:
-    async with client_of(measuring(), revision) as client:
         with pytest.raises(McpError, match=f"invalid parameters for '{MEASURE}': height: Field required") as caught:
             await client.request(MEASURE, {"width": 2})
-    assert caught.value.code == INVALID_PARAMS
-
-
-@both_eras
-async def test_a_result_that_does_not_fit_the_callers_model(revision: str) -> None:
-    async with client_of(measuring(), revision) as client:
+        assert caught.value.code == INVALID_PARAMS
         with pytest.raises(RemoteProtocolError, match=f"the result of '{MEASURE}' is not a valid Area"):
             await client.request(MEASURE, Area(width=2, height=3), Area)
 
@@ -126,29 +116,8 @@ async def test_middleware_dependencies_and_progress(revision: str) -> None:
 
 
 @both_eras
-async def test_the_clients_middleware_may_change_a_result_before_it_becomes_a_model(revision: str) -> None:
-    async def double(call: Any, call_next: Any) -> dict[str, Any]:
-        result = await call_next()
-        if call.method == MEASURE:
-            result = {**result, "square_metres": 2 * result["square_metres"]}
-        return result
-
-    async with client_of(measuring(), revision, middleware=[double]) as client:
-        assert await client.request(MEASURE, Area(width=2, height=3), Size) == Size(square_metres=12)
-
-
-@both_eras
-async def test_failures(revision: str) -> None:
-    """An `McpError` is the answer; anything else is logged, and the client does not see its text."""
+async def test_a_result_that_is_not_what_was_declared_is_not_told(revision: str) -> None:
     server = Server("test")
-
-    @server.method("com.example/refuse")
-    async def refuse(params: dict[str, Any], ctx: Context) -> None:
-        raise McpError(-1, "no", {"why": "because"})
-
-    @server.method("com.example/fail")
-    async def fail(params: dict[str, Any], ctx: Context) -> None:
-        raise ValueError("secret")
 
     @server.method("com.example/wrong", result=Size)
     async def wrong(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
@@ -159,45 +128,11 @@ async def test_failures(revision: str) -> None:
         return 5
 
     async with client_of(server, revision) as client:
-        with pytest.raises(McpError, match="no") as caught:
-            await client.request("com.example/refuse")
-        assert (caught.value.code, caught.value.data) == (-1, {"why": "because"})
-        for name in ("fail", "wrong", "nothing"):
+        for name in ("wrong", "nothing"):
             with pytest.raises(McpError) as caught:
                 await client.request(f"com.example/{name}")
             assert caught.value.code == INTERNAL_ERROR
             assert caught.value.message == f"the method 'com.example/{name}' failed"
-
-
-@both_eras
-async def test_a_cancelled_request_cancels_the_function(revision: str) -> None:
-    server = Server("test")
-    started, cancelled = trio.Event(), trio.Event()
-
-    @server.method("com.example/wait")
-    async def wait(params: dict[str, Any], ctx: Context) -> None:
-        started.set()
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled:
-            cancelled.set()
-            raise
-
-    async with client_of(server, revision) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.request, "com.example/wait")
-            await started.wait()
-            nursery.cancel_scope.cancel()
-        await cancelled.wait()
-
-
-@both_eras
-async def test_a_method_belongs_to_one_server(revision: str) -> None:
-    measuring()
-    async with client_of(Server("other"), revision) as client:
-        with pytest.raises(McpError, match="unknown method") as caught:
-            await client.request(MEASURE, {})
-    assert caught.value.code == METHOD_NOT_FOUND
 
 
 async def two(params: Any, ctx: Any) -> None: ...
@@ -222,10 +157,25 @@ def test_an_invalid_method_is_refused(name: str, function: Any, error: type[Exce
         measuring().add_method(name, function)
 
 
-def test_models_must_be_models() -> None:
-    for wrong in ({"params": dict}, {"result": {"type": "object"}}):
-        with pytest.raises(TypeError, match="params and result must be pydantic models"):
-            Server("test").add_method("a/b", two, **wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "function", "error", "message"),
+    [
+        ("notifications/cancelled", two, ValueError, "the protocol defines"),
+        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is already registered"),
+        ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
+    ],
+)
+def test_an_invalid_notification_is_refused(name: str, function: Any, error: type[Exception], message: str) -> None:
+    server = Server("test")
+    server.add_notification("com.example/ping", two)
+    with pytest.raises(error, match=message):
+        server.add_notification(name, function)
+
+
+@pytest.mark.parametrize("wrong", [{"params": dict}, {"result": {"type": "object"}}])
+def test_models_must_be_models(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="params and result must be pydantic models"):
+        Server("test").add_method("a/b", two, **wrong)
 
 
 # --- notifications ---------------------------------------------------------------------------------------------------
@@ -307,25 +257,3 @@ async def test_the_protocols_own_notifications_cannot_be_sent_by_hand() -> None:
 
     async with client_of(server) as client:
         await client.request("com.example/try")
-
-
-@pytest.mark.parametrize(
-    ("name", "function", "error", "message"),
-    [
-        ("notifications/cancelled", two, ValueError, "the protocol defines"),
-        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is already registered"),
-        ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
-    ],
-)
-def test_an_invalid_notification_is_refused(name: str, function: Any, error: type[Exception], message: str) -> None:
-    server = Server("test")
-    server.add_notification("com.example/ping", two)
-    with pytest.raises(error, match=message):
-        server.add_notification(name, function)
-
-
-async def test_one_registration_serves_clients_of_both_eras_at_once() -> None:
-    server = measuring()
-    async with client_of(server, LEGACY) as old, client_of(server, MODERN) as new:
-        for client in (old, new):
-            assert (await client.request(MEASURE, Area(width=1, height=1), Size)).square_metres == 1

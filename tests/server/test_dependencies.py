@@ -38,15 +38,14 @@ def test_clients_do_not_see_dependencies() -> None:
 
 @both_eras
 async def test_every_kind_of_handler_can_have_dependencies(revision: str) -> None:
-    server = Server("test")
 
-    @server.tool
     async def tool(a: int, given: Number) -> int:
         return a + given
 
-    @server.tool
     def positional(given: Number, a: int, /) -> int:
         return a - given
+
+    server = server_with(tool, positional)
 
     @server.resource("file:///{name}")
     async def resource(name: str, given: Number) -> str:
@@ -263,17 +262,21 @@ def test_an_unusable_dependency_is_refused_at_registration(marker: Any, message:
         Server("test").add_tool(tool)
 
 
-def test_a_marker_as_a_default_is_refused() -> None:
-    def tool(given: Any = Depends(number)) -> None: ...  # noqa: B008 - it is what is refused
-
-    with pytest.raises(TypeError, match="the parameter 'given': Depends can't be a default value; write Annotated"):
-        Server("test").add_tool(tool)
+def as_a_default(given: Any = Depends(number)) -> None: ...  # noqa: B008 - it is what is refused
 
 
-def test_one_marker_is_enough() -> None:
-    def tool(given: Annotated[Number, Depends(generator)]) -> None: ...
+def with_two_markers(given: Annotated[Number, Depends(generator)]) -> None: ...
 
-    with pytest.raises(TypeError, match="has 2 markers"):
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        (as_a_default, "the parameter 'given': Depends can't be a default value; write Annotated"),
+        (with_two_markers, "has 2 markers"),
+    ],
+)
+def test_a_marker_stands_alone_in_the_annotation(tool: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         Server("test").add_tool(tool)
 
 

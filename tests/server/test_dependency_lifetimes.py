@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.injection import cancel_everywhere
-from tests.server.harness import both_eras, client_of, server_with, text_of
+from tests.server.harness import both_eras, client_of, give_up, server_with, text_of
 from trio_mcp import Context, Depends, McpError, Server, ToolError
 from trio_mcp.server.features.resources import ResourceNotFound
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -250,10 +250,7 @@ async def test_a_cancelled_request_ends_its_providers_inside_its_scope(revision:
         await trio.sleep_forever()
 
     async with client_of(server_with(tool), revision) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "tool")
-            await started.wait()
-            nursery.cancel_scope.cancel()
+        await give_up(started.wait, client.call_tool, "tool")
         await ended.wait()
     assert recorder.events == ["+b", "-b Cancelled", "cancelled: True"]
 
@@ -272,10 +269,7 @@ async def test_an_abandoned_thread_exits_the_context_managers_it_entered() -> No
         go_on.wait()
 
     async with client_of(server_with(tool)) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "tool")
-            await started.wait()
-            nursery.cancel_scope.cancel()
+        await give_up(started.wait, client.call_tool, "tool")
         assert not left.is_set()
         go_on.set()
         await left.wait()

@@ -13,9 +13,11 @@ import trio.testing
 from pydantic import BaseModel
 
 from tests.peer import settle
+from tests.server.harness import server_with
 from tests.server.input_harness import (
     LEGACY,
     MODERN,
+    Name,
     accept,
     hand_client,
     said,
@@ -26,10 +28,6 @@ from trio_mcp.jsonrpc.messages import ErrorData, Response
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
 every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
-
-
-class Name(BaseModel):
-    name: str
 
 
 class Age(BaseModel):
@@ -59,27 +57,13 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
         effects.append("name")
         age = await ctx.elicit("How old?", Age)
         effects.append("age")
-        assert name.data is not None
-        assert age.data is not None
         reply = await ctx.sample(f"A poem for {name.data.name}, {age.data.age}", max_tokens=10)
         effects.append("end")
         assert isinstance(reply.content, types.TextContent)
         return f"{name.data.name}, {age.data.age}: {reply.content.text}"
 
     def poem_in_thread(ctx: Context) -> str:
-        """Write a poem."""
-        effects.append("start")
-        name = trio.from_thread.run(ctx.elicit, "Who are you?", Name)
-        effects.append("name")
-        age = trio.from_thread.run(ctx.elicit, "How old?", Age)
-        effects.append("age")
-        assert name.data is not None
-        assert age.data is not None
-        prompt = f"A poem for {name.data.name}, {age.data.age}"
-        reply = trio.from_thread.run(lambda: ctx.sample(prompt, max_tokens=10))
-        effects.append("end")
-        assert isinstance(reply.content, types.TextContent)
-        return f"{name.data.name}, {age.data.age}: {reply.content.text}"
+        return trio.from_thread.run(poem, ctx)
 
     server = Server("test")
     server.add_tool(poem_in_thread if sync else poem, name="poem", park_input=park)
@@ -97,22 +81,6 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
     waited = ["start", "name", "age", "end"]
     replayed = ["start", "start", "name", "start", "name", "age", *waited]
     assert effects == (waited if revision == LEGACY or park else replayed)
-
-
-@every_way
-async def test_gather_asks_several_questions_in_one_round(revision: str, park: bool) -> None:
-    async def tool(ctx: Context) -> str:
-        name, roots, age = await ctx.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.elicit("Age?", Age))
-        assert name.data is not None
-        assert age.data is not None
-        return f"{name.data.name} {roots[0].uri} {age.data.age}"
-
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
-        assert text_of(await client.tool("tool")) == "Ann file:///tmp 41"
-        assert len(client.questions) == 3
-        assert len(client.rounds) == (0 if revision == LEGACY else 1)
 
 
 @every_way
@@ -170,39 +138,41 @@ async def test_only_tools_prompts_and_resources_may_ask(revision: str) -> None:
     assert "'completion/complete'" in refused[0]
 
 
-@every_way
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_an_answer_without_data(revision: str, park: bool, action: str) -> None:
-    async def tool(ctx: Context) -> str:
-        match await ctx.elicit("Who?", Name):
-            case Elicited("accept", data):
-                return f"accepted {data}"
-            case Elicited(done, None):
-                return done
-        return "?"
-
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: {"action": action}) as client:
-        assert text_of(await client.tool("tool")) == action
+INVALID = "'input-1' is not a valid answer"
 
 
 @every_way
-async def test_an_answer_that_does_not_fit_the_form_is_an_error(revision: str, park: bool) -> None:
-    """In both eras the same one, which names the field and not the value."""
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ({"action": "decline"}, "decline None"),
+        ({"action": "cancel"}, "cancel None"),
+        (accept(age="secret"), "'input-1' does not fit the form: age: "),
+        ({"action": "maybe"}, INVALID),
+        ({}, INVALID),
+        ({"action": "accept", "content": []}, INVALID),
+        ({"roots": []}, INVALID),
+    ],
+    ids=str,
+)
+async def test_an_answer_without_data_and_one_that_does_not_fit(
+    revision: str, park: bool, answer: Any, outcome: str
+) -> None:
+    """An error names the field, and not the value."""
 
     async def tool(ctx: Context) -> str:
-        await ctx.elicit("Age?", Age)
-        return "?"
+        match await ctx.elicit("Age?", Age):
+            case Elicited(action, data):
+                return f"{action} {data}"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: accept(age="secret")) as client:
-        error = await client.tool("tool")
-        assert isinstance(error, ErrorData)
-        assert error.code == -32602
-        assert "'input-1' does not fit the form: age: " in error.message
-        assert "secret" not in error.message
+    async with hand_client(server_with(tool, park_input=park), revision, lambda _: answer) as client:
+        found = await client.tool("tool")
+        if "action" in answer and outcome.startswith(answer["action"]):
+            assert text_of(found) == outcome
+        else:
+            assert found.code == -32602
+            assert outcome in found.message
+            assert "secret" not in found.message
         assert (await client.ask("tools/list", {}))["tools"]
 
 
@@ -214,30 +184,12 @@ async def test_a_handler_may_ask_again_after_an_answer_that_does_not_fit(revisio
                 answer = await ctx.elicit("Age?", Age)
             except McpError:
                 continue
-            assert answer.data is not None
             return answer.data.age
         return -1
 
     given = iter([accept(age="x"), accept(), accept(age=7)])
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: next(given)) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, lambda _: next(given)) as client:
         assert text_of(await client.tool("tool")) == "7"
-
-
-@every_way
-@pytest.mark.parametrize("answer", [{"action": "maybe"}, {}, {"action": "accept", "content": []}, {"roots": []}])
-async def test_a_malformed_answer_is_an_error(revision: str, park: bool, answer: Any) -> None:
-    async def tool(ctx: Context) -> str:
-        await ctx.elicit("Who?", Name)
-        return "?"
-
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: answer) as client:
-        error = await client.tool("tool")
-    assert isinstance(error, ErrorData)
-    assert (error.code, "'input-1' is not a valid answer" in error.message) == (-32602, True)
 
 
 ASKS: list[tuple[Any, dict[str, Any], str]] = [
@@ -254,51 +206,38 @@ ASKS: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @every_way
-@pytest.mark.parametrize("number", range(len(ASKS)))
-async def test_a_question_needs_the_clients_capability(revision: str, park: bool, number: int) -> None:
+@pytest.mark.parametrize(("ask", "declared", "missing"), ASKS)
+async def test_a_question_needs_the_clients_capability(
+    revision: str, park: bool, ask: Any, declared: dict[str, Any], missing: str
+) -> None:
     """-32021 names it, and nothing is sent, not even the other questions of the round."""
-    ask, declared, missing = ASKS[number]
 
     async def tool(ctx: Context) -> str:
-        await ctx.gather(ask(ctx))
-        return "?"
-
-    async def both(ctx: Context) -> str:
         await ctx.gather(ctx.list_roots(), ask(ctx))
         return "?"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    server.add_tool(both, park_input=park)
-    async with hand_client(server, revision, answers, declared) as client:
+    declared = declared if missing == "roots" else {"roots": {}, **declared}
+    async with hand_client(server_with(tool, park_input=park), revision, answers, declared) as client:
         error = await client.tool("tool")
-        assert isinstance(error, ErrorData)
         assert error.code == -32021
         assert list(error.data["requiredCapabilities"]) == [missing]
-    async with hand_client(server, revision, answers, {"roots": {}, **declared}) as client:
-        if missing != "roots":
-            assert (await client.tool("both")).code == -32021
         assert not client.questions
         assert not client.rounds
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 async def test_a_question_that_the_revision_lacks_is_not_asked(revision: str) -> None:
-    server = Server("test")
 
-    @server.tool
     async def form(ctx: Context) -> str:
         return (await ctx.elicit("Who?", Name)).action
 
-    @server.tool
     async def page(ctx: Context) -> str:
         return (await ctx.elicit_url("Go", "https://x.example")).action
 
-    @server.tool
     async def tools(ctx: Context) -> str:
         return (await ctx.sample("x", max_tokens=1, tool_choice="auto")).model
 
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(form, page, tools), revision, answers) as client:
         for name in ("page", "tools"):
             assert (await client.tool(name)).code == -32021
         if revision == "2025-06-18":
@@ -337,12 +276,9 @@ async def test_the_end_of_a_round_exits_the_handlers_context_managers(revision: 
                 events.append("swallowed")
                 raise
             nursery.cancel_scope.cancel()
-        assert answer.data is not None
         return answer.data.name
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann"
     once = ["in", "child", "out"]
     assert events == (once if revision == LEGACY or park else once * 2)
@@ -356,7 +292,6 @@ async def test_questions_from_shielded_scopes_child_tasks_and_threads(revision: 
 
         async def ask() -> None:
             answer = await ctx.elicit("Who?", Name)
-            assert answer.data is not None
             found.append(answer.data.name)
 
         def in_thread() -> None:
@@ -378,9 +313,7 @@ async def test_questions_from_shielded_scopes_child_tasks_and_threads(revision: 
                     await trio.to_thread.run_sync(in_thread, abandon_on_cancel=True)
         return found[0]
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann"
 
 
@@ -392,19 +325,15 @@ async def test_a_dependency_may_ask(revision: str, park: bool) -> None:
     @contextlib.asynccontextmanager
     async def user(ctx: Context) -> AsyncIterator[str]:
         answer = await ctx.elicit("Who?", Name)
-        assert answer.data is not None
         events.append("in")
         yield answer.data.name
         events.append("out")
 
     async def tool(who: Annotated[str, Depends(user)], ctx: Context) -> str:
         answer = await ctx.elicit("How old?", Age)
-        assert answer.data is not None
         return f"{who} {answer.data.age}"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann 41"
     assert events == (["in", "out"] if revision == LEGACY or park else ["in", "in", "out"])
 
@@ -424,9 +353,7 @@ async def test_once_runs_once(revision: str, park: bool) -> None:
         await ctx.elicit("Age?", Age)
         return f"{first} {number}"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "{'booked': 'a room', 'number': 1} 1"
     assert calls == ["a room"]
 
@@ -439,9 +366,7 @@ async def test_progress_goes_to_the_request_that_is_served(revision: str, park: 
         await ctx.report_progress(2)
         return str(ctx.meta.get("progressToken"))
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         first = await client.ask("tools/call", {"name": "tool", "_meta": {"progressToken": "a"}})
         if revision != LEGACY:
             state = {"requestState": first["requestState"], "inputResponses": {"input-1": accept(name="x")}}
@@ -457,14 +382,12 @@ async def test_progress_goes_to_the_request_that_is_served(revision: str, park: 
 
 async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served() -> None:
     """So that a transport with one stream for each request finds the right one (2025-11-25 `basic/transports`)."""
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
         return "done"
 
-    async with hand_client(server, LEGACY) as client:
+    async with hand_client(server_with(tool), LEGACY) as client:
         request = await client.request("tools/call", {"name": "tool"})
         for _ in range(2):
             question = await client.link.read.receive()
@@ -530,9 +453,7 @@ async def test_a_handler_that_outlives_its_request_cannot_ask(
                     outcome.append(str(exc))
             left.set()
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, deadline=60) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, deadline=60) as client:
         request = await client.request("tools/call", {"name": "tool"})
         await entered.wait()
         await client.cancel(request)
@@ -543,9 +464,7 @@ async def test_a_handler_that_outlives_its_request_cannot_ask(
 
 
 async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() -> None:
-    server = Server("test")
 
-    @server.tool
     async def one(ctx: Context) -> str:
         try:
             await ctx.sample("x", max_tokens=1)
@@ -553,7 +472,6 @@ async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() 
             return exc.message
         return "?"
 
-    @server.tool
     async def several(ctx: Context) -> str:
         try:
             await ctx.gather(ctx.sample("x", max_tokens=1), ctx.list_roots())
@@ -561,16 +479,14 @@ async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() 
             return exc.message
         return "?"
 
-    async with hand_client(server, LEGACY, lambda _: ErrorData(-1, "the user says no")) as client:
+    async with hand_client(server_with(one, several), LEGACY, lambda _: ErrorData(-1, "the user says no")) as client:
         assert text_of(await client.tool("one")) == "the user says no"
         assert text_of(await client.tool("several")) == "the user says no"
 
 
 async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.testing.MockClock) -> None:
     """People are slow: the session's timeouts don't count."""
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with trio.move_on_after(100_000):
             await ctx.elicit("Who?", Name)
@@ -580,7 +496,7 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
             return f"{trio.current_time():g} {exc}"
         return "?"
 
-    async with hand_client(server, LEGACY, deadline=math.inf) as client:
+    async with hand_client(server_with(tool), LEGACY, deadline=math.inf) as client:
         text = text_of(await client.tool("tool"))
     assert text.startswith("100005 no response to 'elicitation/create' within timeout=5")
 
@@ -601,45 +517,29 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
         (lambda ctx: ctx.sample([3], max_tokens=1), TypeError, "a message must be"),
         (lambda ctx: ctx.sample("x", max_tokens="many"), ValueError, "max_tokens|maxTokens"),
         (lambda ctx: ctx.gather("x"), TypeError, "gather takes questions"),
+        (lambda ctx: ctx.gather(ctx.list_roots(key="k"), ctx.list_roots(key="k")), ValueError, "'k' has been used"),
     ],
 )
 async def test_bad_arguments_are_refused_where_they_are_given(ask: Any, error: type[Exception], text: str) -> None:
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with pytest.raises(error, match=text):
             await ask(ctx)
         return "refused"
 
-    async with hand_client(server) as client:
-        assert text_of(await client.tool("tool")) == "refused"
-
-
-async def test_a_key_is_used_once() -> None:
-    server = Server("test")
-
-    @server.tool
-    async def tool(ctx: Context) -> str:
-        with pytest.raises(ValueError, match="'k' has been used"):
-            await ctx.gather(ctx.list_roots(key="k"), ctx.elicit("x", Name, key="k"))
-        return "refused"
-
-    async with hand_client(server) as client:
+    async with hand_client(server_with(tool)) as client:
         assert text_of(await client.tool("tool")) == "refused"
 
 
 async def test_a_context_kept_beyond_its_request_cannot_ask() -> None:
     kept: list[Context] = []
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         kept.append(ctx)
         return "done"
 
     for revision in (LEGACY, MODERN):
-        async with hand_client(server, revision) as client:
+        async with hand_client(server_with(tool), revision) as client:
             await client.tool("tool")
             with pytest.raises(Exception, match="can't ask the client here"):
                 await kept[-1].list_roots()
@@ -653,13 +553,11 @@ def test_park_input_needs_something_to_ask_with() -> None:
 
 async def test_a_forgotten_await_warns() -> None:
     """As with any coroutine."""
-    server = Server("test")
 
-    @server.tool
     async def forgetful(ctx: Context) -> str:
         ctx.list_roots()  # type: ignore[unused-coroutine]
         return "done"
 
-    async with hand_client(server, MODERN) as client:
+    async with hand_client(server_with(forgetful), MODERN) as client:
         with pytest.warns(RuntimeWarning, match=r"a question \(roots/list\) was never asked: await it"):
             await client.tool("forgetful")

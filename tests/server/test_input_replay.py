@@ -6,19 +6,13 @@ from typing import Any
 
 import pytest
 import trio
-from pydantic import BaseModel
 
-from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
+from tests.server.harness import server_with
+from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Name, Peer, accept, hand_client, said, text_of
 from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
-
-KEY = b"k" * 32
-
-
-class Name(BaseModel):
-    name: str
 
 
 async def two(ctx: Context, x: int = 0) -> str:
@@ -86,30 +80,6 @@ async def test_a_middleware_sees_the_result_that_asks() -> None:
     assert seen == ["input_required"]
 
 
-async def test_missing_answers_are_asked_for_again_and_given_ones_kept() -> None:
-    """2026-07-28 `basic/patterns/mrtr`, Error Handling."""
-
-    async def tool(ctx: Context) -> str:
-        a, b = await ctx.gather(ctx.elicit("A?", Name, key="a"), ctx.elicit("B?", Name, key="b"))
-        return f"{a.data and a.data.name} {b.data and b.data.name}"
-
-    async with hand_client(server_of(tool)) as client:
-        first = await begin(client)
-        again = await go_on(client, first["requestState"])
-        assert set(again["inputRequests"]) == {"a", "b"}
-        partly = await go_on(client, again["requestState"], a=accept(name="x"))
-        assert set(partly["inputRequests"]) == {"b"}
-        assert text_of(await go_on(client, partly["requestState"], b=accept(name="y"))) == "x y"
-
-
-async def test_unrequested_answers_are_ignored() -> None:
-    async with hand_client(server_of(two)) as client:
-        first = await begin(client)
-        extra = {"second": accept(name="early"), "other": "junk", "input-2": 7}
-        second = await go_on(client, first["requestState"], **{"input-1": accept(name="x")}, **extra)
-        assert set(second["inputRequests"]) == {"second"}
-
-
 @pytest.mark.parametrize("responses", [[], "x", 3, True])
 async def test_responses_that_are_not_an_object_are_refused(responses: Any) -> None:
     async with hand_client(server_of(two)) as client:
@@ -131,39 +101,17 @@ async def test_a_state_that_is_not_ours_is_refused(state: Any) -> None:
     assert not ran
 
 
-async def test_a_state_is_for_its_request_alone() -> None:
-    server = server_of(two, input=InputOptions(key=KEY))
-    server.add_tool(two, name="other")
-    async with hand_client(server) as client:
-        state = (await begin(client))["requestState"]
-        for params in ({"name": "other"}, {"name": "tool", "arguments": {"x": 1}}):
-            refused(await client.ask("tools/call", {**params, "requestState": state}), "not valid for this request")
-    async with hand_client(server_of(two, input=InputOptions(key=b"o" * 32))) as client:
-        refused(await go_on(client, state), "not valid for this request")
-    async with hand_client(server_of(two, input=InputOptions(key=[b"o" * 32, KEY]))) as replica:
-        assert "inputRequests" in await go_on(replica, state, **{"input-1": accept(name="x")})
+@pytest.mark.parametrize(("ttl", "timeout"), [(60, None), (3600, 60)], ids=["ttl", "timeout of a question"])
+async def test_a_state_expires(ttl: float, timeout: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tool(ctx: Context) -> None:
+        await ctx.elicit("Who?", Name, **({} if timeout is None else {"timeout": timeout}))
 
-
-async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = server_of(two, input=InputOptions(ttl=60))
+    server = server_of(tool, input=InputOptions(ttl=ttl))
     now = [1_000_000.0]
     monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61
-        refused(await go_on(client, state, **{"input-1": accept(name="x")}), "has expired")
-
-
-async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def tool(ctx: Context) -> None:
-        await ctx.elicit("Who?", Name, timeout=5)
-
-    server = server_of(tool)
-    now = [1_000_000.0]
-    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
-    async with hand_client(server) as client:
-        state = (await begin(client))["requestState"]
-        now[0] += 6
         refused(await go_on(client, state, **{"input-1": accept(name="x")}), "has expired")
 
 
@@ -182,20 +130,6 @@ async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogC
             await go_on(client, state, **{"input-1": accept(name="x")}), "'input-1' is not the one that was answered"
         )
     assert "asks a different question under 'input-1'" in caplog.text
-
-
-async def test_rounds_are_bounded() -> None:
-    """A handler that never has enough does not keep a client busy forever."""
-
-    async def tool(ctx: Context) -> None:
-        while True:
-            await ctx.list_roots()
-
-    async with hand_client(
-        server_of(tool, input=InputOptions(max_rounds=3)), replies=lambda _: {"roots": []}
-    ) as client:
-        refused(await client.tool("tool"), "more than 3 rounds of input")
-        assert len(client.rounds) == 3
 
 
 async def test_a_state_that_would_be_too_large_is_an_error() -> None:
@@ -239,29 +173,6 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_still_asked() ->
         assert list((await begin(client))["inputRequests"]) == ["input-1"]
 
 
-async def test_a_client_can_cancel_a_replayed_handler() -> None:
-
-    events: list[str] = []
-    entered = trio.Event()
-
-    async def tool(ctx: Context) -> None:
-        await ctx.list_roots()
-        entered.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            events.append("cancelled")
-
-    async with hand_client(server_of(tool)) as client:
-        state = (await begin(client))["requestState"]
-        params = {"name": "tool", "requestState": state, "inputResponses": {"input-1": {"roots": []}}}
-        request = await client.request("tools/call", params)
-        await entered.wait()
-        await client.cancel(request)
-        assert (await client.ask("tools/list", {}))["tools"]
-    assert events == ["cancelled"]
-
-
 # --- the explicit form ---------------------------------------------------------------------------------------------
 
 both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
@@ -297,16 +208,20 @@ async def test_a_function_may_return_its_questions(revision: str) -> None:
 
 
 @both_eras
-async def test_returned_questions_are_bounded_and_checked(revision: str) -> None:
-    async def endless(ctx: Context) -> InputRequired:
+@pytest.mark.parametrize("returned", [True, False])
+async def test_rounds_are_bounded_and_their_questions_checked(revision: str, returned: bool) -> None:
+    """A handler that never has enough does not keep a client busy forever; one that waits in the legacy era may."""
+
+    async def endless(ctx: Context) -> InputRequired | None:
+        while not returned and len(client.questions) < 9:
+            await ctx.list_roots()
         return InputRequired({"who": ctx.list_roots()})
 
-    async with hand_client(
-        server_of(endless, input=InputOptions(max_rounds=3)), revision, lambda _: {"roots": []}
-    ) as client:
+    server = server_of(endless, input=InputOptions(max_rounds=3))
+    async with hand_client(server, revision, lambda _: {"roots": []}) as client:
         refused(await client.tool("tool"), "more than 3 rounds")
-        assert len(client.questions) == 3
-    async with hand_client(server_of(endless), revision, capabilities={}) as client:
+        assert len(client.questions) == (3 if returned or revision == MODERN else 12)
+    async with hand_client(server, revision, capabilities={}) as client:
         assert (await client.tool("tool")).code == -32021
         assert not client.questions
 
@@ -354,14 +269,14 @@ async def test_a_state_must_have_a_json_form() -> None:
 
 async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
     """2025-11-25 `client/elicitation`, Completion Notifications: that client only, once."""
-    server = Server("test")
 
-    @server.tool
     async def connect(ctx: Context) -> str:
         answer = await ctx.elicit_url("Sign in", "https://x.example/1", elicitation_id="one")
         server.notify_elicitation_complete("one")
         server.notify_elicitation_complete("never asked")
         return answer.action
+
+    server = server_with(connect)
 
     async with (
         hand_client(server, LEGACY, lambda _: {"action": "accept"}) as asked,
@@ -387,13 +302,13 @@ async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
 async def test_an_error_may_name_the_pages_to_visit() -> None:
     """2025-11-25 `client/elicitation`, URL Elicitation Required Error; in the modern era a question."""
     done: list[int] = []
-    server = Server("test")
 
-    @server.tool
     async def connect(ctx: Context) -> str:
         if not done:
             raise UrlElicitationRequired(ctx.elicit_url("Sign in", "https://x.example/1", elicitation_id="one"))
         return "connected"
+
+    server = server_with(connect)
 
     async with hand_client(server, LEGACY) as client:
         error = await client.tool("connect")

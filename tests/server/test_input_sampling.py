@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.server.harness import server_with
 from tests.server.input_harness import LEGACY, MODERN, hand_client, said, text_of
 from tests.types.published import validator
 from trio_mcp import Context, Server, types
@@ -26,13 +27,11 @@ def published(question: Any, revision: str) -> dict[str, Any]:
 
 
 def server_that(ask: Any) -> Server:
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         return (await ask(ctx)).model
 
-    return server
+    return server_with(tool)
 
 
 @pytest.mark.published
@@ -75,9 +74,7 @@ async def test_a_question_matches_the_schema_of_each_revision(revision: str) -> 
 async def test_a_loop_of_tools(revision: str) -> None:
     """The model uses a tool, the handler calls it, and the model goes on (`client/sampling`, Multi-turn Tool Loop)."""
     tool = types.Tool(name="add", input_schema={"type": "object"})
-    server = Server("test")
 
-    @server.tool
     async def solve(ctx: Context) -> str:
         messages: list[Any] = ["1 + 1?"]
         while True:
@@ -97,7 +94,7 @@ async def test_a_loop_of_tools(revision: str) -> None:
             return {"role": "assistant", "content": uses, "model": "m", "stopReason": "toolUse"}
         return said("two")
 
-    async with hand_client(server, revision, answer) as client:
+    async with hand_client(server_with(solve), revision, answer) as client:
         assert text_of(await client.tool("solve")) == "two"
     for question in client.questions:
         validator(revision, "CreateMessageRequest").validate(published(question, revision))
@@ -118,14 +115,12 @@ async def test_a_loop_of_tools(revision: str) -> None:
 )
 async def test_uses_and_results_must_match(messages: Any, text: str) -> None:
     """`client/sampling`, Message Content Constraints."""
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with pytest.raises(ValueError, match=text):
             ctx.sample(messages, max_tokens=1)
         ctx.sample([message("assistant", USE), message("user", RESULT), "thanks"], max_tokens=1).close()
         return "refused"
 
-    async with hand_client(server) as client:
+    async with hand_client(server_with(tool)) as client:
         assert text_of(await client.tool("tool")) == "refused"

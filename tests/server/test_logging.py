@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.server.input_harness import hand_client
+from tests.server.harness import give_up, server_with
 from trio_mcp import Client, Context, McpError, McpLogHandler, Server, SessionOptions
 from trio_mcp.types import meta
 
@@ -34,6 +34,14 @@ class Heard:
         """Return everything heard, after whatever is on its way has arrived."""
         await wait_all_tasks_blocked()
         return self.messages
+
+
+async def logged(tool: Any, mode: str = "legacy", level: Any = "debug") -> list[tuple[str, str | None, Any]]:
+    """Return what a client hears of one call of a tool."""
+    heard = Heard()
+    async with Client(server_with(tool), mode=mode, log_level=level, on_log=heard) as client:
+        assert not (await client.call_tool(tool.__name__)).is_error
+        return await heard.all()
 
 
 def speaker() -> Server:
@@ -60,15 +68,6 @@ def handler() -> Iterator[McpLogHandler]:
 app = logging.getLogger("app")
 
 
-@pytest.mark.parametrize("mode", BOTH)
-@pytest.mark.parametrize("level", LEVELS)
-async def test_messages_at_or_above_the_level_arrive(mode: str, level: Any) -> None:
-    heard = Heard()
-    async with Client(speaker(), mode=mode, log_level=level, on_log=heard) as client:
-        await client.call_tool("speak")
-        assert [found for found, _, _ in await heard.all()] == LEVELS[LEVELS.index(level) :]
-
-
 async def test_a_legacy_client_that_never_set_a_level_gets_info_and_above() -> None:
     """`logging/setLevel` of every revision: without it the server may decide."""
     heard = Heard()
@@ -77,65 +76,19 @@ async def test_a_legacy_client_that_never_set_a_level_gets_info_and_above() -> N
         assert [level for level, _, _ in await heard.all()] == LEVELS[1:]
 
 
-async def test_the_level_of_a_legacy_session_can_change_and_is_its_own() -> None:
-    server, one, other = speaker(), Heard(), Heard()
-    async with (
-        Client(server, mode="legacy", on_log=one) as first,
-        Client(server, mode="legacy", on_log=other) as second,
-    ):
-        await first.set_log_level("emergency")
-        await second.set_log_level("alert")
-        await first.call_tool("speak")
-        await second.call_tool("speak")
-        assert [level for level, _, _ in await one.all()] == ["emergency"]
-        assert [level for level, _, _ in await other.all()] == ["alert", "emergency"]
-        await first.set_log_level("alert")
-        await first.call_tool("speak")
-        assert [level for level, _, _ in await one.all()] == ["emergency", "alert", "emergency"]
-
-
-async def test_a_modern_request_without_a_level_gets_no_log_messages() -> None:
-    """2026-07-28, Per-request log level: MUST NOT. The level of a different request does not count."""
-    heard = Heard()
-    async with Client(speaker(), mode="2026-07-28", on_log=heard) as client:
-        await client.call_tool("speak")
-        assert await heard.all() == []
-        await client.call_tool("speak", meta={meta.LOG_LEVEL: "alert"})
-        await client.call_tool("speak")
-        assert [level for level, _, _ in await heard.all()] == ["alert", "emergency"]
-
-
-@pytest.mark.parametrize("level", ["verbose", "INFO", "", 7, ["info"], {}])
-async def test_a_level_that_does_not_exist_is_refused_on_the_wire(level: Any) -> None:
-    """Error Handling: -32602, for logging/setLevel and for a modern request that carries a level."""
-    async with Client(speaker(), mode="legacy") as client:
-        with pytest.raises(McpError, match="must be one of debug, info") as caught:
-            await client.request("logging/setLevel", {"level": level})
-        assert caught.value.code == -32602
-        with pytest.raises(McpError) as caught:
-            await client.request("logging/setLevel")
-        assert caught.value.code == -32602
-    async with Client(speaker(), mode="2026-07-28") as client:
-        with pytest.raises(McpError, match="must be one of debug, info") as caught:
-            await client.call_tool("speak", meta={meta.LOG_LEVEL: level})
-        assert caught.value.code == -32602
-
-
-@pytest.mark.parametrize("mode", BOTH)
-async def test_the_capability_is_declared_and_only_the_legacy_era_sets_levels(mode: str) -> None:
-    async with Client(speaker(), mode=mode) as client:
-        assert client.capabilities.logging == {}
-    if mode != "legacy":
-        async with hand_client(speaker()) as hand:
-            assert (await hand.ask("logging/setLevel", {"level": "info"})).code == -32601
+@pytest.mark.parametrize("level", ["verbose", ["info"], {}])
+async def test_a_level_that_does_not_exist_is_refused_with_those_that_do(level: Any) -> None:
+    async with Client(speaker(), mode="legacy") as old, Client(speaker(), mode="2026-07-28") as new:
+        with pytest.raises(McpError, match="must be one of debug, info"):
+            await old.request("logging/setLevel", {"level": level})
+        with pytest.raises(McpError, match="must be one of debug, info"):
+            await new.call_tool("speak", meta={meta.LOG_LEVEL: level})
 
 
 @pytest.mark.parametrize("mode", BOTH)
 async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str) -> None:
-    server, heard = Server("x"), Heard()
     mistakes: list[str] = []
 
-    @server.tool
     async def speak(ctx: Context) -> None:
         await ctx.log("info", {"day": date(2026, 7, 28), "n": [1, None]}, logger="db")
         await ctx.log("info", None)
@@ -145,13 +98,11 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
                 await ctx.log(*arguments)  # type: ignore[arg-type]
             mistakes.append(f"{caught.type.__name__}: {caught.value}")
 
-    async with Client(server, mode=mode, log_level="debug", on_log=heard) as client:
-        assert not (await client.call_tool("speak")).is_error
-        assert await heard.all() == [
-            ("info", "db", {"day": "2026-07-28", "n": [1, None]}),
-            ("info", None, None),
-            ("info", None, "Infinity"),
-        ]
+    assert await logged(speak, mode) == [
+        ("info", "db", {"day": "2026-07-28", "n": [1, None]}),
+        ("info", None, None),
+        ("info", None, "Infinity"),
+    ]
     names = ", ".join(LEVELS)
     assert mistakes[:3] == [
         f"{kind}: a log level must be one of {names}; got {level!r}"
@@ -162,27 +113,20 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
 
 
 async def test_a_bad_level_is_an_error_even_without_a_listener() -> None:
-    server = Server("x", expose_errors=True)
 
-    @server.tool
     async def speak(ctx: Context) -> None:
         await ctx.log("loud", "x")  # type: ignore[arg-type]
 
-    async with Client(server, mode="2026-07-28") as client:
+    async with Client(server_with(speak, expose_errors=True), mode="2026-07-28") as client:
         assert "must be one of debug" in (await client.call_tool("speak")).text
 
 
 @pytest.mark.parametrize("mode", BOTH)
 async def test_a_sync_tool_logs_through_the_event_loop(mode: str) -> None:
-    server, heard = Server("x"), Heard()
-
-    @server.tool
     def speak(ctx: Context) -> None:
         trio.from_thread.run(ctx.log, "warning", "from a thread")
 
-    async with Client(server, mode=mode, log_level="info", on_log=heard) as client:
-        assert not (await client.call_tool("speak")).is_error
-        assert await heard.all() == [("warning", None, "from a thread")]
+    assert await logged(speak, mode, "info") == [("warning", None, "from a thread")]
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -264,28 +208,15 @@ async def test_records_go_to_the_client_of_the_request(mode: str, is_async: bool
 
 
 async def test_levels_of_python_become_those_of_the_protocol(handler: McpLogHandler) -> None:
-    server, heard = Server("x"), Heard()
-
-    @server.tool
     async def speak() -> None:
         for number in (5, 10, 15, 20, 25, 30, 35, 40, 50, 60):
             app.log(number, "%d", number)
 
     app.setLevel(1)
-    async with Client(server, log_level="debug", on_log=heard) as client:
-        await client.call_tool("speak")
-        assert [(level, data) for level, _, data in await heard.all()] == [
-            ("debug", "5"),
-            ("debug", "10"),
-            ("debug", "15"),
-            ("info", "20"),
-            ("notice", "25"),
-            ("warning", "30"),
-            ("warning", "35"),
-            ("error", "40"),
-            ("critical", "50"),
-            ("critical", "60"),
-        ]
+    heard = await logged(speak)
+    assert [data for _, _, data in heard] == ["5", "10", "15", "20", "25", "30", "35", "40", "50", "60"]
+    levels = "debug debug debug info notice warning warning error critical critical"
+    assert [level for level, _, _ in heard] == levels.split()
 
 
 async def test_a_record_is_its_message_unless_a_formatter_says_more(handler: McpLogHandler) -> None:
@@ -419,10 +350,7 @@ async def test_records_of_a_thread_that_outlives_its_request_are_dropped(handler
 
     token = trio.lowlevel.current_trio_token()
     async with Client(server, mode="legacy", on_log=heard) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "speak")
-            await running.wait()
-            nursery.cancel_scope.cancel()
+        await give_up(running.wait, client.call_tool, "speak")
         await wait_all_tasks_blocked()  # the server has taken the cancellation
         go.set()
         await logged.wait()

@@ -132,24 +132,6 @@ async def test_a_middleware_that_forgets_to_return_the_result_is_reported(caplog
     assert "a middleware must return the result" in caplog.text
 
 
-async def test_a_middlewares_change_to_a_list_is_for_that_client_only() -> None:
-    async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
-        result = await call_next()
-        for tool in result.get("tools", ()):
-            assert "description" not in tool
-            tool["description"] = "changed"
-            tool["inputSchema"]["properties"].clear()
-        return result
-
-    server = server_with(double, middleware=[middleware])
-    for _ in range(2):
-        async with client_of(server) as client:
-            (tool,) = (await client.list_tools()).tools
-            assert tool.description == "changed"
-            assert tool.input_schema["properties"] == {}
-            assert (await client.call_tool("double", {"x": 1})).data == 2
-
-
 async def test_unknown_methods_bypass_middleware() -> None:
     seen: list[str] = []
 

@@ -42,64 +42,44 @@ def giving(value: Any, *annotation: Any) -> Any:
     return give
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.type)
-@pytest.mark.parametrize("declared", [True, False])
-async def test_a_content_block_is_the_content(block: Any, declared: bool) -> None:
-    function = giving(block, type(block)) if declared else giving(block)
+UNDECLARED = object()
+CONTENT: list[tuple[Any, Any, list[Any]]] = [
+    *((UNDECLARED, block, [block]) for block in BLOCKS),
+    *((type(block), block, [block]) for block in BLOCKS),
+    (list[types.ContentBlock], BLOCKS, BLOCKS),
+    (list[types.TextContent], [], []),
+    (list[types.ContentBlock], (block for block in BLOCKS), BLOCKS),
+    (tuple[str, types.ImageContent], ("words", IMAGE), [TEXT, IMAGE]),
+    (list[str | types.ImageContent], ["words", IMAGE, "words"], [TEXT, IMAGE, TEXT]),
+    (types.ImageContent | None, None, []),
+    (types.ImageContent | str, "words", [TEXT]),
+    (types.ImageContent | int, 3, [types.TextContent(text="3")]),
+    (Annotated[types.ImageContent, "a note"], IMAGE, [IMAGE]),
+    (Alias, [IMAGE], [IMAGE]),
+    (types.TextContent, {"type": "text", "text": "words"}, [TEXT]),
+    *((annotation, None, []) for annotation in (None, type(None), Any, Never, NoReturn)),
+    (UNDECLARED, None, []),
+    (UNDECLARED, "words", [TEXT]),
+    (UNDECLARED, 3, [types.TextContent(text="3")]),
+    (UNDECLARED, ["words", IMAGE, 3], [TEXT, IMAGE, types.TextContent(text="3")]),
+    (UNDECLARED, (IMAGE, TEXT), [IMAGE, TEXT]),
+    (UNDECLARED, [], [types.TextContent(text="[]")]),
+    (UNDECLARED, {"a": [1]}, [types.TextContent(text='{"a":[1]}')]),
+    (UNDECLARED, Point(x=1), [types.TextContent(text='{"x":1,"Y":0}')]),
+    (UNDECLARED, types.Root(uri="file:///"), [types.TextContent(text='{"uri":"file:///"}')]),
+    (UNDECLARED, "lone \udc80", [types.TextContent(text="lone \\udc80")]),
+    (UNDECLARED, "größer", [types.TextContent(text="größer")]),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "content"), CONTENT)
+async def test_content_is_not_structured(annotation: Any, value: Any, content: list[Any]) -> None:
+    """Without a return annotation the value decides."""
+    function = giving(value) if annotation is UNDECLARED else giving(value, annotation)
     assert tool_of(function).output_schema is None
     result = await call(function, {})
-    assert result.content == [block]
+    assert result.content == content
     assert "structured_content" not in result.model_fields_set
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value", "content"),
-    [
-        (list[types.ContentBlock], BLOCKS, BLOCKS),
-        (list[types.TextContent], [], []),
-        (list[types.ContentBlock], (block for block in BLOCKS), BLOCKS),
-        (tuple[str, types.ImageContent], ("words", IMAGE), [TEXT, IMAGE]),
-        (list[str | types.ImageContent], ["words", IMAGE, "words"], [TEXT, IMAGE, TEXT]),
-        (types.ImageContent | None, None, []),
-        (types.ImageContent | str, "words", [TEXT]),
-        (types.ImageContent | int, 3, [types.TextContent(text="3")]),
-        (Annotated[types.ImageContent, "a note"], IMAGE, [IMAGE]),
-        (Alias, [IMAGE], [IMAGE]),
-        (types.TextContent, {"type": "text", "text": "words"}, [TEXT]),
-    ],
-)
-async def test_declared_content(annotation: Any, value: Any, content: list[Any]) -> None:
-    function = giving(value, annotation)
-    assert tool_of(function).output_schema is None
-    assert (await call(function, {})).content == content
-
-
-@pytest.mark.parametrize(
-    ("value", "content"),
-    [
-        (None, []),
-        ("words", [TEXT]),
-        (3, [types.TextContent(text="3")]),
-        (["words", IMAGE, 3], [TEXT, IMAGE, types.TextContent(text="3")]),
-        ((IMAGE, TEXT), [IMAGE, TEXT]),
-        ([], [types.TextContent(text="[]")]),
-        ({"a": [1]}, [types.TextContent(text='{"a":[1]}')]),
-        (Point(x=1), [types.TextContent(text='{"x":1,"Y":0}')]),
-        (types.Root(uri="file:///"), [types.TextContent(text='{"uri":"file:///"}')]),
-        ("lone \udc80", [types.TextContent(text="lone \\udc80")]),
-        ("größer", [types.TextContent(text="größer")]),
-    ],
-)
-async def test_without_a_return_annotation_the_value_decides(value: Any, content: list[Any]) -> None:
-    function = giving(value)
-    assert tool_of(function).output_schema is None
-    assert (await call(function, {})).content == content
-
-
-@pytest.mark.parametrize("annotation", [None, type(None), Any, Never, NoReturn])
-async def test_return_annotations_that_promise_nothing(annotation: Any) -> None:
-    assert tool_of(giving(None, annotation)).output_schema is None
-    assert (await call(giving(None, annotation), {})).content == []
 
 
 @both_eras

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.server.harness import both_eras, client_of
+from tests.server.harness import both_eras, client_of, server_with
 from tests.server.input_harness import hand_client, text_of
 from trio_mcp import Context, McpError, Principal, Server
 
@@ -81,15 +81,13 @@ async def test_without_an_answer_no_handler_runs(
 )
 async def test_only_the_same_identity_resumes_a_request(park: bool, back: Any, resumed: bool) -> None:
     who: list[Any] = [ANN]
-    server = Server("test", principal=lambda ctx: who[-1])
 
-    @server.tool(park_input=park)
     async def roots(ctx: Context) -> str:
         await ctx.list_roots()
         return repr(ctx.principal)
 
     params = {"name": "roots", "arguments": {}}
-    async with hand_client(server) as client:
+    async with hand_client(server_with(roots, park_input=park, principal=lambda ctx: who[-1])) as client:
         asked = await client.ask("tools/call", params)
         who.append(back)
         answers = {"inputResponses": {"input-1": {"roots": []}}, "requestState": asked["requestState"]}

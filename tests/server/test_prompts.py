@@ -8,28 +8,22 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
-import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, Strict
 
-from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
+from tests.server.harness import LEGACY, MODERN, both_eras, client_of
 from tests.strategies import json_values
 from trio_mcp import Context, McpError, Server
 from trio_mcp.types import (
-    AudioContent,
     EmbeddedResource,
     GetPromptResult,
-    Icon,
     ImageContent,
-    ListPromptsResult,
     PromptMessage,
-    ResourceLink,
     TextContent,
     TextResourceContents,
 )
-from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.versions import at_least
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 
 class Color(enum.Enum):
@@ -47,14 +41,16 @@ class Point(BaseModel):
     y: int = 0
 
 
-def server_with(function: Callable[..., Any], **details: Any) -> Server:
-    server = Server("test")
-    server.add_prompt(function, **{"name": "prompt", **details})
+def server_with(function: Callable[..., Any], **options: Any) -> Server:
+    server = Server("test", **options)
+    server.add_prompt(function, name="prompt")
     return server
 
 
-async def get(function: Callable[..., Any], arguments: Any = None, revision: str = MODERN) -> dict[str, Any]:
-    async with client_of(server_with(function), revision) as client:
+async def get(
+    function: Callable[..., Any], arguments: Any = None, revision: str = MODERN, **options: Any
+) -> dict[str, Any]:
+    async with client_of(server_with(function, **options), revision) as client:
         params = {"name": "prompt"} if arguments is None else {"name": "prompt", "arguments": arguments}
         return await client.request("prompts/get", params)
 
@@ -98,50 +94,13 @@ def review(code: str, language: Literal["c", "python"] = "python", ctx: Context 
     return f"Review this {language} code: {code}"
 
 
-@every_revision
-async def test_a_definition_comes_from_the_signature_and_the_docstring(revision: str) -> None:
-    """Each revision gets the fields it knows; the Context is not an argument."""
-    icon = Icon(src="https://example.com/i.png")
-    server = server_with(review, name=None, title="Review", icons=[icon], meta={"example.com/a": 1})
-    async with client_of(server, revision) as client:
-        result = await client.request("prompts/list")
-    expected: dict[str, Any] = {
-        "name": "review",
-        "description": "Review some code.",
-        "arguments": [
-            {"name": "code", "description": "What to review.", "required": True},
-            {"name": "language", "description": "What it is written in.", "required": False},
-        ],
-    }
-    if at_least(revision, "2025-06-18"):
-        expected |= {"title": "Review", "_meta": {"example.com/a": 1}}
-    if at_least(revision, "2025-11-25"):
-        expected |= {"icons": [{"src": "https://example.com/i.png"}]}
-    assert result["prompts"] == [expected]
-    assert ListPromptsResult.from_wire(result).prompts[0].name == "review"
-
-
 async def test_a_prompt_without_parameters_has_no_arguments() -> None:
-    async with client_of(server_with(lambda: "", description="Nothing to fill in.")) as client:
+    server = Server("test")
+    server.add_prompt(lambda: "", name="prompt", description="Nothing to fill in.")
+    async with client_of(server) as client:
         assert (await client.request("prompts/list"))["prompts"] == [
             {"name": "prompt", "description": "Nothing to fill in."}
         ]
-
-
-async def test_the_decorator_leaves_the_function_as_it_is() -> None:
-    server = Server("test")
-
-    @server.prompt
-    def plain() -> str:
-        return "plain"
-
-    @server.prompt(name="other", title="Other")
-    def detailed() -> str:
-        return "detailed"
-
-    assert (plain(), detailed()) == ("plain", "detailed")
-    async with client_of(server) as client:
-        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["plain", "other"]
 
 
 def test_what_is_refused_at_registration() -> None:
@@ -158,10 +117,6 @@ def test_what_is_refused_at_registration() -> None:
         server.add_prompt(opaque)
     with pytest.raises(TypeError, match=r"prompt 'variadic': the parameter \*values is variadic"):
         server.add_prompt(variadic)
-    with pytest.raises(TypeError, match="a prompt must be a function"):
-        server.add_prompt(1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"write @server.prompt\(name='x'\)"):
-        server.prompt("x")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="is not a valid prompt name"):
         server.add_prompt(review, name="")
     with pytest.raises(ValueError, match="is not a valid prompt name"):
@@ -259,64 +214,10 @@ async def test_a_string_that_does_not_fit_the_hint_is_refused(hint: Any, text: s
     assert len(text) < 3 or text not in message
 
 
-@every_revision
-async def test_missing_arguments_are_named(revision: str) -> None:
-    """`server/prompts`, Error Handling: missing required arguments are -32602."""
-
-    def prompt(first: str, second: int, third: str = "") -> str:
-        return ""
-
-    for arguments in (None, {}, {"third": "x"}):
-        assert "first: missing; second: missing" in await refusal(prompt, arguments or {}, revision)
-    assert "second: missing" in await refusal(prompt, {"first": "x"}, revision)
-
-
-@both_eras
-async def test_unknown_arguments_and_those_that_are_not_strings_are_refused(revision: str) -> None:
-    assert "other: there is no such argument" in await refusal(review, {"code": "x", "other": "y"}, revision)
-    others: list[Any] = [1, True, None, ["x"], {}]
-    for value in others:
-        assert "code: must be a string" in await refusal(review, {"code": value}, revision)
-    assert "must be an object" in await refusal(review, ["x"], revision)
-
-
-@both_eras
-async def test_an_unknown_prompt_is_refused(revision: str) -> None:
-    """`server/prompts`, Error Handling: an invalid name is -32602."""
-    async with client_of(server_with(review), revision) as client:
-        for params in ({"name": "nothing"}, {"name": 1}, {"name": ["prompt"]}, {}):
-            with pytest.raises(McpError, match=r"unknown prompt: 'nothing'|needs a name") as caught:
-                await client.request("prompts/get", params)
-            assert caught.value.code == INVALID_PARAMS
-        assert (await client.request("prompts/get", {"name": "prompt", "arguments": {"code": "x"}}))["messages"]
-
-
-async def test_the_context_is_filled_in() -> None:
-    async def prompt(ctx: Context, word: str) -> str:
-        return f"{ctx.method} {word}"
-
-    assert (await get(prompt, {"word": "x"}))["messages"] == [user("prompts/get x")]
-
-
-async def test_a_sync_prompt_runs_in_a_thread() -> None:
-    """It may block: the event loop goes on, and reaches it."""
-
-    def prompt() -> str:
-        return trio.from_thread.run(answer)
-
-    async def answer() -> str:
-        await trio.lowlevel.checkpoint()
-        return "from the loop"
-
-    assert (await get(prompt))["messages"] == [user("from the loop")]
-
-
 # --- results -------------------------------------------------------------------------------------------------------
 
 TEXT = TextContent(text="text")
 IMAGE = ImageContent(data="aGk=", mime_type="image/png")
-AUDIO = AudioContent(data="aGk=", mime_type="audio/wav")
-LINK = ResourceLink(uri="file:///a", name="a")
 EMBEDDED = EmbeddedResource(resource=TextResourceContents(uri="file:///a", text="a"))
 
 
@@ -357,19 +258,17 @@ async def test_the_description_goes_along(revision: str) -> None:
     assert (await get(prompt, None, revision))["description"] == "of the result"
 
 
-@every_revision
-async def test_older_revisions_get_content_they_know(revision: str) -> None:
-    """Audio came with 2025-03-26, resource links with 2025-06-18; before, they arrive as text."""
-    blocks: list[Any] = [PromptMessage(role="assistant", content=AUDIO), LINK]
-    for returned in (blocks, GetPromptResult(messages=[blocks[0], PromptMessage(role="user", content=LINK)])):
-        result = await get(returning(returned), None, revision)
-        audio, link = (message["content"] for message in result["messages"])
-        assert audio["type"] == ("audio" if at_least(revision, "2025-03-26") else "text")
-        assert link["type"] == ("resource_link" if at_least(revision, "2025-06-18") else "text")
-        assert [message["role"] for message in result["messages"]] == ["assistant", "user"]
-
-
 async def test_the_result_is_not_cacheable() -> None:
     """2026-07-28 `server/utilities/caching` lists the cacheable results; prompts/get is not among them."""
     assert {"ttlMs", "cacheScope"}.isdisjoint(await get(lambda: "", None, MODERN))
     assert set(await get(lambda: "", None, LEGACY)) == {"messages"}
+
+
+@pytest.mark.parametrize("value", [None, 1, {"role": "user"}, ["text", None], [["text"]], b"x"], ids=repr)
+async def test_a_result_that_is_not_a_message_is_an_internal_error(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(McpError, match="a prompt must return strings, content blocks") as caught:
+        await get(returning(value), expose_errors=True)
+    assert caught.value.code == INTERNAL_ERROR
+    assert len(caplog.records) == 1

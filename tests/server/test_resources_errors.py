@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
 
-from tests.server.harness import MODERN, both_eras, client_of, every_revision
+from tests.server.harness import MODERN, client_of, every_revision
 from tests.server.test_resources import config, contents_of, refused, serving
 from trio_mcp import McpError, Server
-from trio_mcp.server.features.resources import ResourceNotFound
 
 # --- errors --------------------------------------------------------------------------------------------------------
 
@@ -29,47 +27,6 @@ async def test_not_found_has_the_error_code_of_the_revision(revision: str, uri: 
     assert error.data == {"uri": uri[:8192]}
 
 
-@both_eras
-async def test_a_function_may_report_that_there_is_no_such_resource(revision: str) -> None:
-    def find(name: str) -> str:
-        raise ResourceNotFound(f"secret {name}")
-
-    async with client_of(serving("x://{name}", find), revision) as client:
-        error = await refused(client, "x://a")
-    assert (error.code, error.message) == (-32602 if revision == MODERN else -32002, "Resource not found")
-    assert error.data == {"uri": "x://a"}
-
-
-@both_eras
-@pytest.mark.parametrize("uri", [None, 5, ["config://app"], True])
-async def test_a_uri_must_be_a_string(revision: str, uri: Any) -> None:
-    async with client_of(serving("config://app", config), revision) as client:
-        assert (await refused(client, uri)).code == -32602
-        with pytest.raises(McpError, match="needs a uri") as caught:
-            await client.request("resources/read", {})
-        assert caught.value.code == -32602
-
-
-@both_eras
-@pytest.mark.parametrize("grouped", [False, True])
-async def test_a_failure_names_the_resource_and_nothing_else(
-    revision: str, grouped: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def fail(name: str) -> str:
-        error = ValueError("the password is 1234")
-        raise ExceptionGroup("", [error]) if grouped else error
-
-    server = serving("x://{name}", fail)
-    async with client_of(server, revision) as client:
-        with caplog.at_level(logging.ERROR, "trio_mcp"):
-            error = await refused(client, "x://a")
-        assert (error.code, error.message) == (-32603, "the resource 'x://{name}' failed")
-        assert error.data is None
-        assert "the password is 1234" in caplog.text
-        server.settings.expose_errors = True
-        assert "ValueError: the password is 1234" in (await refused(client, "x://a")).message
-
-
 @pytest.mark.parametrize(
     "value", [None, object(), {"a": {1, object()}}, [lambda: 1], float("nan"), {"x": float("inf")}]
 )
@@ -77,16 +34,6 @@ async def test_an_unusable_value_is_a_failure(value: Any) -> None:
     with pytest.raises(McpError, match="failed") as caught:
         await contents_of(value)
     assert caught.value.code == -32603
-
-
-@both_eras
-async def test_an_mcp_error_of_the_function_goes_to_the_client(revision: str) -> None:
-    def fail() -> str:
-        raise McpError(-32099, "come back later", {"after": 5})
-
-    async with client_of(serving("x://y", fail), revision) as client:
-        error = await refused(client, "x://y")
-    assert (error.code, error.message, error.data) == (-32099, "come back later", {"after": 5})
 
 
 # --- registration --------------------------------------------------------------------------------------------------
@@ -142,8 +89,3 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
 def test_an_invalid_resource_is_refused(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Server("test").add_resource(**{"uri": "x://y", "function": config, **arguments})
-
-
-def test_the_decorator_needs_a_uri() -> None:
-    with pytest.raises(TypeError, match=r"@server\.resource\(\"config://app\"\)"):
-        Server("test").resource(config)  # type: ignore[arg-type]

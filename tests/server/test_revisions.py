@@ -35,6 +35,13 @@ def full_server() -> Server:
     def number(x: int = 1) -> int:
         return x
 
+    server.add_prompt(lambda: "", name="prompt", title="T", icons=[ICON], meta=META)
+    for uri, function in (
+        ("x://y", lambda: types.TextResourceContents(uri="x://y", text="", meta=META)),
+        ("x://{a}", lambda a: a),
+    ):
+        server.add_resource(uri, function, name="r", title="T", icons=[ICON], meta=META, annotations=ANNOTATIONS)
+
     @server.tool
     def blocks() -> list[types.ContentBlock]:
         return [
@@ -50,18 +57,20 @@ def full_server() -> Server:
 
 @every_revision
 async def test_a_definition_has_the_fields_of_its_revision(revision: str) -> None:
+    known = {key for key in SINCE if at_least(revision, SINCE[key])}
+    details = known & {"title", "icons", "_meta"}
     async with client_of(full_server(), revision) as client:
-        tool, _ = (await client.request("tools/list"))["tools"]
-    assert {key for key in SINCE if key in tool} == {key for key in SINCE if at_least(revision, SINCE[key])}
-    assert {"name", "inputSchema"} <= set(tool)
-
-
-@every_revision
-async def test_structured_content_is_since_2025_06_18(revision: str) -> None:
-    async with client_of(full_server(), revision) as client:
-        result = await client.request("tools/call", {"name": "number", "arguments": {"x": 3}})
-    assert result["content"] == [{"type": "text", "text": "3"}]
-    assert result.get("structuredContent") == ({"result": 3} if at_least(revision, "2025-06-18") else None)
+        for method, key, expected in (
+            ("tools/list", "tools", known),
+            ("prompts/list", "prompts", details),
+            ("resources/list", "resources", details | {"annotations"}),
+            ("resources/templates/list", "resourceTemplates", details | {"annotations"}),
+        ):
+            first = (await client.request(method))[key][0]
+            assert SINCE.keys() & first.keys() == expected
+            assert "lastModified" not in first.get("annotations", {}) or at_least(revision, "2025-06-18")
+        (contents,) = (await client.request("resources/read", {"uri": "x://y"}))["contents"]
+    assert ("_meta" in contents) == at_least(revision, "2025-06-18")
 
 
 @every_revision

@@ -127,12 +127,6 @@ def test_a_hint_becomes_the_schema_that_an_author_would_write(annotation: Any, s
     }
 
 
-def test_a_tool_without_parameters_accepts_only_an_empty_object() -> None:
-    """2026-07-28 `server/tools`, Tool: the recommended form."""
-    schema = tool_of(lambda: None).input_schema
-    assert (schema["type"], schema["additionalProperties"], schema["properties"]) == ("object", False, {})
-
-
 def test_fields_of_nested_models_keep_their_descriptions() -> None:
     def function(line: Line) -> None: ...
 

@@ -3,6 +3,7 @@
 # ruff: noqa: B006, B008  # such defaults are what is tested
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -11,7 +12,7 @@ import attrs
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, Strict
 
-from tests.server.harness import call, listed, tool_of
+from tests.server.harness import call, listed, text_of, tool_of
 from trio_mcp import Context, Server
 
 if TYPE_CHECKING:
@@ -23,27 +24,136 @@ def properties(function: Any) -> dict[str, Any]:
     return found
 
 
-async def test_positional_only_parameters_keep_their_places() -> None:
-    """Leaving out the first must not move the second."""
-
-    def function(a: int = 1, b: int = 2, /, c: int = 3, *, d: int = 4) -> list[int]:
-        return [a, b, c, d]
-
-    assert (await call(function, {})).data == [1, 2, 3, 4]
-    assert (await call(function, {"b": 5})).data == [1, 5, 3, 4]
-    assert (await call(function, {"a": 9, "d": 7})).data == [9, 2, 3, 7]
+REFUSED = object()
+"""What comes of arguments that a tool does not take."""
 
 
-async def test_a_context_may_stand_anywhere() -> None:
-    def first(ctx: Context, /, x: int) -> str:
-        return f"{ctx.method} {x}"
+def positional_only(a: int = 1, b: int = 2, /, c: int = 3, *, d: int = 4) -> list[int]:
+    return [a, b, c, d]
 
-    def last(x: int, *, ctx: Context) -> str:
-        return f"{ctx.method} {x}"
 
-    for function in (first, last):
-        assert list(properties(function)) == ["x"]
-        assert (await call(function, {"x": 1})).data == "tools/call 1"
+def context_first(ctx: Context, /, x: int) -> str:
+    return f"{ctx.method} {x}"
+
+
+def context_last(x: int, *, ctx: Context) -> str:
+    return f"{ctx.method} {x}"
+
+
+def with_defaults(
+    plain: int = 1,
+    field: int = Field(default=2, ge=0),
+    annotated: Annotated[int, Field(default=3, description="third")] = 4,
+    in_annotation: Annotated[int, Field(default=5)] = Field(default=6),
+    nothing: Optional[int] = None,  # noqa: UP045
+) -> list[int | None]:
+    return [plain, field, annotated, in_annotation, nothing]
+
+
+def default_in_the_annotation(x: Annotated[int, Field(default=5)]) -> int:
+    return x
+
+
+def described(x: int = Field(description="needed")) -> int:
+    return x
+
+
+def with_a_factory(x: int, y: int = Field(default_factory=lambda before: before["x"] + 1)) -> int:
+    return y
+
+
+def none_by_default(x: int = None) -> str:  # type: ignore[assignment]  # noqa: RUF013
+    return repr(x)
+
+
+def alias(from_: int = Field(default=1, alias="from")) -> int:
+    return from_
+
+
+def alias_choices(from_: int = Field(default=1, validation_alias=AliasChoices("from", "other"))) -> int:
+    return from_
+
+
+def constrained(x: Annotated[int, Field(ge=1, le=3)], y: str = Field(pattern="^a+$")) -> int:
+    return x
+
+
+def without_hints(x, y=3):  # type: ignore[no-untyped-def]
+    return [x, y]
+
+
+class InBase64(BaseModel):
+    model_config = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
+    data: bytes
+
+
+def in_base64(model: InBase64) -> list[int]:
+    return list(model.data)
+
+
+CALLS: list[tuple[Any, dict[str, Any], Any]] = [
+    (positional_only, {}, [1, 2, 3, 4]),
+    (positional_only, {"b": 5}, [1, 5, 3, 4]),  # leaving out the first must not move the second
+    (positional_only, {"a": 9, "d": 7}, [9, 2, 3, 7]),
+    (context_first, {"x": 1}, "tools/call 1"),
+    (context_last, {"x": 1}, "tools/call 1"),
+    (with_defaults, {}, [1, 2, 4, 6, None]),
+    (default_in_the_annotation, {}, 5),
+    (described, {}, REFUSED),
+    (described, {"x": 1}, 1),
+    (described, {"x": 1, "y": 3}, REFUSED),
+    (with_a_factory, {"x": 3}, 4),
+    (none_by_default, {}, "None"),
+    (none_by_default, {"x": None}, "None"),  # a model that sees the default null sends a null
+    (none_by_default, {"x": 3}, "3"),
+    (alias, {"from": 3}, 3),
+    (alias, {}, 1),
+    (alias, {"from_": 3}, REFUSED),
+    (alias_choices, {"from": 3}, 3),
+    (alias_choices, {"from_": 3}, REFUSED),
+    (constrained, {"x": 3, "y": "aa"}, 3),
+    (constrained, {"x": 4, "y": "aa"}, REFUSED),
+    (constrained, {"x": 3, "y": "b"}, REFUSED),
+    (without_hints, {"x": {"a": None}}, [{"a": None}, 3]),
+    (in_base64, {"model": {"data": "aGk="}}, list(b"hi")),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "result"), CALLS, ids=lambda each: getattr(each, "__name__", None))
+async def test_what_a_function_gets_for_the_arguments(function: Any, arguments: dict[str, Any], result: Any) -> None:
+    found = await call(function, arguments)
+    if result is REFUSED:
+        assert found.is_error
+    else:
+        assert json.loads(text_of(found)) == result if isinstance(result, list) else found.data == result
+
+
+@pytest.mark.parametrize(
+    ("function", "shown", "required"),
+    [
+        (context_first, {"x": {"type": "integer"}}, ["x"]),
+        (described, {"x": {"type": "integer", "description": "needed"}}, ["x"]),
+        (alias, {"from": {"type": "integer", "default": 1}}, None),
+        (alias_choices, {"from": {"type": "integer", "default": 1}}, None),
+        (
+            constrained,
+            {"x": {"type": "integer", "minimum": 1, "maximum": 3}, "y": {"type": "string", "pattern": "^a+$"}},
+            ["x", "y"],
+        ),
+        (without_hints, {"x": {}, "y": {"default": 3}}, ["x"]),
+    ],
+)
+def test_what_clients_see_of_the_parameters(function: Any, shown: dict[str, Any], required: Any) -> None:
+    schema = tool_of(function).input_schema
+    assert (schema["properties"], schema.get("required")) == (shown, required)
+    assert schema["additionalProperties"] is False
+
+
+def test_defaults_are_shown() -> None:
+    shown = properties(with_defaults)
+    assert [shown[name]["default"] for name in shown] == [1, 2, 4, 6, None]
+    assert shown["annotated"]["description"] == "third"
+    assert "required" not in tool_of(with_defaults).input_schema
 
 
 def test_one_context_is_enough() -> None:
@@ -68,39 +178,6 @@ async def test_parameters_may_have_any_name() -> None:
     assert (await call(function, {name: index for index, name in enumerate(names)})).data == list(range(21))
 
 
-async def test_defaults_are_shown_and_used() -> None:
-    def function(
-        plain: int = 1,
-        field: int = Field(default=2, ge=0),
-        annotated: Annotated[int, Field(default=3, description="third")] = 4,
-        in_annotation: Annotated[int, Field(default=5)] = Field(default=6),
-        nothing: Optional[int] = None,  # noqa: UP045
-    ) -> list[int | None]:
-        return [plain, field, annotated, in_annotation, nothing]
-
-    shown = properties(function)
-    assert [shown[name]["default"] for name in shown] == [1, 2, 4, 6, None]
-    assert shown["annotated"]["description"] == "third"
-    assert "required" not in tool_of(function).input_schema
-    assert (await call(function, {})).data == [1, 2, 4, 6, None]
-
-
-async def test_a_default_in_the_annotation_alone_counts() -> None:
-    def function(x: Annotated[int, Field(default=5)]) -> int:
-        return x
-
-    assert (await call(function, {})).data == 5
-
-
-async def test_a_field_without_default_is_required() -> None:
-    def function(x: int = Field(description="needed")) -> int:
-        return x
-
-    assert tool_of(function).input_schema["required"] == ["x"]
-    assert (await call(function, {})).is_error
-    assert (await call(function, {"x": 1})).data == 1
-
-
 async def test_a_mutable_default_is_not_shared_between_calls() -> None:
     def function(
         plain: list[int] = [],
@@ -111,28 +188,8 @@ async def test_a_mutable_default_is_not_shared_between_calls() -> None:
             each.append(1)
         return len(plain) + len(field) + len(made)
 
-    server = Server("test")
-    server.add_tool(function)
     for _ in range(2):
         assert (await call(function, {})).data == 3
-
-
-async def test_a_default_factory_may_look_at_the_arguments_before_it() -> None:
-    def function(x: int, y: int = Field(default_factory=lambda before: before["x"] + 1)) -> int:
-        return y
-
-    assert (await call(function, {"x": 3})).data == 4
-
-
-async def test_a_parameter_that_defaults_to_none_accepts_null() -> None:
-    """A model that sees the default null sends a null."""
-
-    def function(x: int = None) -> str:  # type: ignore[assignment]  # noqa: RUF013
-        return repr(x)
-
-    assert (await call(function, {})).data == "None"
-    assert (await call(function, {"x": None})).data == "None"
-    assert (await call(function, {"x": 3})).data == "3"
 
 
 @pytest.mark.parametrize("default", [object(), float("inf"), float("nan"), len])
@@ -144,49 +201,6 @@ async def test_a_default_without_a_json_form_works_but_is_not_shown(default: obj
 
     assert "default" not in properties(function)["x"]
     assert (await call(function, {})).data is True
-
-
-@pytest.mark.parametrize(
-    "field", [Field(default=1, alias="from"), Field(default=1, validation_alias=AliasChoices("from", "other"))]
-)
-async def test_an_alias_is_the_name_on_the_wire(field: Any) -> None:
-    def function(from_: int = field) -> int:
-        return from_
-
-    assert properties(function) == {"from": {"type": "integer", "default": 1}}
-    assert (await call(function, {"from": 3})).data == 3
-    assert (await call(function, {})).data == 1
-    assert (await call(function, {"from_": 3})).is_error
-
-
-async def test_constraints_are_shown_and_hold() -> None:
-    def function(x: Annotated[int, Field(ge=1, le=3)], y: str = Field(pattern="^a+$")) -> int:
-        return x
-
-    assert properties(function) == {
-        "x": {"type": "integer", "minimum": 1, "maximum": 3},
-        "y": {"type": "string", "pattern": "^a+$"},
-    }
-    assert (await call(function, {"x": 3, "y": "aa"})).data == 3
-    assert (await call(function, {"x": 4, "y": "aa"})).is_error
-    assert (await call(function, {"x": 3, "y": "b"})).is_error
-
-
-async def test_extra_arguments_are_refused() -> None:
-    def function(x: int = 1) -> int:
-        return x
-
-    assert tool_of(function).input_schema["additionalProperties"] is False
-    assert (await call(function, {"y": 3})).is_error
-
-
-async def test_no_hints_means_any_value() -> None:
-    def function(x, y=3):  # type: ignore[no-untyped-def]
-        return [x, y]
-
-    assert properties(function) == {"x": {}, "y": {"default": 3}}
-    assert tool_of(function).output_schema is None
-    assert (await call(function, {"x": {"a": None}})).content[0].text == '[{"a":null},3]'
 
 
 async def test_strict_types_take_their_json_form() -> None:
@@ -209,19 +223,6 @@ async def test_strict_types_take_their_json_form() -> None:
     arguments = {"model": {"when": "2020-01-02", "colour": "red", "pair": [1, 2]}, "when": "2020-01-03", "number": 4}
     assert (await call(function, arguments)).data == "2020-01-02 Colour.RED (1, 2) 2020-01-03 4"
     assert (await call(function, {**arguments, "number": "4"})).is_error
-
-
-async def test_bytes_that_a_model_wants_in_base64_are_decoded() -> None:
-    """Pydantic knows `val_json_bytes` for JSON text only; taking the text for the bytes would corrupt them."""
-
-    class Model(BaseModel):
-        model_config = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
-        data: bytes
-
-    def function(model: Model) -> list[int]:
-        return list(model.data)
-
-    assert (await call(function, {"model": {"data": "aGk="}})).data == list(b"hi")
 
 
 async def test_the_items_of_an_iterable_are_checked_before_the_call() -> None:

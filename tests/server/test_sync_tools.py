@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision, server_with
-from trio_mcp import Context, FunctionOptions, Server
+from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision, give_up, server_with
+from trio_mcp import Context, FunctionOptions
 
 
 class Gate:
@@ -35,7 +35,7 @@ class Gate:
     def open(self) -> None:
         self._open.set()
 
-    async def holds(self, count: int) -> None:
+    async def holds(self, count: int = 1) -> None:
         while self.inside < count:
             await trio.lowlevel.checkpoint()
 
@@ -84,7 +84,7 @@ async def test_the_default_thread_limit_is_not_used_up() -> None:
     gate = Gate()
     async with client_of(server_with(gate.block)) as client, trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "block")
-        await gate.holds(1)
+        await gate.holds()
         assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
         gate.open()
 
@@ -95,10 +95,7 @@ async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
     server = server_with(gate.block, functions=FunctionOptions(max_sync_threads=1))
     server.add_tool(lambda: 1, name="next")
     async with client_of(server, revision) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "block")
-            await gate.holds(1)
-            nursery.cancel_scope.cancel()
+        await give_up(gate.holds, client.call_tool, "block")
         assert gate.inside == 1  # the thread can't be stopped
         assert (await client.list_tools()).tools
         await trio.testing.wait_all_tasks_blocked()
@@ -127,7 +124,7 @@ async def test_an_abandoned_thread_does_no_harm(caplog: pytest.LogCaptureFixture
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.call_tool, "report")
-                await gate.holds(1)
+                await gate.holds()
                 scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         gate.open()
@@ -147,7 +144,7 @@ async def test_leaving_the_client_does_not_wait_for_a_blocked_thread() -> None:
                     await client.call_tool("block")
 
             nursery.start_soon(use)
-            await gate.holds(1)
+            await gate.holds()
         assert gate.inside == 1
     finally:
         gate.open()
@@ -162,7 +159,7 @@ def test_a_thread_left_behind_by_one_run_takes_no_place_in_the_next() -> None:
     async def leave_one_behind() -> None:
         async with client_of(server) as client, trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "block")
-            await gate.holds(1)
+            await gate.holds()
             nursery.cancel_scope.cancel()
 
     async def call_one() -> None:
@@ -187,23 +184,9 @@ async def test_context_variables_reach_the_thread() -> None:
         variable.set(f"set for {context.method}")
         return await call_next()
 
-    async with client_of(Server("test", middleware=[middleware])) as client:
-        pass
     server = server_with(read, middleware=[middleware])
     async with client_of(server) as client:
         assert (await client.call_tool("read")).data == "set for tools/call"
-
-
-async def test_sync_tools_run_outside_the_event_loop_and_async_ones_in_it() -> None:
-    def sync() -> bool:
-        return threading.current_thread() is threading.main_thread()
-
-    async def not_sync() -> bool:
-        return threading.current_thread() is threading.main_thread()
-
-    async with client_of(server_with(sync, not_sync)) as client:
-        assert (await client.call_tool("sync")).data is False
-        assert (await client.call_tool("not_sync")).data is True
 
 
 @both_eras
@@ -225,10 +208,7 @@ async def test_a_thread_can_check_whether_its_call_is_cancelled(revision: str) -
 
     server = server_with(work)
     async with client_of(server, revision) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "work")
-            await reported.wait()
-            nursery.cancel_scope.cancel()
+        await give_up(reported.wait, client.call_tool, "work")
         while server.statistics().running:
             await trio.lowlevel.checkpoint()
         cancelled.set()

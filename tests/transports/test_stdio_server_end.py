@@ -317,7 +317,7 @@ async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: 
     streams.stdout = Failing(number)
     gone = number in (errno.EPIPE, errno.ECONNRESET)
     said = f"standard output can't be written: .*{os.strerror(number)}"
-    with contextlib.nullcontext() if gone else pytest.raises(TransportError, match=said):
+    with contextlib.nullcontext() if gone else pytest.raises(TransportError, match=said), trio.fail_after(5):
         async with stdio_server() as (read, write):
             await write.send(NOTE)
             (failure,) = [item.message async for item in read]

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from trio_mcp._checks import check_count
 from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     BatchInProgress,
@@ -78,16 +77,11 @@ class Peer:
         running_count: The number of handlers that have been started and not yet reported `finished`, without those in
             a `Lane`.
         incoming_bytes: The bytes of the peer's requests whose handlers run or wait for a place.
-
-    Raises:
-        TypeError, ValueError: If a limit is not an integer, or out of range.
     """
 
     def __init__(
         self, *, max_running: int = 128, max_queued: int = 1024, max_bytes: int = DEFAULT_MAX_INCOMING_BYTES
     ) -> None:
-        check_count("max_running", max_running)
-        check_count("max_queued", max_queued, least=0)
         self.revision: str | None = None
         self.closed = False
         # Whether the peer has ended its side: it can't answer any more, though it may still read.

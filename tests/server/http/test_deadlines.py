@@ -122,6 +122,25 @@ async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_awaited(
         assert app.begun == 0
 
 
+@pytest.mark.parametrize("before", [b"", GET], ids=["first", "next"])
+async def test_a_head_that_comes_byte_by_byte_is_not_awaited(
+    before: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
+    app = App()
+    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _), trio.open_nursery() as nursery:
+
+        async def drip() -> None:
+            with contextlib.suppress(trio.BrokenResourceError):
+                await stream.send_all(before + GET[:-2])
+                while True:
+                    await stream.send_all(b"x")
+                    await trio.sleep(0.9)
+
+        nursery.start_soon(drip)
+        assert await ended(stream) == pytest.approx(IDLE)
+        assert app.begun == (before == GET)
+
+
 # --- every wait has a deadline --------------------------------------------------------------------------------------
 
 

@@ -9,15 +9,13 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import h2.connection
-import h2.events
 import pytest
 import trio
 import trio.testing
 from h2.errors import ErrorCodes
 
-from tests.server.http.certificate import over_tls
-from tests.server.http.in_memory import App, over_memory, tls_client
+from tests.server.http.http2_client import over_http2
+from tests.server.http.in_memory import App, over_memory
 from trio_mcp.http.runner.hypercorn import MAX_RECEIVED, configured
 from trio_mcp.http.server.asgi import HttpRequest, Ledger
 
@@ -197,27 +195,62 @@ async def test_frames_that_are_mostly_framing_reset_their_stream(
     size: int, reset: bool, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 10.5. Another stream of the connection is served."""
-    config, trusted = over_tls(tmp_path)
-    trusted.set_alpn_protocols(["h2"])
-    async with over_memory(App(read=True), config, tls=config.create_ssl_context()) as (stream, _, _):
-        tls = await tls_client(stream, trusted)
-        client = h2.connection.H2Connection()
-        client.initiate_connection()
-        fields = {":method": "POST", ":scheme": "https", ":authority": "localhost", ":path": "/"}
-        client.send_headers(1, list(fields.items()))
-        await tls.send_all(client.data_to_send())
+    async with over_http2(App(read=True), tmp_path) as (client, _, _):
+        first = await client.open(b"", end=False)
         frame = size.to_bytes(3, "big") + b"\0\0\0\0\0\1" + b"x" * size
-        await tls.send_all(frame * min(40_000, 60_000 // max(size, 1)))
-        client.send_headers(3, list(fields.items()), end_stream=True)
+        await client.stream.send_all(frame * min(40_000, 60_000 // max(size, 1)))
         if not reset:
-            client.end_stream(1)
-        await tls.send_all(client.data_to_send())
-        resets: dict[int, int] = {}
-        ended: set[int] = set()
-        while not ended >= ({3} if reset else {1, 3}):
-            for event in client.receive_data(bytes(await tls.receive_some())):
-                if isinstance(event, h2.events.StreamReset):
-                    resets.setdefault(event.stream_id, int(event.error_code))
-                elif isinstance(event, h2.events.StreamEnded):
-                    ended.add(event.stream_id)
-        assert resets == ({1: ErrorCodes.ENHANCE_YOUR_CALM} if reset else {})
+            client.connection.end_stream(first)
+        assert await client.status(await client.open(b"")) == "200"
+        if reset:
+            assert await client.reset(first) == ErrorCodes.ENHANCE_YOUR_CALM
+        else:
+            assert await client.status(first) == "200"
+        assert set(client.resets) == ({first} if reset else set())
+
+
+# --- an answer before the whole request has arrived ----------------------------------------------------------------
+
+PIECES = 30
+"""More than hypercorn queues for an application that does not read (``max_app_queue_size``)."""
+
+
+class Hasty:
+    """An ASGI application that answers when it is told to, and reads nothing of the request before that.
+
+    Attributes:
+        answer_now: Told by the test.
+        done: It has answered, and has read the rest of what was there for it.
+        events: What that was.
+    """
+
+    def __init__(self) -> None:
+        self.answer_now, self.done = trio.Event(), trio.Event()
+        self.events: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.answer_now.wait()
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"no"})
+        while "http.disconnect" not in self.events:
+            self.events.append((await receive())["type"])
+        self.done.set()
+
+
+async def test_the_rest_of_an_answered_request_holds_up_neither_it_nor_its_connection(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    app = Hasty()
+    with trio.fail_after(60):
+        async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+            await stream.send_all(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
+            for _ in range(PIECES):
+                await stream.send_all(b"x" * 100)
+                await trio.testing.wait_all_tasks_blocked()
+            app.answer_now.set()
+            got = b""
+            while chunk := await stream.receive_some():
+                got += chunk
+            assert got.startswith(b"HTTP/1.1 413")
+            await app.done.wait()
+    assert app.events[-1] == "http.disconnect"

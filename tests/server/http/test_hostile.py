@@ -212,14 +212,6 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_handler_goes_on_or
             assert made.server.statistics().http[0].streams == 0
 
 
-async def test_a_slow_body_is_408(caplog: pytest.LogCaptureFixture) -> None:
-    async with witness(caplog, HttpOptions(body_timeout=0.1)) as (_, _, address):
-        stream = await trio.open_tcp_stream(*address)
-        async with stream:
-            await stream.send_all(HEAD % (b"x", 100) + b"\r\n{")
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 408")
-
-
 async def test_a_fault_inside_the_http_server_ends_one_connection(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,93 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 import trio
 import trio.testing
 from h2.errors import ErrorCodes
-from pydantic_core import to_json
 
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made
-from tests.server.http.in_memory import App, over_memory, tls_client
+from tests.server.http.http2_client import Http2Client, over_http2
+from tests.server.http.in_memory import App
+from tests.server.http.test_framing import PIECES, Hasty
 from tests.waiting import eventually
-from trio_mcp import Context, types
+from trio_mcp import Context
 from trio_mcp.http.runner.http2 import PIECE
 from trio_mcp.http.server.options import HttpOptions
-
-LATEST = "2026-07-28"
-META = {types.meta.PROTOCOL_VERSION: LATEST, types.meta.CLIENT_CAPABILITIES: {}}
-
-
-class Http2Client:
-    """A client that opens the windows only when it is told to."""
-
-    def __init__(self, stream: Any, window: int) -> None:
-        self.stream = stream
-        self.connection = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
-        )
-        initial = {h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window}
-        self.connection.local_settings = h2.settings.Settings(client=True, initial_values=initial)
-        self.connection.initiate_connection()
-        self.statuses: dict[int, str] = {}
-        self.bodies: dict[int, bytes] = {}
-        self.ended: set[int] = set()
-        self.resets: dict[int, int] = {}
-
-    async def flush(self) -> None:
-        await self.stream.send_all(self.connection.data_to_send())
-
-    async def open(self, body: bytes, *, path: str = "/mcp", end: bool = True, **more: str) -> int:
-        stream_id: int = self.connection.get_next_available_stream_id()
-        given = {"content-type": "application/json", "mcp-protocol-version": LATEST, "mcp-method": "tools/call"}
-        fields = {name.replace("_", "-"): value for name, value in more.items()}
-        pseudo = {":method": "POST", ":scheme": "https", ":authority": "localhost", ":path": path}
-        self.connection.send_headers(stream_id, list({**pseudo, **given, **fields}.items()))
-        self.connection.send_data(stream_id, body, end_stream=end)
-        await self.flush()
-        return stream_id
-
-    async def call(self, tool: str, arguments: dict[str, Any] | None = None) -> int:
-        params = {"name": tool, "arguments": arguments or {}, "_meta": {**META, "progressToken": 1}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return await self.open(to_json(body), mcp_name=tool)
-
-    async def read(self) -> None:
-        """Take what comes next."""
-        data = await self.stream.receive_some()
-        assert data, "the server has closed the connection"
-        for event in self.connection.receive_data(bytes(data)):
-            match event:
-                case h2.events.ResponseReceived():
-                    self.statuses[event.stream_id] = dict(event.headers)[":status"]  # type: ignore[arg-type, index]
-                case h2.events.DataReceived():
-                    self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
-                case h2.events.StreamEnded():
-                    self.ended.add(event.stream_id)
-                case h2.events.StreamReset():
-                    self.resets[event.stream_id] = int(event.error_code)
-        await self.flush()
-
-    async def status(self, stream_id: int) -> str:
-        """Wait for the whole response on a stream and return its status."""
-        while stream_id not in self.ended:
-            await self.read()
-        return self.statuses[stream_id]
-
-    async def reset(self, stream_id: int) -> int:
-        """Wait until the server resets a stream and return the error code."""
-        while stream_id not in self.resets:
-            await self.read()
-        return self.resets[stream_id]
-
-    async def works(self) -> None:
-        """Check that the connection still serves a call."""
-        assert await self.status(await self.call("add", {"a": 1, "b": 2})) == "200"
 
 
 @contextlib.asynccontextmanager
@@ -138,11 +65,8 @@ async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The deadline is for one piece, and any progress renews it: a quarter of a piece in 0.4 seconds is enough."""
-    config, trusted = over_tls(tmp_path)
-    trusted.set_alpn_protocols(["h2"])
     app = App(b"x" * 8 * PIECE)
-    async with over_memory(app, config, tls=config.create_ssl_context(), write_timeout=2) as (stream, _, _):
-        client = Http2Client(await tls_client(stream, trusted), 65535)
+    async with over_http2(app, tmp_path, write_timeout=2) as (client, _, _):
         stream_id, began = await client.open(b"{}"), trio.current_time()
         while stream_id not in client.ended:
             with trio.move_on_after(0.4):
@@ -229,8 +153,6 @@ async def test_a_cancellation_while_the_connection_is_full_does_not_affect_other
     tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
     """A head that gets lost would leave the client with another table of fields (RFC 7541, 2.2)."""
-    config, trusted = over_tls(tmp_path)
-    trusted.set_alpn_protocols(["h2"])
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         """Respond; a disconnect cancels it at whatever await it has reached."""
@@ -247,9 +169,7 @@ async def test_a_cancellation_while_the_connection_is_full_does_not_affect_other
             await send({"type": "http.response.body", "body": b"x" * 5_000})
             nursery.cancel_scope.cancel()
 
-    async with over_memory(app, config, tls=config.create_ssl_context()) as (stream, connection, _):
-        client = Http2Client(await tls_client(stream, trusted), 2**20)
-        await client.flush()
+    async with over_http2(app, tmp_path, window=2**20) as (client, connection, _):
         assert await client.status(await client.open(b"{}", path="/first")) == "200"
         wire = connection.stream.transport_stream
         wire.clear = trio.Event()
@@ -268,11 +188,7 @@ async def test_a_request_that_comes_as_the_server_ends_may_be_sent_elsewhere(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 8.7. What is under way is answered."""
-    config, trusted = over_tls(tmp_path)
-    trusted.set_alpn_protocols(["h2"])
-    async with over_memory(App(read=True), config, tls=config.create_ssl_context()) as (stream, connection, context):
-        client = Http2Client(await tls_client(stream, trusted), 65535)
-        await client.flush()
+    async with over_http2(App(read=True), tmp_path) as (client, connection, context):
         under_way = await client.open(b"{", end=False)
         await trio.testing.wait_all_tasks_blocked()
         await context.terminated.set()
@@ -281,3 +197,20 @@ async def test_a_request_that_comes_as_the_server_ends_may_be_sent_elsewhere(
         client.connection.end_stream(under_way)
         await client.flush()
         assert await client.status(under_way) == "200"
+
+
+async def test_the_rest_of_an_answered_request_holds_up_no_other_stream(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    app = Hasty()
+    with trio.fail_after(60):
+        async with over_http2(app, tmp_path) as (client, _, _):
+            first = await client.open(b"", end=False)
+            for _ in range(PIECES):
+                client.connection.send_data(first, b"x" * 100)
+            await client.flush()
+            await trio.testing.wait_all_tasks_blocked()
+            app.answer_now.set()
+            await app.done.wait()
+            for stream_id in (first, await client.open(b"")):
+                assert await client.status(stream_id) == "413"

@@ -1,7 +1,4 @@
-"""A cancellation at every step of an HTTP server: nothing is left behind, and the next exchange works.
-
-`test_lifecycle.py` has the same for the exchanges of a session.
-"""
+"""A cancellation at every step of an HTTP server: nothing is left behind, and the next exchange works."""
 
 from __future__ import annotations
 
@@ -44,6 +41,7 @@ class Client:
     def __init__(self, app: HttpApp) -> None:
         self.app = app
         self.sessions: list[str] = []  # whose id it has learnt
+        self.ending = ""  # the one that it has asked to end
 
     async def exchange(
         self, method: str, fields: dict[str, str], message: Any = None, path: str = "/mcp"
@@ -92,6 +90,14 @@ async def listening(client: Client) -> None:
 async def a_stateless_call(client: Client) -> None:
     answered = await client.exchange("POST", {"mcp-protocol-version": LATEST}, request("tools/call", COUNT, 1))
     assert len([event for event in answered.events() if event.data]) == 3
+
+
+async def a_session(client: Client) -> None:
+    session = await client.open()
+    await client.exchange("POST", session, request("tools/call", COUNT, 1))
+    await client.left(client.made("GET", session))
+    client.ending = session["mcp-session-id"]
+    await client.exchange("DELETE", session)
 
 
 async def replay(client: Client) -> None:
@@ -147,6 +153,8 @@ def stored() -> HttpOptions:
         (a_modern_call_that_is_left, HttpOptions),
         (listening, HttpOptions),
         pytest.param(a_stateless_call, lambda: STATELESS, marks=pytest.mark.legacy),
+        pytest.param(a_session, HttpOptions, marks=pytest.mark.legacy),
+        pytest.param(a_session, stored, marks=pytest.mark.legacy),
         pytest.param(replay, stored, marks=pytest.mark.legacy),
         pytest.param(resumption, stored, marks=pytest.mark.legacy),
         pytest.param(http_and_sse, lambda: SSE, marks=pytest.mark.legacy),
@@ -172,7 +180,12 @@ async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
                 assert (left.bodies, left.exchanges, left.listening) == (0, 0, 0)
                 assert left.idle_sessions == left.sessions
                 while client.sessions:
-                    ended = await client.exchange("DELETE", {"mcp-session-id": client.sessions.pop()})
+                    session = {"mcp-session-id": client.sessions.pop()}
+                    if act is a_session and session["mcp-session-id"] != client.ending:  # then it works
+                        again = await client.exchange("POST", session, request("tools/call", COUNT, 2))
+                        assert again.status == 200
+                        assert b'"result"' in again.body
+                    ended = await client.exchange("DELETE", session)
                     assert ended.status in (204, 404)
                 await trio.sleep(2 * options.session_timeout)  # for a session whose id never reached the client
                 left = app.statistics()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import attrs
@@ -66,23 +65,6 @@ async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes
 # --- time: each of these would last forever, if every byte gave it more time -------------------------------------
 
 
-async def test_a_head_that_comes_byte_by_byte_is_not_awaited() -> None:
-    async with connected(idle=0.3) as stream:
-        assert await dripped(stream, b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: ", b"y") == b""
-
-
-async def test_a_silent_client_is_not_awaited() -> None:
-    async with connected(idle=0.3) as stream:
-        assert await stream.receive_some() == b""
-
-
-async def test_a_client_that_is_slow_with_its_second_head_is_not_awaited() -> None:
-    async with connected(idle=0.3) as stream:
-        got = await dripped(stream, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea", b"l")
-        assert got.startswith(b"HTTP/1.1 200")
-        assert got.count(b"HTTP/1.1") == 1
-
-
 async def test_a_body_that_comes_byte_by_byte_is_408() -> None:
     async with connected(HttpOptions(body_timeout=0.3)) as stream:
         got = await dripped(stream, post(100_000), b"{")
@@ -133,13 +115,6 @@ async def test_a_body_of_four_mib_is_taken_and_one_byte_more_is_413() -> None:
             assert r.status_code == status, r.text[:200]
 
 
-async def test_a_body_whose_head_says_that_it_is_too_large_is_not_awaited() -> None:
-    """The answer comes though not a byte of the body was sent."""
-    async with connected() as stream:
-        await stream.send_all(post(4 * MIB + 1))
-        assert (await stream.receive_some()).startswith(b"HTTP/1.1 413")
-
-
 # --- requests of one session --------------------------------------------------------------------------------------
 
 
@@ -168,79 +143,6 @@ async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served()
             assert r.json()["result"]["structuredContent"] == {"result": 3}
             made.go.set()
         assert [answer["result"]["structuredContent"] for _, answer in answers[1:]] == [{"result": "done"}] * 3
-
-
-@pytest.mark.legacy
-async def test_the_requests_of_all_sessions_together_are_bounded() -> None:
-    """A further one gets 503 and the time to come back, and the health page says that the server is well."""
-    async with served(HttpOptions(max_requests=2)) as (made, http, _):
-        raw = Raw(http)
-        await raw.initialize()
-        async with trio.open_nursery() as nursery:
-
-            async def call(number: int) -> None:
-                while (await raw.post("tools/call", {"name": "wait", "arguments": {}}, id=number)).status_code == 503:
-                    pass  # a ping had the last place
-
-            for number in range(2):
-                nursery.start_soon(call, number)
-            refused = await raw.post("ping", id=7)
-            while refused.status_code != 503:
-                refused = await raw.post("ping", id=7)
-            assert refused.json()["error"]["code"] == types.OVERLOADED
-            assert refused.headers["retry-after"] == "1"
-            assert (await http.get("/health")).status_code == 200
-            made.go.set()
-        assert (await raw.post("ping", id=8)).status_code == 200
-
-
-@pytest.mark.legacy
-async def test_a_full_server_takes_cancellations_and_the_responses_that_it_waits_for() -> None:
-    """Otherwise it could never get any emptier."""
-    async with served(HttpOptions(max_requests=1)) as (made, http, _):
-        raw = Raw(http)
-        await raw.initialize(elicitation={})
-        async with raw.call("greet", id=5) as r:
-            events = Events(r)
-            question = await events.message()
-            assert (await raw.post("ping", id=6)).status_code == 503
-            answer = {"action": "accept", "content": {"name": "Ann"}}
-            assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
-            assert (await events.message())["id"] == 5
-        while made.server.statistics().http[0].requests:  # a turn after the client has it all
-            await trio.lowlevel.checkpoint()
-        async with raw.call("wait", {"progress": 1}, id=7):
-            await made.started.wait()
-            assert (await raw.notify("notifications/cancelled", {"requestId": 7})).status_code == 202
-            await made.cancelled.wait()
-        while made.server.statistics().http[0].requests:
-            await trio.lowlevel.checkpoint()
-        assert (await raw.post("ping", id=8)).status_code == 200
-
-
-@pytest.mark.legacy
-@pytest.mark.parametrize("path", ["/mcp", "/messages"])
-async def test_bodies_that_are_read_are_bounded(path: str) -> None:
-    async with served(HttpOptions(max_requests=1, sse_path="/sse")) as (made, http, _):
-        opening = http.stream("GET", "/sse", headers={"accept": "text/event-stream"})
-        async with opening as r, trio.open_nursery() as nursery:
-            endpoint = (await Events(r).next()).data.decode()
-            raw = Raw(http, endpoint if path == "/messages" else path)
-            sending = trio.Event()
-
-            async def slowly() -> AsyncIterator[bytes]:
-                yield b"{"
-                sending.set()
-                await trio.sleep_forever()
-
-            headers = {**raw.headers(), "content-type": "application/json"}
-            nursery.start_soon(partial(http.post, raw.path, content=slowly(), headers=headers))
-            await sending.wait()
-            await eventually(lambda: made.server.statistics().http[0].bodies)  # its head is on its way
-            refused = await raw.post("ping")
-            assert refused.status_code == 503
-            assert refused.headers["retry-after"] == "1"
-            nursery.cancel_scope.cancel()
 
 
 @pytest.mark.legacy
@@ -386,14 +288,3 @@ async def test_a_response_says_how_long_the_connection_is_kept_if_it_is(
             assert (b"keep-alive: timeout=7\r\n" in got) is says
             while not says and await stream.receive_some():
                 pass  # to its end
-
-
-async def test_an_answer_before_the_end_of_the_request_says_nothing_of_the_connection() -> None:
-    """That depends on what the client still has to send."""
-    async with connected() as stream:
-        await stream.send_all(post(10_000_000))
-        got = b""
-        while b"\r\n\r\n" not in got:
-            got += await stream.receive_some()
-        assert got.startswith(b"HTTP/1.1 413")
-        assert b"keep-alive" not in got

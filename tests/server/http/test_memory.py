@@ -20,10 +20,9 @@ from pydantic_core import to_json
 from tests.http_peer import LATEST, request
 from tests.http_peer import http_request as http
 from tests.server.http.asgi_client import Connection
-from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
-from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
-from tests.server.http.test_http2 import Http2Client
+from tests.server.http.http2_client import over_http2
+from tests.server.http.in_memory import App, over_socket
 from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.runner.http2 import PIECE
@@ -187,6 +186,32 @@ async def test_memory_returns_to_where_it_was() -> None:
             tracemalloc.stop()
 
 
+@pytest.mark.legacy
+async def test_an_idle_session_has_one_task_and_at_most_20_kib() -> None:
+    count = 200
+    async with Server("test").asgi_app() as app:
+
+        async def open_sessions(number: int) -> tuple[int, int]:
+            for _ in range(number):
+                opened = Connection("POST", {}, to_json(request("initialize", HELLO, 0)))
+                await opened.run(app)
+                session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+                ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+                await Connection("POST", session, to_json(ready)).run(app)
+            await trio.testing.wait_all_tasks_blocked()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0], trio.lowlevel.current_statistics().tasks_living
+
+        tracemalloc.start()
+        try:
+            before, tasks = await open_sessions(5)
+            after, more_tasks = await open_sessions(count)
+        finally:
+            tracemalloc.stop()
+    assert more_tasks == tasks + count
+    assert (after - before) / count <= 20 * 1024, f"{(after - before) / count / 1024:.1f} KiB"
+
+
 async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
     """A server that makes a tool for each client, or for each table of a database."""
     server = Server("test")
@@ -218,15 +243,11 @@ async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
 async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> AsyncIterator[Callable[[], int]]:
     """Open `count` exchanges whose clients do not read; yield a function that counts the bytes allocated since."""
     async with contextlib.AsyncExitStack() as stack:
-        config, trusted = over_tls(folder)
-        trusted.set_alpn_protocols(["h2"])
         before = 0
         tracemalloc.start()
         stack.callback(tracemalloc.stop)
         if protocol == "h2":
-            tls = config.create_ssl_context()
-            stream, _, _ = await stack.enter_async_context(over_memory(app, config, tls=tls))
-            client = Http2Client(await tls_client(stream, trusted), 0)
+            client, _, _ = await stack.enter_async_context(over_http2(app, folder, window=0))
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(count):
                 await client.call("much")

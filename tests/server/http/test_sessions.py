@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.http_peer import LATEST, Events, Raw, request
-from tests.server.http.harness import Made, served, session
+from tests.server.http.harness import served, session
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
 
@@ -47,29 +47,11 @@ async def test_without_a_session_id_400_and_with_an_unknown_one_404() -> None:
         assert (await raw.notify("notifications/initialized")).status_code == 404
 
 
-async def test_two_sessions_have_nothing_in_common() -> None:
-    async with served() as (_, http, _):
-        one, two = Raw(http), Raw(http)
-        await one.initialize()
-        await two.initialize()
-        assert one.session != two.session
-        await http.delete("/mcp", headers=one.headers())
-        assert (await two.post("ping")).json()["result"] == {}
-
-
 async def test_initialize_that_is_refused_opens_no_session() -> None:
     async with served() as (_, http, _):
         r = await Raw(http).post("initialize", {"protocolVersion": LATEST})
         assert r.json()["error"]["code"] == types.INVALID_PARAMS
         assert "mcp-session-id" not in r.headers
-
-
-async def test_a_message_before_the_response_makes_it_a_stream() -> None:
-    """Sending Messages, 6: progress on the stream of its request, then the answer, then the end."""
-    async with session() as (_, raw), raw.call("count", {"to": 5}) as r:
-        *progress, answer = await Events(r).messages()
-    assert [each["params"]["progress"] for each in progress] == [1, 2, 3, 4, 5]
-    assert answer["result"]["structuredContent"] == {"result": 5}
 
 
 async def test_json_only_answers_with_one_json_text() -> None:
@@ -201,22 +183,6 @@ async def test_a_batch_of_nothing_but_faults_is_answered(rest: list[Any]) -> Non
         r = await raw.send([1, {"jsonrpc": "2.0", "id": 7, "method": 7}, *rest])
         assert r.status_code == 400
         assert [(each.get("id"), each["error"]["code"]) for each in r.json()] == [(None, -32600), (7, -32600)]
-
-
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-async def test_later_revisions_have_no_batches(revision: str) -> None:
-    async with session(revision=revision) as (_, raw):
-        assert (await raw.send([request("ping", None, 1)])).status_code == 400
-
-
-async def test_an_unknown_version_header_is_400() -> None:
-    """Protocol Version Header."""
-    made = Made(revisions=SESSION_REVISIONS)  # a server with a modern revision takes it for a later one
-    async with served(made=made) as (_, http, _):
-        raw = Raw(http)
-        await raw.initialize()
-        raw.revision = "1999-01-01"
-        assert (await raw.post("ping")).status_code == 400
 
 
 async def test_sessions_are_bounded() -> None:

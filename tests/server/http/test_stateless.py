@@ -1,12 +1,16 @@
-"""The legacy era without sessions: every POST stands alone."""
+"""The legacy era without sessions: every POST stands alone; and its whole exchange, byte by byte."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import attrs
 import httpx
 import pytest
-import trio
 
-from tests.http_peer import Events, Raw, request
+from tests.http_peer import ACCEPT, Events, Raw, request, result
+from tests.peer import ME
 from tests.server.http.harness import Made, served
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
@@ -63,15 +67,99 @@ async def test_a_disconnect_cancels_a_request_that_cannot_be_resumed() -> None:
         await made.cancelled.wait()
 
 
-async def test_nothing_is_left_of_an_exchange() -> None:
-    made = Made()
-    async with served(STATELESS, made) as (_, http, _):
-        raw = client(http)
-        await raw.post("ping")
-        await trio.testing.wait_all_tasks_blocked()
-        before = trio.lowlevel.current_statistics().tasks_living
-        for _ in range(20):
-            await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-        await trio.testing.wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before
-        assert made.server.statistics().sessions == 0
+# --- an ordinary client with a server of 2025-06-18, replayed ----------------------------------------------------
+
+BOTH = {"accept": ACCEPT}
+LATER = {**BOTH, "mcp-protocol-version": "2025-06-18"}
+STREAM = {**LATER, "accept": "text/event-stream"}
+
+
+@attrs.frozen
+class Step:
+    """A request, and the whole expected response: exactly these headers, apart from the date.
+
+    A JSON body is its message; a stream of events its messages, in order.
+    """
+
+    name: str
+    message: dict[str, Any] | None
+    status: int
+    answer: Any = None
+    method: str = "POST"
+    sent: dict[str, str] = LATER
+    headers: dict[str, str] = attrs.Factory(dict)
+
+
+def call(id: int, name: str, arguments: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    return request("tools/call", {"name": name, "arguments": arguments, "_meta": meta}, id)
+
+
+def value(id: int, value: int) -> dict[str, Any]:
+    return result(id, {"content": [{"type": "text", "text": f"{value}"}], "structuredContent": {"result": value}})
+
+
+def refused(method: str) -> dict[str, Any]:
+    text = f"the method {method!r} is not allowed in '2025-06-18', only POST"
+    return {"jsonrpc": "2.0", "error": {"code": -32600, "message": text}}
+
+
+def progress(step: int) -> dict[str, Any]:
+    params = {"progressToken": "4", "progress": step, "total": 5}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"sampling": {}}, "clientInfo": ME}
+OPENED = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}, "logging": {}},
+    "serverInfo": {"name": "test", "version": "1.0"},
+}
+STREAMED = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no", "transfer-encoding": "chunked"}
+EVENTS = [*map(progress, range(1, 6)), value(4, 5)]
+EXCHANGE = (
+    Step("initialize", request("initialize", HELLO, 1), 200, result(1, OPENED), sent=BOTH),
+    Step("initialized", {"jsonrpc": "2.0", "method": "notifications/initialized"}, 202),
+    Step("no stream of the server's own", None, 405, refused("GET"), "GET", STREAM, {"allow": "POST"}),
+    Step("a call", call(3, "add", {"a": 1, "b": 2}), 200, value(3, 3)),
+    Step("progress", call(4, "count", {"to": 5}, progressToken="4"), 200, EVENTS, headers=STREAMED),
+    Step("the same without a token", call(5, "count", {"to": 5}), 200, value(5, 5)),
+    Step("no session to end", None, 405, refused("DELETE"), "DELETE", LATER, {"allow": "POST"}),
+)
+
+
+def expected(step: Step, body: bytes) -> dict[str, str]:
+    """Return the headers that the response must have."""
+    headers = {"keep-alive": "timeout=5", **step.headers}
+    if isinstance(step.answer, list):
+        return {"content-type": "text/event-stream", **headers}
+    kind = {} if step.answer is None else {"content-type": "application/json"}
+    return {**kind, "content-length": str(len(body)), **headers}
+
+
+def read(body: bytes) -> Any:
+    """Parse a body; check that each event is named, has no id, and holds one message in one line."""
+    if not body.startswith(b"event: "):
+        return json.loads(body) if body else None
+    *events, end = body.split(b"\n\n")
+    assert end == b""
+    messages = []
+    for event in events:
+        name, data = event.split(b"\n")
+        assert name == b"event: message"
+        assert data.startswith(b"data: {")
+        messages.append(json.loads(data.removeprefix(b"data: ")))
+    return messages
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["one connection", "a connection each"])
+async def test_the_exchange_of_a_stateless_server(kept: bool) -> None:
+    """Every status, header, body and event is the same, whichever of several such servers gets the request."""
+    async with served(STATELESS) as (_, client, _):
+        limits = httpx.Limits(max_keepalive_connections=int(kept))
+        async with httpx.AsyncClient(base_url=client.base_url, limits=limits) as http:
+            for step in EXCHANGE:
+                r = await http.request(step.method, "/mcp", json=step.message, headers=step.sent)
+                found = {name: value for name, value in r.headers.items() if name != "date"}
+                assert "date" in r.headers, step.name
+                assert (r.status_code, found) == (step.status, expected(step, r.content)), step.name
+                assert read(r.content) == step.answer, step.name

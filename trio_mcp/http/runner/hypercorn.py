@@ -24,6 +24,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -487,8 +488,9 @@ class Http1(H11Protocol):
             # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, demands 400 if chunked is
             # not the last one, as the end of the body is unknown then.
             return 400
-        if status == 431 and self.stream is None and b"\n" not in self.connection.trailing_data[0]:
-            return 414  # RFC 9112, section 3: the request line itself is too long
+        if status == 431 and self.connection.their_state is h11.ERROR and self.stream is None:
+            # RFC 9112, section 3: 414 if the request line itself is too long.
+            return 431 if b"\n" in self.connection.trailing_data[0] else 414
         return status
 
     async def _create_stream(self, request: h11.Request) -> None:
@@ -496,6 +498,11 @@ class Http1(H11Protocol):
         self._framing = 0
         if not request.http_version.startswith(b"1."):
             raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are supported", error_status_hint=505)
+        # h11 holds a head against the limit only while it is incomplete: one that came in one piece would pass.
+        if len(target) > self.config.h11_max_incomplete_size:
+            raise h11.RemoteProtocolError("the target is too long", error_status_hint=414)
+        if len(target) + sum(map(len, chain.from_iterable(headers))) > self.config.h11_max_incomplete_size:
+            raise h11.RemoteProtocolError("the fields are too long", error_status_hint=431)
         fields = dict(headers)
         if b"transfer-encoding" in fields and (b"content-length" in fields or request.http_version < b"1.1"):
             # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take

@@ -1,0 +1,349 @@
+"""What a client can ask a server for: what each call sends, gives and refuses (`server/*`; `basic`, section _meta)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from tests.client.scripted import scripted, sent
+from trio_mcp import (
+    CapabilityError,
+    Client,
+    Context,
+    LocalProtocolError,
+    McpError,
+    RemoteProtocolError,
+    RequestTimeout,
+    Server,
+    types,
+)
+from trio_mcp.jsonrpc.messages import ErrorData, Notification
+from trio_mcp.types import PromptReference, ResourceTemplateReference, meta
+from trio_mcp.types.versions import REVISIONS
+
+EVERYTHING: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}}
+OLDEST, LEGACY, MODERN = "2024-11-05", "2025-11-25", "2026-07-28"
+eras = pytest.mark.parametrize("revision", [OLDEST, LEGACY, MODERN])
+PROMPT, TEMPLATE = PromptReference(name="review"), ResourceTemplateReference(uri="file:///{path}")
+
+
+@attrs.frozen
+class Call:
+    """A call of a client's, the parameters that it sends, and the smallest answer to it."""
+
+    method: str
+    make: Callable[..., Awaitable[Any]]
+    params: dict[str, Any]
+    answer: dict[str, Any]
+    capability: str
+
+
+def _call(method: str, make: Any, params: dict[str, Any], answer: dict[str, Any], capability: str) -> Call:
+    return Call(method, make, params, {"ttlMs": 0, "cacheScope": "private", **answer}, capability)
+
+
+COMPLETED: dict[str, Any] = {"completion": {"values": ["python", "pytorch"], "total": 10, "hasMore": True}}
+URI = {"uri": "file:///a"}
+LANGUAGE = {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "language", "value": "py"}}
+PATH = {"ref": {"type": "ref/resource", "uri": "file:///{path}"}, "argument": {"name": "path", "value": ""}}
+GIVEN = {"name": "x", "arguments": {"a": "1"}}
+CALLS: dict[str, Call] = {
+    "a tool": _call("tools/call", lambda c, **m: c.call_tool("x", {"a": "1"}, **m), GIVEN, {"content": []}, "tools"),
+    "a prompt": _call(
+        "prompts/get", lambda c, **m: c.get_prompt("x", {"a": "1"}, **m), GIVEN, {"messages": []}, "prompts"
+    ),
+    "a prompt alone": _call(
+        "prompts/get", lambda c, **m: c.get_prompt("x", **m), {"name": "x"}, {"messages": []}, "prompts"
+    ),
+    "a resource": _call(
+        "resources/read", lambda c, **m: c.read_resource("file:///a", **m), URI, {"contents": []}, "resources"
+    ),
+    "of a prompt": _call(
+        "completion/complete",
+        lambda c, **m: c.complete(PROMPT, "language", "py", **m),
+        LANGUAGE,
+        COMPLETED,
+        "completions",
+    ),
+    "of a template": _call(
+        "completion/complete", lambda c, **m: c.complete(TEMPLATE, "path", **m), PATH, COMPLETED, "completions"
+    ),
+}
+WATCHES: dict[str, Call] = {
+    "watching": _call(
+        "resources/subscribe", lambda c, **m: c.subscribe_resource("file:///a", **m), URI, {}, "resources.subscribe"
+    ),
+    "no longer": _call(
+        "resources/unsubscribe", lambda c, **m: c.unsubscribe_resource("file:///a", **m), URI, {}, "resources.subscribe"
+    ),
+}
+LISTS: dict[str, Call] = {
+    name: _call(
+        f"{path}/list",
+        lambda c, name=name, **m: getattr(c, f"list_{name}")(**m),
+        {},
+        {key: []},
+        path.partition("/")[0],
+    )
+    for name, path, key in (
+        ("prompts", "prompts", "prompts"),
+        ("resources", "resources", "resources"),
+        ("resource_templates", "resources/templates", "resourceTemplates"),
+    )
+}
+ITEMS: dict[str, tuple[str, str, Callable[[str], dict[str, Any]]]] = {
+    "tools": ("tools/list", "tools", lambda name: {"name": name, "inputSchema": {"type": "object"}}),
+    "prompts": ("prompts/list", "prompts", lambda name: {"name": name}),
+    "resources": ("resources/list", "resources", lambda name: {"name": name, "uri": f"file:///{name}"}),
+    "resource_templates": (
+        "resources/templates/list",
+        "resourceTemplates",
+        lambda name: {"name": name, "uriTemplate": f"file:///{name}/{{id}}"},
+    ),
+}
+
+
+def each(calls: dict[str, Call]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("call", calls.values(), ids=calls)
+
+
+def answering(*calls: Call, revision: str = LEGACY, **more: Any) -> Any:
+    """Return a client whose server gives these calls their answers."""
+    arguments = {"capabilities": EVERYTHING, **more}
+    return scripted({call.method: call.answer for call in calls}, revision=revision, **arguments)
+
+
+@eras
+@each({**CALLS, **LISTS})
+async def test_it_is_sent_with_its_parameters(call: Call, revision: str) -> None:
+    async with answering(call, revision=revision) as (client, asked, _):
+        await call.make(client)
+    assert [(request.method, sent(request)) for request in asked] == [(call.method, call.params)]
+
+
+@each({**CALLS, **LISTS, **WATCHES})
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_without_the_capability_nothing_is_sent(call: Call, revision: str) -> None:
+    declared: dict[str, Any] = {
+        "logging": {},
+        **({"resources": {}} if call.capability == "resources.subscribe" else {}),
+    }
+    async with answering(call, revision=revision, capabilities=declared) as (client, asked, _):
+        if revision == MODERN and call in WATCHES.values():
+            with pytest.raises(LocalProtocolError, match=f"'{call.method}' is not a method of revision 2026-07-28"):
+                await call.make(client)
+        elif call.capability != "tools":  # a tool may be there all the same
+            with pytest.raises(CapabilityError, match=f"server capability '{call.capability}'"):
+                await call.make(client)
+    assert asked == []
+
+
+@each({**CALLS, **LISTS, **WATCHES})
+async def test_it_can_be_limited_in_time(call: Call, autojump_clock: Any) -> None:
+    long = call.method in ("tools/call", "prompts/get", "resources/read")
+    async with scripted({}, capabilities=EVERYTHING) as (client, _, _wire):
+        for limit in ("timeout", "total_timeout") if long else ("timeout",):
+            with pytest.raises(RequestTimeout) as caught:
+                await call.make(client, **{limit: 3})
+            assert (caught.value.method, caught.value.seconds) == (call.method, 3)
+
+
+@each({**CALLS, **LISTS})
+async def test_a_refusal_and_a_malformed_answer_cost_one_call(call: Call) -> None:
+    answers = iter([ErrorData(-32002, "not found", {"a": 1}), {**dict.fromkeys(call.answer, 5)}, call.answer])
+    async with scripted({call.method: lambda _: next(answers)}, capabilities=EVERYTHING) as (client, _, _wire):
+        with pytest.raises(McpError) as refused:
+            await call.make(client)
+        assert (refused.value.code, refused.value.message, refused.value.data) == (-32002, "not found", {"a": 1})
+        with pytest.raises(RemoteProtocolError, match=r"is not a valid \w+Result: "):
+            await call.make(client)
+        await call.make(client)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a list for a prompt": (lambda c: c.get_prompt("x", ["n"]), "arguments must be a mapping of strings, got list"),
+    "a number for a prompt": (lambda c: c.get_prompt("x", {"n": 7}), "arguments must be a mapping of strings, got 'n'"),
+    "a prompt's name": (lambda c: c.get_prompt(7), "a prompt's name must be a string"),
+    "a tool's name": (lambda c: c.call_tool(7), "a tool's name must be a string"),
+    "a list for a tool": (lambda c: c.call_tool("x", [1]), "arguments must be a mapping"),
+    "no JSON for a tool": (lambda c: c.call_tool("x", {"a": object()}), "arguments of 'x' can't be turned into JSON"),
+    "read": (lambda c: c.read_resource(7), "a URI must be a string, got 7"),
+    "subscribe": (lambda c: c.subscribe_resource(7), "a URI must be a string, got 7"),
+    "unsubscribe": (lambda c: c.unsubscribe_resource(7), "a URI must be a string, got 7"),
+    "a reference": (
+        lambda c: c.complete("x", "n"),
+        "ref must be a PromptReference or a ResourceTemplateReference, got",
+    ),
+    "what is completed": (lambda c: c.complete(PROMPT, "n", 7), "must be strings, got 'n', 7"),
+    "a context": (lambda c: c.complete(PROMPT, "n", context={"a": 1}), "context must be a mapping of strings"),
+}
+
+
+@pytest.mark.parametrize(("make", "match"), WRONG.values(), ids=WRONG)
+async def test_a_wrong_argument_is_refused_and_nothing_is_sent(make: Any, match: str) -> None:
+    async with answering() as (client, asked, _):
+        with pytest.raises(TypeError, match=match):
+            await make(client)
+    assert asked == []
+
+
+# --- what comes back -----------------------------------------------------------------------------------------------
+
+
+@eras
+async def test_a_prompt_has_its_messages(revision: str) -> None:
+    embedded = {"type": "resource", "resource": {"uri": "file:///a", "text": "x = 1"}}
+    messages = [
+        {"role": "user", "content": {"type": "text", "text": "Look:"}},
+        {"role": "assistant", "content": embedded},
+    ]
+    answers = {"prompts/get": {"description": "A review", "messages": messages}}
+    async with scripted(answers, revision=revision) as (client, _, _wire):
+        result = await client.get_prompt("review")
+    first, second = result.messages
+    assert (result.description, first.role, second.role) == ("A review", "user", "assistant")
+    assert isinstance(first.content, types.TextContent)
+    assert isinstance(second.content, types.EmbeddedResource)
+
+
+@eras
+async def test_a_resource_has_text_or_bytes(revision: str) -> None:
+    contents = [
+        {"uri": "file:///a", "mimeType": "text/plain", "text": "grüße"},
+        {"uri": "file:///a/b", "blob": "AAE="},
+    ]
+    async with scripted({"resources/read": {"contents": contents}}, revision=revision) as (client, _, _wire):
+        text, blob = (await client.read_resource("file:///a")).contents
+    assert isinstance(text, types.TextResourceContents)
+    assert (text.uri, text.mime_type, text.text) == ("file:///a", "text/plain", "grüße")
+    assert isinstance(blob, types.BlobResourceContents)
+    assert (blob.uri, blob.mime_type, blob.blob) == ("file:///a/b", None, "AAE=")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_completion_has_its_values_and_its_context_goes_to_those_who_know_it(revision: str) -> None:
+    """`context` came with 2025-06-18; before, the request is made without it. 2024-11-05 has no capability for it."""
+    declared = {} if revision == OLDEST else EVERYTHING
+    call = CALLS["of a prompt"]
+    async with answering(call, revision=revision, capabilities=declared) as (client, asked, _):
+        found = (await call.make(client, context={"language": "python"})).completion
+    assert (found.values, found.total, found.has_more) == (["python", "pytorch"], 10, True)
+    expected = {"arguments": {"language": "python"}} if revision >= "2025-06-18" else None
+    assert sent(asked[0]).get("context") == expected
+
+
+@eras
+@pytest.mark.parametrize("kind", ITEMS)
+async def test_lists_come_page_by_page_and_all_at_once(kind: str, revision: str) -> None:
+    method, key, make = ITEMS[kind]
+    found = [["a", "b"], [], ["c"]]
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        number = int(params.get("cursor", 0))
+        more = {"nextCursor": str(number + 1)} if number < 2 else {}
+        return {key: [make(name) for name in found[number]], **more}
+
+    async with scripted({method: answer}, revision=revision, capabilities=EVERYTHING) as (client, asked, _):
+        pages = [await getattr(client, f"list_{kind}")(*cursor) for cursor in ([], ["1"], ["2"])]
+        assert [[each.name for each in getattr(page, kind)] for page in pages] == found
+        assert [page.next_cursor for page in pages] == ["1", "2", None]
+        assert [each.name async for each in getattr(client, f"iter_{kind}")()] == ["a", "b", "c"]
+    assert [sent(request) for request in asked] == [{}, {"cursor": "1"}, {"cursor": "2"}] * 2
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+async def test_a_list_without_end_is_given_up(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.client.listing.MAX_PAGES", 4)
+    method, key, _ = ITEMS[kind]
+    answers = {method: {key: [], "nextCursor": "again"}}
+    async with scripted(answers, capabilities=EVERYTHING) as (client, asked, _):
+        with pytest.raises(RemoteProtocolError, match=f"list of {kind.replace('_', ' ')} has more than 4 pages"):
+            async for _item in getattr(client, f"iter_{kind}")():
+                pass
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+async def test_each_page_of_a_list_is_limited_in_time(kind: str, autojump_clock: Any) -> None:
+    async with scripted({}, capabilities=EVERYTHING) as (client, _, _wire):
+        with pytest.raises(RequestTimeout):
+            await anext(aiter(getattr(client, f"iter_{kind}")(timeout=3)))
+
+
+async def test_updates_of_a_watched_resource_reach_on_message() -> None:
+    updates: list[Any] = []
+    update = Notification("notifications/resources/updated", {"uri": "file:///a"})
+    async with answering(*WATCHES.values(), on_message=updates.append) as (client, asked, wire):
+        await client.subscribe_resource("file:///a")
+        await wire.send(update)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.unsubscribe_resource("file:///a")
+    assert updates == [update]
+    assert [(request.method, request.params) for request in asked] == [
+        ("resources/subscribe", URI),
+        ("resources/unsubscribe", URI),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_reading_a_resource_tells_of_its_progress(mode: str) -> None:
+    progress: list[float] = []
+
+    @(server := Server("library")).resource("lib://slow")
+    async def slow(ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        return "x"
+
+    async with Client(server, mode=mode) as client:
+        await client.read_resource("lib://slow", on_progress=lambda told: progress.append(told.progress))
+    assert progress == [1]
+
+
+# --- `meta=`: what a caller adds to the `_meta` of a request -------------------------------------------------------
+
+
+@each(CALLS)
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_meta_travels_beside_what_the_era_adds(call: Call, revision: str) -> None:
+    given = {"com.example/x": [1], meta.LOG_LEVEL: "debug", "io.modelcontextprotocol/ui": 2}
+    async with answering(call, revision=revision) as (client, asked, _):
+        await call.make(client, meta=given)
+    found = (asked[0].params or {})["_meta"]
+    assert given.items() <= found.items()
+    assert (meta.PROTOCOL_VERSION in found) is (revision == MODERN)
+
+
+@each(CALLS)
+async def test_a_bad_key_of_meta_is_refused_and_nothing_is_sent(call: Call) -> None:
+    async with answering(call, revision=MODERN) as (client, asked, _):
+        rules = {"_x": "is malformed", "com.mcp/x": "is reserved", "progressToken": "pass on_progress"}
+        for key, rule in rules.items():
+            with pytest.raises(ValueError, match=f"the _meta key {key!r}.*{rule}"):
+                await call.make(client, meta={key: 1})
+        with pytest.raises(TypeError, match="meta must be a mapping"):
+            await call.make(client, meta=5)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("revision", "reserved", "other"), [("2025-06-18", "mcp.dev/x", "dev.mcp/x"), (LEGACY, "dev.mcp/x", "mcp.dev/x")]
+)
+async def test_a_key_of_meta_is_reserved_by_the_revision_that_is_spoken(
+    revision: str, reserved: str, other: str
+) -> None:
+    async with answering(CALLS["a tool"], revision=revision) as (client, asked, _):
+        with pytest.raises(ValueError, match=f"is reserved: {revision} reserves"):
+            await client.call_tool("x", meta={reserved: 1})
+        await client.call_tool("x", meta={other: 1})
+    assert len(asked) == 1
+
+
+async def test_results_with_odd_keys_of_meta_are_taken() -> None:
+    """A peer's message is never refused because of a key."""
+    odd = {"-x": 1, "com.mcp/x": 2}
+    async with scripted({"tools/call": {"content": [], "_meta": odd}}, capabilities=EVERYTHING) as (client, _, _wire):
+        assert (await client.call_tool("x")).meta == odd
