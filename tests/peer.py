@@ -141,7 +141,7 @@ class Peer:
             raise StopAsyncIteration from None
 
     async def close(self) -> None:
-        """Say no more."""
+        """Close the sending side."""
         await self.link.write.aclose()
 
     # --- asking ---

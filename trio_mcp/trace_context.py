@@ -72,7 +72,7 @@ class TraceContext:
             if not is_valid(value):
                 raise ValueError(f"{name} is not in W3C format: {value[:100]!r}")
         if self.tracestate is not None and self.traceparent is None:
-            raise ValueError("a tracestate needs a traceparent; give both")
+            raise ValueError("a tracestate needs a traceparent; pass both")
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> TraceContext | None:

@@ -193,7 +193,7 @@ def dumped(rng: random.Random, value: Any) -> bytes:
 
 
 def head(rng: random.Random, first: str, fields: Iterable[tuple[str, str]], *, shuffled: bool = True) -> bytes:
-    """Return the head of a request; names in any case, in any order, among fields that mean nothing."""
+    """Return the head of a request; with names in any case and any order, among fields without meaning."""
     given = list(fields)
     if shuffled:
         given += [(f"x-{token(rng)}", token(rng, 0, 40)) for _ in range(rng.randint(0, 3))]

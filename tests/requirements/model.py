@@ -138,7 +138,7 @@ class Topic:
             section: Where it is written.
             text: What it is.
             asked: Method and parameters, and the way to a part of the result: keys, indexes and functions.
-            expected: What stands there; None if nothing may.
+            expected: The value at that place; None if there must be none.
             revisions: Those that require it.
         """
         method, params, *path = asked

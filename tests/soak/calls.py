@@ -27,7 +27,7 @@ class TooEarly(Exception):
 
 
 class CouldNotAsk(Exception):
-    """The tool had no way to ask its question, or was told that there is no answer."""
+    """The tool could not ask its question, or was told that there is no answer."""
 
 
 @attrs.define
@@ -183,7 +183,7 @@ WITH_EFFECT = frozenset(NAMES[kind] for kind in TOOLS)
 
 
 async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: bool, breaks: bool = False) -> bool:
-    """Make one call and record what came of it.
+    """Make one call and record its outcome.
 
     Args:
         kind: What to do.

@@ -56,8 +56,8 @@ def check_ledger(out: Path) -> tuple[list[str], dict[str, int]]:
 
 
 def unexpected(log: Path) -> list[str]:
-    """Give the log's entries with tracebacks, but for those of a connection that was torn: a proxy's to its upstream,
-    or that on which a tool has asked the user; and for what httpx makes of a cancelled request of HTTP/2.
+    """Return the log's entries with tracebacks, except those of a broken connection (a proxy's to its upstream, or one
+    on which a tool has asked the user) and those that httpx makes of a cancelled HTTP/2 request.
     """
     entries = re.split(r"^(?=\d{4}-\d\d-\d\d )", log.read_text(errors="replace"), flags=re.MULTILINE)
     fair = re.compile(

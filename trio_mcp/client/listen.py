@@ -178,7 +178,7 @@ class ResourceWatches:
 
     @contextlib.asynccontextmanager
     async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
-        """Be subscribed to resources while the block runs.
+        """Keep resources subscribed while the block runs.
 
         Leaving never waits: a task of the session unsubscribes, also after a cancellation while subscribing.
 

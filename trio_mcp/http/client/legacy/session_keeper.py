@@ -57,7 +57,7 @@ class EventStream:
         decoder: The decoder of the current or last connection.
         take: Takes each event.
         opened: Whether it has been open at least once.
-        answered: Set when `follow` has got a first HTTP response, of any status.
+        answered: Set when `follow` has received a first HTTP response, of any status.
     """
 
     session: LegacySession

@@ -92,7 +92,7 @@ class MemoryEventStore(EventStore):
         kept = self._streams.get(session, {}).get(stream)
         # The next event must be there, or be the one that comes next: beyond that, something is missing.
         if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
-            raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
+            raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
         start = number + 1 - kept[0].number  # numbers have no gaps
         return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
 
@@ -184,7 +184,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         # The query includes the event of ``number`` itself: it tells "nothing follows yet" from "all of it is gone".
         rows = await self._run(select)
         if not rows or rows[0][0] > number + 1:
-            raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
+            raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
         return [StoredEvent(stream, each, data) for each, data in rows if each > number]
 
     async def forget(self, session: str) -> None:
