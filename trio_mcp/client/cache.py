@@ -18,7 +18,7 @@ __all__ = ["CacheStatistics", "Flight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
 OVERHEAD = 500
-"""Bytes counted for an entry beside its key and its result: Python's own objects."""
+"""Bytes counted for an entry besides its key and its result: Python's own objects."""
 
 # The methods whose results a change of each kind makes stale.
 LISTS = {

@@ -167,7 +167,7 @@ class RequestHooks(Protocol):
 class Handlers:
     """The running handlers of one link, each in its own task and cancel scope.
 
-    A session has one beside its `Calls`; a single modern request over HTTP has this half alone.
+    A session has one next to its `Calls`; a single modern request over HTTP has this half alone.
 
     Args:
         peer: The requests in flight.
