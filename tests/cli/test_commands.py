@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.running import ROOT, command, config, environment, run
 from trio_mcp import __version__
+from trio_mcp.cli.parser import COMMANDS
 
 
 def test_list_shows_names_parameters_and_descriptions(shop: Path) -> None:
@@ -243,3 +244,31 @@ def test_the_demo_shows_every_transport_and_succeeds(tmp_path: Path) -> None:
 
 def test_version(tmp_path: Path) -> None:
     assert run(tmp_path, "--version").stdout.strip() == f"trio-mcp {__version__}"
+
+
+# --- the scripts that complete commands and options ---
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_names_every_command_and_option(tmp_path: Path, shell: str) -> None:
+    script = run(tmp_path, "completion", shell).stdout
+    for word in (*COMMANDS, "json", "output", "log-level", "transport"):
+        assert word in script
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["trio-mcp", "li"], {"list"}),
+        (["trio-mcp", "call", "--to"], {"--total-timeout"}),
+        (["trio-mcp", "completion", ""], {"--help", "bash", "fish", "zsh"}),
+        (["trio-mcp", "list", "--mode", "leg"], {"legacy"}),
+    ],
+)
+def test_bash_completes(tmp_path: Path, words: list[str], completed: set[str]) -> None:
+    (tmp_path / "script").write_text(run(tmp_path, "completion", "bash").stdout)
+    asking = 'source ./script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _trio_mcp; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", asking, "bash", *words], cwd=tmp_path, capture_output=True, text=True, timeout=30
+    )
+    assert (set(done.stdout.split()), done.stderr) == (completed, "")

@@ -73,15 +73,19 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def listening(
-    client: Client, asked: list[Request], wire: Peer, **arguments: Any
+    client: Client, asked: list[Request], wire: Peer, *, acknowledged: bool = True, **arguments: Any
 ) -> AsyncIterator[tuple[Listener, Request]]:
-    """Yield a modern listener whose server honours its whole filter, and its request; close it on leaving."""
+    """Yield a modern listener whose server honours its whole filter, and its request; close it on leaving.
+
+    Without ``acknowledged`` the server has not answered yet.
+    """
     listener = Listener()
     async with background_nursery() as nursery:
         nursery.start_soon(lambda: listener.run(client, **arguments))
         await settle()
         request = asked[-1]
-        await wire.send(acknowledgement(request))
-        await settle()
-        assert listener.subscription is not None
+        if acknowledged:
+            await wire.send(acknowledgement(request))
+            await settle()
+            assert listener.subscription is not None
         yield listener, request

@@ -89,7 +89,6 @@ def test_joining_changes_neither_part() -> None:
         ({"sampling": 5}, TypeError, "sampling must be callable, got int"),
         ({"elicitation": print, "elicitation_modes": ()}, ValueError, "elicitation_modes must not be empty"),
         ({"elicitation": print, "elicitation_modes": "form"}, TypeError, "elicitation_modes"),
-        ({"elicitation": print, "elicitation_modes": ("voice",)}, ValueError, "voice"),
         (
             {"sampling": print, "sampling_features": ("vision",)},
             ValueError,
@@ -97,11 +96,9 @@ def test_joining_changes_neither_part() -> None:
         ),
         ({"sampling": print, "sampling_features": "tools"}, TypeError, "sampling_features"),
         ({"roots": "file:///x"}, TypeError, "roots must be a list of Root, Path or file:// URI; got str"),
-        ({"roots": 5}, TypeError, "roots must be a list"),
         ({"roots": [5]}, TypeError, "a root must be a Root, a Path or a file:// URI; got int"),
         ({"roots": ["/home"]}, ValueError, r"must be a file:// URI, got '/home'; pass a path as pathlib.Path\('/home'"),
         ({"max_input_rounds": 0}, ValueError, "max_input_rounds must be at least 1, got 0"),
-        ({"max_input_rounds": True}, TypeError, "max_input_rounds must be an integer, got True"),
     ],
 )
 def test_answers_that_are_wrong(arguments: dict[str, Any], error: type[Exception], match: str) -> None:

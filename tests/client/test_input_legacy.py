@@ -13,7 +13,7 @@ import trio.testing
 from tests.client.asking import asking, form, sample
 from tests.client.scripted import scripted
 from tests.peer import Peer
-from trio_mcp import Answers, Client, HandlerOptions, Link, McpError, SessionOptions, memory_link_pair, types
+from trio_mcp import Answers, Client, Link, McpError, memory_link_pair, types
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 
 NAME = form(name={"type": "string"})
@@ -46,23 +46,6 @@ async def test_requests_run_at_once_and_can_be_cancelled_one_by_one() -> None:
             ids[index]: Response(ids[index], {"action": "accept", "content": {"name": name}})
             for index, name in ((0, "a"), (2, "c"))
         }
-
-
-async def test_the_limits_of_the_session_hold() -> None:
-    running: list[str] = []
-
-    async def elicit(params: Any) -> Any:
-        running.append(params.message)
-        await trio.sleep_forever()
-
-    options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
-    async with asking(answers=Answers(elicitation=elicit), options=options) as (_, server):
-        ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abcd"]
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(running) == ["a", "b"]
-        refused = server.answers[ids[3]]
-        assert isinstance(refused, ErrorResponse)
-        assert refused.error.code == types.OVERLOADED
 
 
 async def test_closing_the_client_cancels_the_callbacks() -> None:
@@ -127,16 +110,6 @@ async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
         assert isinstance(answer, ErrorResponse)
         assert answer.error == ErrorData(-32600, "the handshake is not complete")
         nursery.cancel_scope.cancel()
-
-
-async def test_the_end_of_a_visit_is_a_notification_like_others() -> None:
-    """2025-11-25 `client/elicitation`, Completion Notifications: it reaches `on_message`."""
-    seen: list[Any] = []
-    async with asking(answers=Answers(elicitation=lambda params: "accept"), on_message=seen.append) as (_, server):
-        done = Notification("notifications/elicitation/complete", {"elicitationId": "e1"})
-        await server.send(done)
-        await trio.testing.wait_all_tasks_blocked()
-    assert seen == [done]
 
 
 async def test_an_elicitation_that_must_come_first_is_raised_with_its_data() -> None:

@@ -18,14 +18,13 @@ from trio_mcp import (
     Client,
     InputError,
     LocalProtocolError,
-    McpError,
     RemoteProtocolError,
     RequestTimeout,
     SessionOptions,
     types,
 )
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, MAX_INPUT_REQUESTS
-from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Notification, Request, Response
 
 ASK = request("elicitation/create", form(name={"type": "string"}))
 SAMPLE = request("sampling/createMessage", sample())
@@ -79,28 +78,39 @@ async def test_each_round_has_its_own_answers_and_state_and_nothing_of_earlier_r
     assert len({each.id for each in asked}) == 5
 
 
+PROMPT = {"name": "p", "arguments": {"a": "b"}}
+
+
 @pytest.mark.parametrize(
-    ("method", "call", "params", "final"),
+    ("method", "call", "once", "params", "final", "model"),
     [
         (
             "prompts/get",
-            lambda client: client.get_prompt("p", {"a": "b"}),
-            {"name": "p", "arguments": {"a": "b"}},
+            lambda c: c.get_prompt("p", {"a": "b"}),
+            lambda c, **more: c.get_prompt_once("p", {"a": "b"}, **more),
+            PROMPT,
             {"messages": []},
+            types.GetPromptResult,
         ),
         (
             "resources/read",
-            lambda client: client.read_resource("a://b"),
+            lambda c: c.read_resource("a://b"),
+            lambda c, **more: c.read_resource_once("a://b", **more),
             {"uri": "a://b"},
             {"contents": [], "ttlMs": 0, "cacheScope": "private"},
+            types.ReadResourceResult,
         ),
     ],
 )
-async def test_prompts_and_resources(method: str, call: Any, params: Any, final: Any) -> None:
-    async with rounds(asks("s", q=ASK), final, method=method, answers=ADA) as (client, asked):
+async def test_prompts_and_resources(method: str, call: Any, once: Any, params: Any, final: Any, model: Any) -> None:
+    """By themselves, and by hand."""
+    async with rounds(asks("s", q=ASK), final, asks("s", q=ASK), final, method=method, answers=ADA) as (client, asked):
         assert (await call(client)).to_wire() == final
-    assert sent(asked[0]) == params
-    assert sent(asked[1]) == {**params, "inputResponses": {"q": accepted("Ada")}, "requestState": "s"}
+        assert isinstance(await once(client), types.InputRequiredResult)
+        assert isinstance(await once(client, request_state="s"), model)
+    responses = {"inputResponses": {"q": accepted("Ada")}}
+    state = {**params, "requestState": "s"}
+    assert [sent(each) for each in asked] == [params, {**state, **responses}, params, state]
 
 
 async def test_all_inputs_of_a_round_are_asked_for_at_once() -> None:
@@ -248,13 +258,18 @@ async def test_no_requests_at_all_are_a_round_with_nothing_to_answer() -> None:
     assert sent(asked[1]) == {"name": "x", "inputResponses": {}, "requestState": "s"}
 
 
-async def test_time_spent_asking_the_user_does_not_count_for_the_timeout(autojump_clock: Any) -> None:
+@pytest.mark.parametrize(
+    "limits", [{"timeout": 5}, {"total_timeout": None}], ids=["by a timeout", "lifted by the call"]
+)
+async def test_time_spent_asking_the_user_is_not_limited(limits: dict[str, Any], autojump_clock: Any) -> None:
     async def think(params: Any) -> Any:
         await trio.sleep(1000)
         return {"name": "Ada"}
 
-    async with rounds(asks(q=ASK), asks(q=ASK), DONE, answers=Answers(elicitation=think)) as (client, _):
-        assert (await client.call_tool("x", timeout=5)).text == "done"
+    options = SessionOptions(calls=CallOptions(total_timeout=6 if "total_timeout" in limits else None))
+    results = [asks(q=ASK), asks(q=ASK), DONE]
+    async with rounds(*results, answers=Answers(elicitation=think), options=options) as (client, _):
+        assert (await client.call_tool("x", **limits)).text == "done"
 
 
 async def test_the_timeout_holds_for_each_round(autojump_clock: Any) -> None:
@@ -290,16 +305,6 @@ async def test_the_total_timeout_covers_everything(how: str, slow: str, autojump
         assert (caught.value.method, caught.value.limit, caught.value.seconds) == ("tools/call", "total_timeout", 6)
     assert left == ([] if slow == "pause" else ["user"])
     assert len(asked) == {"user": 1, "server": 2, "pause": 7}[slow]
-
-
-async def test_a_call_may_lift_the_total_timeout_of_the_session(autojump_clock: Any) -> None:
-    async def think(params: Any) -> Any:
-        await trio.sleep(100)
-        return {"name": "Ada"}
-
-    options = SessionOptions(calls=CallOptions(total_timeout=6))
-    async with rounds(asks(q=ASK), DONE, answers=Answers(elicitation=think), options=options) as (client, _):
-        assert (await client.call_tool("x", total_timeout=None)).text == "done"
 
 
 async def test_progress_comes_in_every_round() -> None:
@@ -354,12 +359,6 @@ async def test_the_last_result_is_checked_against_the_output_schema() -> None:
         assert isinstance(answer, types.InputRequiredResult)
         with pytest.raises(RemoteProtocolError, match="'x' breaks its own output schema"):
             await client.call_tool_once("x", input_responses={})
-
-
-async def test_a_refusal_in_a_later_round_is_raised() -> None:
-    async with rounds(asks(q=ASK), ErrorData(-32602, "bad state"), answers=ADA) as (client, _):  # type: ignore[arg-type]
-        with pytest.raises(McpError, match="bad state"):
-            await client.call_tool("x")
 
 
 async def test_parallel_calls_keep_their_answers_and_states_apart() -> None:
@@ -484,26 +483,6 @@ async def test_rounds_by_hand() -> None:
         "inputResponses": {"q": accepted("Ada"), "u": {"action": "decline"}},
         "requestState": "s",
     }
-
-
-@pytest.mark.parametrize(
-    ("method", "once", "final", "model"),
-    [
-        ("prompts/get", lambda c, **more: c.get_prompt_once("p", {}, **more), {"messages": []}, types.GetPromptResult),
-        (
-            "resources/read",
-            lambda c, **more: c.read_resource_once("a://b", **more),
-            {"contents": []},
-            types.ReadResourceResult,
-        ),
-    ],
-)
-async def test_prompts_and_resources_by_hand(method: str, once: Any, final: Any, model: Any) -> None:
-    async with rounds(asks("s", q=ASK), final, method=method) as (client, asked):
-        assert isinstance(await once(client), types.InputRequiredResult)
-        assert isinstance(await once(client, request_state="s"), model)
-    assert sent(asked[1])["requestState"] == "s"
-    assert "inputResponses" not in sent(asked[1])
 
 
 async def test_by_hand_the_limits_hold_too() -> None:

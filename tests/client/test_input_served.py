@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import Answers, Client, McpError, Server, StdioServerParameters, ToolError, types
+from trio_mcp import Answers, Client, Server, StdioServerParameters, ToolError, types
 from trio_mcp.server.context import Context
 
 ROOT = Path(__file__).parents[2]
@@ -46,22 +46,6 @@ async def test_a_process_asks_and_gets_the_same_answers_in_each_era(revision: st
             result = await client.call_tool(tool)
     assert result.data == "red, 2, [], hello, file:///srv"
     assert user.asked == ["Which colour?", "How long?", "sampling"]
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_what_the_client_can_not_answer_is_never_asked(revision: str) -> None:
-    """-32021 names the capability (`basic/patterns/mrtr`, Server Requirements, 7)."""
-    server = Server("asks")
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        await ctx.sample("Say hello.", max_tokens=1)
-        return "asked"
-
-    async with Client(server, mode=revision) as client:
-        with pytest.raises(McpError, match="sampling") as caught:
-            await client.call_tool("ask")
-    assert caught.value.code == -32021
 
 
 @pytest.mark.parametrize(("revision", "park"), [("2025-11-25", False), ("2026-07-28", False), ("2026-07-28", True)])

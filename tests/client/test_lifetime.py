@@ -190,6 +190,8 @@ async def test_a_pinned_revision_is_not_negotiable() -> None:
         ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds or None, got 'soon'"),
         ({"options": CallOptions()}, TypeError, r"options must be SessionOptions\(…\), got CallOptions"),
         ({"answers": print}, TypeError, r"answers must be Answers\(…\), got builtin_function_or_method"),
+        ({"cache": {}}, TypeError, "cache"),
+        ({"principal": 5}, TypeError, "principal"),
         ({"capabilities": ["roots"]}, TypeError, "capabilities must be a model or a mapping"),
         ({"client_info": {"name": "me"}}, TypeError, "client_info must be an Implementation, got dict"),
     ],

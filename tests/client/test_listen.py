@@ -58,13 +58,10 @@ def modern(replies: dict[str, Any] | None = None, **arguments: Any) -> Any:
 async def test_entering_waits_for_the_acknowledgement_and_events_come_typed_in_order() -> None:
     faults: list[Exception] = []
     async with (
-        modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
-        trio.open_nursery() as nursery,
+        modern(options=SessionOptions(on_error=faults.append)) as rig,
+        listening(*rig, acknowledged=False, **EVERYTHING) as (listener, request),
     ):
-        listener = Listener()
-        nursery.start_soon(lambda: listener.run(client, **EVERYTHING))
-        await settle()
-        (request,) = asked
+        wire = rig[2]
         assert listener.subscription is None
         assert sent(request) == {
             "notifications": {
@@ -91,6 +88,7 @@ async def test_entering_waits_for_the_acknowledgement_and_events_come_typed_in_o
             ResourceUpdated("x:/a"),
         ]
         await wire.send(Response(request.id, end(request)))
+        await settle()
     assert (listener.done, listener.failure, listener.subscription.ended) == (True, None, True)
     assert faults == []
 
@@ -149,13 +147,10 @@ async def test_what_does_not_name_a_subscription_is_a_fault_and_reaches_none(met
 async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_delivered() -> None:
     faults: list[Exception] = []
     async with (
-        modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
-        trio.open_nursery() as nursery,
+        modern(options=SessionOptions(on_error=faults.append)) as rig,
+        listening(*rig, acknowledged=False, tools_list_changed=True, resources=["x:/a", "x:/b"]) as (listener, request),
     ):
-        listener = Listener()
-        nursery.start_soon(lambda: listener.run(client, tools_list_changed=True, resources=["x:/a", "x:/b"]))
-        await settle()
-        (request,) = asked
+        wire = rig[2]
         await wire.send(acknowledgement(request, promptsListChanged=True, resourceSubscriptions=["x:/b", "x:/c"]))
         await settle()
         assert listener.subscription is not None
@@ -166,7 +161,6 @@ async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_deliver
             await wire.send(notice(UPDATED, request.id, uri=uri))
         await settle()
         assert listener.events == [ResourceUpdated("x:/b")]
-        nursery.cancel_scope.cancel()
     texts = [str(fault) for fault in faults]
     assert "more than was asked for" in texts[0]
     assert ["does not cover it" in text for text in texts] == [False] + [True] * 6
@@ -175,23 +169,20 @@ async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_deliver
 async def test_before_the_acknowledgement_and_a_second_one_are_faults() -> None:
     faults: list[Exception] = []
     async with (
-        modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
-        trio.open_nursery() as nursery,
+        modern(options=SessionOptions(on_error=faults.append)) as rig,
+        listening(*rig, acknowledged=False, tools_list_changed=True) as (listener, request),
     ):
-        listener = Listener()
-        nursery.start_soon(lambda: listener.run(client, tools_list_changed=True))
-        await settle()
-        await wire.send(notice(TOOLS, asked[0].id))
+        wire = rig[2]
+        await wire.send(notice(TOOLS, request.id))
         await settle()
         assert listener.subscription is None
         for _ in range(2):
-            await wire.send(acknowledgement(asked[0]))
+            await wire.send(acknowledgement(request))
         await settle()
         assert listener.events == []
-        await wire.send(notice(TOOLS, asked[0].id))
+        await wire.send(notice(TOOLS, request.id))
         await settle()
         assert listener.events == [ToolsListChanged()]
-        nursery.cancel_scope.cancel()
     early, twice = map(str, faults)
     assert "before subscription 2 was acknowledged" in early
     assert "twice" in twice
@@ -200,16 +191,14 @@ async def test_before_the_acknowledgement_and_a_second_one_are_faults() -> None:
 @pytest.mark.parametrize("notifications", [None, 7, {"toolsListChanged": {}}, {"resourceSubscriptions": "x:/a"}])
 async def test_a_malformed_acknowledgement_is_raised_on_entering_and_ends_the_request(notifications: Any) -> None:
     async with (
-        modern(options=SessionOptions(on_error=lambda _: None)) as (client, asked, wire),
-        trio.open_nursery() as nursery,
+        modern(options=SessionOptions(on_error=lambda _: None)) as rig,
+        listening(*rig, acknowledged=False, tools_list_changed=True) as (listener, request),
     ):
-        listener = Listener()
-        nursery.start_soon(lambda: listener.run(client, tools_list_changed=True))
-        await settle()
-        await wire.send(notice(ACKNOWLEDGED, asked[0].id, notifications=notifications))
+        wire = rig[2]
+        await wire.send(notice(ACKNOWLEDGED, request.id, notifications=notifications))
         await settle()
         assert isinstance(listener.failure, RemoteProtocolError)
-        assert [note.params["requestId"] for note in wire.heard] == [asked[0].id]
+        assert [note.params["requestId"] for note in wire.heard] == [request.id]
 
 
 async def test_a_malformed_update_is_a_fault_and_costs_only_itself() -> None:
@@ -239,26 +228,20 @@ async def test_a_late_acknowledgement_is_not_a_fault(autojump_clock: Any) -> Non
     assert faults == []
 
 
-async def test_nothing_limits_how_long_it_lasts(autojump_clock: Any) -> None:
-    options = SessionOptions(calls=CallOptions(timeout=5, total_timeout=9))
-    async with modern(options=options) as rig, listening(*rig, **EVERYTHING) as (listener, request):
-        await trio.sleep(80_000)
-        await rig[2].send(notice(TOOLS, request.id))
-        await settle()
-        assert (listener.events, listener.done) == ([ToolsListChanged()], False)
-
-
-async def test_no_alert_for_a_request_that_is_meant_to_last(
+async def test_nothing_limits_how_long_it_lasts_and_no_alert_is_raised(
     autojump_clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     records: list[Any] = []
-    options = SessionOptions(on_request=records.append, alert_threshold=1)
-    async with modern(options=options) as rig:
-        async with listening(*rig, **EVERYTHING):
-            await trio.sleep(60)
+    calls = CallOptions(timeout=5, total_timeout=9)
+    async with modern(options=SessionOptions(calls=calls, on_request=records.append, alert_threshold=1)) as rig:
+        async with listening(*rig, **EVERYTHING) as (listener, request):
+            await trio.sleep(80_000)
+            await rig[2].send(notice(TOOLS, request.id))
+            await settle()
+            assert (listener.events, listener.done) == ([ToolsListChanged()], False)
         await settle()
     assert [(record.method, record.duration, record.outcome) for record in records[1:]] == [
-        ("subscriptions/listen", 60, "cancelled")
+        ("subscriptions/listen", 80_000, "cancelled")
     ]
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 

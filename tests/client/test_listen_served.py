@@ -1,11 +1,8 @@
-"""`Client.listen` and the servers of this library: in memory and over stdio, in both eras."""
+"""`Client.listen` and the servers of this library: in both eras."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
-import textwrap
-from collections.abc import Iterator
 
 import pytest
 import trio
@@ -14,80 +11,44 @@ from tests.client.listening import LEGACY, MODERN
 from tests.peer import settle
 from trio_mcp import (
     Client,
-    PromptsListChanged,
-    ResourcesListChanged,
     ResourceUpdated,
     Server,
     SessionOptions,
-    StdioServerParameters,
     ToolsListChanged,
     memory_link_pair,
 )
 
-PROGRAM = textwrap.dedent(
-    """
-    from trio_mcp import Server
 
+def desk() -> Server:
     server = Server("desk")
-
 
     @server.resource("desk://calendar")
     async def calendar() -> str:
         return "tea at five"
 
-
-    @server.prompt
-    async def tidy() -> str:
-        return "Tidy up."
-
-
     @server.tool
     async def change() -> None:
         server.notify_tools_changed()
-        server.notify_prompts_changed()
-        server.notify_resources_changed()
         server.notify_resource_updated("desk://calendar")
         server.notify_resource_updated("desk://elsewhere")
-    """
-)
-ALL = {ToolsListChanged(), PromptsListChanged(), ResourcesListChanged(), ResourceUpdated("desk://calendar")}
 
-
-def desk() -> Server:
-    names: dict[str, Server] = {}
-    exec(PROGRAM, names)
-    return names["server"]
-
-
-@pytest.fixture(params=["memory", "stdio"])
-def target(request: pytest.FixtureRequest) -> Iterator[Server | StdioServerParameters]:
-    if request.param == "memory":
-        yield desk()
-    else:
-        yield StdioServerParameters(sys.executable, ["-c", PROGRAM + "\nserver.run()"])
+    return server
 
 
 @pytest.mark.parametrize("mode", [MODERN, LEGACY, "2024-11-05"])
-async def test_each_listener_hears_of_what_it_asked_for(target: Server | StdioServerParameters, mode: str) -> None:
+async def test_each_listener_hears_of_what_it_asked_for(mode: str) -> None:
     faults: list[Exception] = []
-    with trio.fail_after(30):
-        async with (
-            Client(target, mode=mode, options=SessionOptions(on_error=faults.append)) as client,
-            client.listen(
-                tools_list_changed=True,
-                prompts_list_changed=True,
-                resources_list_changed=True,
-                resources=["desk://calendar"],
-            ) as everything,
-        ):
-            async with client.listen(prompts_list_changed=True) as prompts:
-                await client.call_tool("change")
-                assert {await anext(everything) for _ in ALL} == ALL
-                assert await anext(prompts) == PromptsListChanged()
-                assert everything.waiting == 0
+    async with (
+        Client(desk(), mode=mode, options=SessionOptions(on_error=faults.append)) as client,
+        client.listen(tools_list_changed=True, resources=["desk://calendar"]) as everything,
+    ):
+        async with client.listen(tools_list_changed=True) as tools:
             await client.call_tool("change")
-            assert {await anext(everything) for _ in ALL} == ALL
-            assert await client.list_tools()
+            heard = {await anext(everything) for _ in range(2)}
+            assert heard == {ToolsListChanged(), ResourceUpdated("desk://calendar")}
+            assert await anext(tools) == ToolsListChanged()
+        await settle()
+        assert everything.waiting == 0
     assert faults == []
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import textwrap
 from typing import Any
 
 import pytest
@@ -17,7 +14,7 @@ from opentelemetry.trace import SpanKind
 from tests.injection import cancel_everywhere
 from tests.otel.support import Recorded, make_server, observed, own
 from tests.server.harness import both_eras, client_of
-from trio_mcp import Client, Server, StdioServerParameters, TraceContext
+from trio_mcp import Client, Server, TraceContext
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 
 
@@ -128,44 +125,6 @@ async def test_a_retry_is_one_span_with_the_last_id(recorded: Recorded) -> None:
     async with client_of(make_server(), "2026-07-28", middleware=middleware) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
     assert own(recorded.span(SpanKind.CLIENT))["jsonrpc.request.id"] == "3"
-
-
-PROGRAM = """
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-    from trio_mcp import Server
-    from trio_mcp.otel import ServerTelemetry
-
-    exporter, tracers = InMemorySpanExporter(), TracerProvider()
-    tracers.add_span_processor(SimpleSpanProcessor(exporter))
-    server = Server("process", middleware=[ServerTelemetry(tracer_provider=tracers)])
-
-    @server.tool
-    async def work() -> None:
-        pass
-
-    @server.tool
-    async def spans() -> list[str]:
-        return [span.to_json() for span in exporter.get_finished_spans()]
-
-    server.run()
-"""
-
-
-@both_eras
-async def test_client_and_server_process_are_one_trace(recorded: Recorded, revision: str) -> None:
-    parameters = StdioServerParameters(sys.executable, ["-c", textwrap.dedent(PROGRAM)], stderr="discard")
-    with trio.fail_after(60):
-        async with Client(parameters, mode=revision, middleware=[ClientTelemetry(**recorded.providers)]) as client:
-            await client.call_tool("work")
-            theirs = [json.loads(text) for text in (await client.call_tool("spans")).data]
-    (ours,) = [span for span in recorded.spans() if span.name == "tools/call work"]
-    (span,) = [span for span in theirs if span["name"] == "tools/call work"]
-    assert span["kind"] == "SpanKind.SERVER"
-    assert int(span["context"]["trace_id"], 16) == ours.context.trace_id
-    assert int(span["parent_id"], 16) == ours.context.span_id
-    assert span["attributes"]["jsonrpc.request.id"] == own(ours)["jsonrpc.request.id"]
 
 
 class Counting(SpanProcessor):

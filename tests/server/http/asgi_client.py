@@ -16,11 +16,13 @@ ACCEPT = b"application/json, text/event-stream"
 class Connection:
     """One HTTP exchange with the application, which the client may leave at any time."""
 
-    def __init__(self, method: str, headers: dict[str, str], body: bytes) -> None:
+    def __init__(self, method: str, headers: dict[str, str], body: bytes, path: str = "/mcp") -> None:
+        path, _, query = path.partition("?")
         fields = {"host": "localhost", "accept": ACCEPT.decode(), "content-type": "application/json", **headers}
         self.fields = fields
         encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
-        self.scope: dict[str, Any] = {"type": "http", "method": method, "path": "/mcp", "headers": encoded}
+        self.scope: dict[str, Any] = {"type": "http", "method": method, "path": path, "headers": encoded}
+        self.scope["query_string"] = query.encode()
         self.left, self.over = trio.Event(), trio.Event()
         self.status: int | None = None
         self.headers: dict[str, str] = {}

@@ -37,9 +37,7 @@ class Caller:
 
     async def post(self, message: Any, *, leaves: bool = False) -> Connection:
         """Post a message, and either hang up as soon as its handler runs, or wait for the response."""
-        made = Connection("POST", self.fields, to_json(message))
-        path, _, query = self.path.partition("?")
-        made.scope |= {"path": path, "query_string": query.encode()}
+        made = Connection("POST", self.fields, to_json(message), self.path)
         self.nursery.start_soon(made.run, self.app)
         await wait_all_tasks_blocked()
         if leaves:
@@ -67,8 +65,7 @@ async def session(caller: Caller) -> None:
 
 
 async def sse(caller: Caller) -> None:
-    caller.stream = Connection("GET", {}, b"")
-    caller.stream.scope["path"] = "/sse"
+    caller.stream = Connection("GET", {}, b"", "/sse")
     caller.nursery.start_soon(caller.stream.run, caller.app)
     await wait_all_tasks_blocked()
     caller.path = caller.stream.events()[0].data.decode()
@@ -201,13 +198,12 @@ async def test_the_budget_of_a_session_is_returned_when_it_ends(way: Way) -> Non
 
 
 @WAYS
-async def test_bodies_being_read_have_a_budget_of_their_own(way: Way) -> None:
-    async with calling(way, max_request_bytes=100_000) as (_, caller):
+@pytest.mark.parametrize("limit", [{"max_request_bytes": 100_000}, {"max_requests": 2}], ids=["bytes", "number"])
+async def test_bodies_being_read_have_a_budget_of_their_own(way: Way, limit: dict[str, int]) -> None:
+    async with calling(way, **limit) as (_, caller):
         halves = []
         for _ in range(3):
-            made = Connection("POST", caller.fields, b"x" * 45_000)
-            path, _, query = caller.path.partition("?")
-            made.scope |= {"path": path, "query_string": query.encode()}
+            made = Connection("POST", caller.fields, b"x" * 45_000, caller.path)
             made.more = len(halves) < 2
             caller.nursery.start_soon(made.run, caller.app)
             await wait_all_tasks_blocked()

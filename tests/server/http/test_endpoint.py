@@ -16,7 +16,6 @@ import trio
 from trio.testing import MockClock
 
 from tests.http_peer import ACCEPT, LATEST, Events, Raw, request
-from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
 from trio_mcp import Context, MemoryEventStore, Server, TransportError, types
 from trio_mcp.http.headers import Headers
@@ -363,21 +362,6 @@ async def test_a_client_that_polls_a_closing_server_gets_its_response() -> None:
         async with raw.listen(events.decoder.last_event_id) as r:
             made.go.set()
             assert (await Events(r).messages())[-1]["result"]["structuredContent"] == {"result": "polled"}
-
-
-@pytest.mark.legacy
-async def test_over_tls(tmp_path: Path) -> None:
-    config, trusted = over_tls(tmp_path)
-    with trio.fail_after(30):
-        async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(Made().server.serve_http, config=config))
-            assert url.startswith("https://127.0.0.1:")
-            async with httpx.AsyncClient(verify=trusted, base_url=url.removesuffix("/mcp")) as http:
-                raw = Raw(http)
-                await raw.initialize()
-                async with raw.call("count", {"to": 2}) as r:
-                    assert len(await Events(r).messages()) == 3
-            nursery.cancel_scope.cancel()
 
 
 async def test_an_address_in_use_raises_an_oserror_that_names_it() -> None:

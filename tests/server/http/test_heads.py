@@ -75,6 +75,14 @@ async def test_data_after_the_last_request_is_dropped_and_the_request_answered(
     assert got.count(b"HTTP/1.1") == app.begun == 1
 
 
+async def test_a_whole_url_is_taken_with_its_host() -> None:
+    """RFC 9112, 3.2.2: the host of the URL counts, not the field."""
+    async with Server("s").asgi_app(allowed_hosts=["localhost"]) as app:
+        for host, refused in ((b"localhost", False), (b"evil.example", True)):
+            got = await said(app, b"GET http://%s/mcp" % host + END)
+            assert got.startswith(b"HTTP/1.1 403") is refused
+
+
 # --- HTTP/2 ---------------------------------------------------------------------------------------------------------
 
 

@@ -139,17 +139,6 @@ async def test_an_upgrade_is_ignored(upgrade: bytes, caplog: pytest.LogCaptureFi
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(("host", "status"), [(b"localhost", b"200"), (b"evil.example", b"403")])
-async def test_a_whole_url_is_taken_with_its_host(host: bytes, status: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """RFC 9112, 3.2.2: the host of the URL counts, not the field."""
-    async with witness(caplog) as (_, raw, address):
-        assert raw.session is not None
-        head = HEAD % (raw.session.encode(), len(BODY)) + b"\r\n"
-        async with await trio.open_tcp_stream(*address) as stream:
-            await stream.send_all(head.replace(b"/mcp", b"http://%s/mcp" % host) + BODY)
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 " + status)
-
-
 async def test_pipelined_requests_are_answered_in_order(caplog: pytest.LogCaptureFixture) -> None:
     """RFC 9112, 9.3.2. They are more than is read ahead."""
     async with witness(caplog) as (_, raw, address):

@@ -54,10 +54,7 @@ class Client:
         return connection
 
     def made(self, method: str, fields: dict[str, str], message: Any = None, path: str = "/mcp") -> Connection:
-        connection = Connection(method, fields, b"" if message is None else to_json(message))
-        path, _, query = path.partition("?")
-        connection.scope |= {"path": path, "query_string": query.encode()}
-        return connection
+        return Connection(method, fields, b"" if message is None else to_json(message), path)
 
     async def open(self) -> dict[str, str]:
         opened = await self.exchange("POST", {}, request("initialize", HELLO, 0))

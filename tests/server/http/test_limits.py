@@ -288,3 +288,14 @@ async def test_a_response_says_how_long_the_connection_is_kept_if_it_is(
             assert (b"keep-alive: timeout=7\r\n" in got) is says
             while not says and await stream.receive_some():
                 pass  # to its end
+
+
+async def test_an_answer_before_the_end_of_the_request_says_nothing_of_the_connection() -> None:
+    """That depends on what the client still has to send."""
+    async with connected() as stream:
+        await stream.send_all(post(10_000_000))
+        got = b""
+        while b"\r\n\r\n" not in got:
+            got += await stream.receive_some()
+        assert got.startswith(b"HTTP/1.1 413")
+        assert b"keep-alive" not in got
