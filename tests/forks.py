@@ -39,7 +39,7 @@ def command(what: str, *imported: str, options: tuple[str, ...] = (), root: Path
 
     Args:
         what: The path of the script, or the name of the module.
-        imported: Modules that are there from the start.
+        imported: Modules that are already imported when it starts.
         options: Options for the interpreter, such as ``-W error``.
         root: The checkout whose package and tests it imports.
     """
@@ -122,7 +122,7 @@ def _keep(near: socket.socket) -> None:
 
 
 def _become(wanted: dict[str, Any], streams: list[int]) -> None:
-    """Be the process that was asked for."""
+    """Become the requested process."""
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
         os.close(stream)

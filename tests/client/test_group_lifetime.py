@@ -120,7 +120,7 @@ async def test_adding_and_removing() -> None:
     async with ClientGroup({"a": make_server()}) as group:
         await group.add("b", make_server())
         assert await add(group, "b") == 3
-        with pytest.raises(ValueError, match="there is a server 'b' in the group already"):
+        with pytest.raises(ValueError, match="there is already a server 'b' in the group"):
             await group.add("b", make_server())
         outcomes: list[str] = []
 

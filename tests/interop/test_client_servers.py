@@ -70,7 +70,7 @@ def revision(server: str) -> str:
 
 @contextlib.asynccontextmanager
 async def listening(command: list[str], environment: dict[str, str]) -> AsyncIterator[tuple[str, trio.Process]]:
-    """Yield the URL that a server says when it has started, and its process."""
+    """Yield the URL that a server prints when it has started, and its process."""
     ORIGINS.clear()
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, env=environment)
     assert process.stdout is not None
@@ -99,7 +99,7 @@ def official(
 
 @pytest.fixture
 def connect(server: str, environment: dict[str, str], request: pytest.FixtureRequest) -> Connect:
-    """Return what starts the server and connects to it."""
+    """Return a target that starts the server and connects to it."""
     start, kind, mode = SERVERS[server]
     npm = request.getfixturevalue("npm") if start == "node" else None
 

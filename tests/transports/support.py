@@ -79,7 +79,7 @@ async def no_survivors() -> AsyncIterator[dict[str, str]]:
 
 
 async def vanished(mark: str) -> None:
-    """Wait until no process carries a mark, or for long enough."""
+    """Wait until no process carries a mark, or until a time limit."""
     with trio.move_on_after(5):
         while marked(mark):  # noqa: ASYNC110 - only the process table knows
             await trio.sleep(0.01)
