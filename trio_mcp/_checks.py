@@ -86,6 +86,7 @@ def check_text(name: str, value: Any) -> None:
         ValueError: If it is empty.
     """
     if not isinstance(value, str) or not value:
+        # One exit for both mistakes: the message is the same, and only its type tells them apart.
         kind = ValueError if isinstance(value, str) else TypeError
         raise kind(f"{name} must be a non-empty string, got {value!r}")
 

@@ -17,6 +17,7 @@ _VERSION = "the protocol knows no versions of it; write meta={'com.example/versi
 _TASK = "tasks are not implemented"
 _AUTH = "authorization is not implemented"
 
+# What FastMCP and the official SDK take in these places, and what stands for it here.
 _TOOL = {
     "tags": _TAGS,
     "version": _VERSION,
@@ -178,6 +179,7 @@ def refuse_unknown(
     Raises:
         TypeError: If one is unknown.
     """
+    # From the TypedDict itself, so that what type checkers accept and what is accepted here can't differ.
     known = () if details is None else details.__annotations__
     for name in given:
         if name not in known:
@@ -191,6 +193,7 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
     for each in (called, *(base.__qualname__ for base in bases)):
         if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"
+    # Only now: a name that another library uses was not a slip, even if a known one is spelt like it.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
     return f"; it takes {', '.join(known)}"

@@ -107,11 +107,9 @@ def _interruption_in(exc: BaseException) -> BaseException | None:
 
 
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:
-    """Do what `trio.Nursery.start` does, safely even in the main task.
-
-    Trio raises Ctrl-C in the main task. If the main task is waiting in `Nursery.start` and the starting task ends with
-    an exception too, such as an outer cancellation, that ends in a `TrioInternalError`. So another task waits there.
-    """
+    """Do what `trio.Nursery.start` does, safely even in the main task."""
+    # Trio (0.35.0) raises Ctrl-C in the main task. If that waits in `Nursery.start` and the starting task ends with an
+    # exception, too, such as an outer cancellation, the end is a `TrioInternalError`. So another task waits there.
     value: Any = None
     started = trio.Event()
 
@@ -120,6 +118,7 @@ async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]
         value = await nursery.start(function)
         started.set()
 
+    # Cancelling this wait cancels the other task as well, and with it the function that is being started.
     async with background_nursery() as waiting:
         waiting.start_soon(wait_in_its_place)
         await started.wait()
@@ -130,6 +129,7 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
     """Return what remains of an exception without its `Cancelled`s: the same object if it contains none, or None."""
     if isinstance(exc, BaseExceptionGroup):
         matched, rest = exc.split(trio.Cancelled)
+        # The same object if there is nothing to take out: a comparison by identity still holds.
         return exc if matched is None else rest
     return None if isinstance(exc, trio.Cancelled) else exc
 

@@ -4,6 +4,7 @@ Type checkers read it as imports. At run time it is never imported: `trio_mcp` r
 does the import of a name when the name is first used. ``X as X`` is how a module says that it passes a name on.
 """
 
+# A module of the package rather than a name in one: `trio_mcp` recognizes it by the home, which is the package itself.
 from trio_mcp import types as types
 from trio_mcp.client.answers.sources import Answers as Answers
 from trio_mcp.client.cache import CacheStatistics as CacheStatistics

@@ -78,6 +78,7 @@ def another(error: Exception) -> Exception:
 
 def brief(exc: ValidationError, most: int = 3) -> str:
     """Summarize a validation error in one line: its first few errors, each with its place."""
+    # Without the input: it may be a secret or very long, and these texts end up in logs and error responses.
     errors = exc.errors(include_url=False, include_context=False, include_input=False)
     shown = [f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in errors[:most]]
     if len(errors) > most:
@@ -88,4 +89,5 @@ def brief(exc: ValidationError, most: int = 3) -> str:
 async def call_back(callback: Callable[..., Any], *arguments: object) -> Any:
     """Call a sync or async callback and return its result."""
     outcome = callback(*arguments)
+    # The outcome tells, not the function: a lambda or a partial around an async function does not look like one.
     return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -42,6 +42,7 @@ class TrioMcpError(Exception):
         server: The name of the server concerned, if a `ClientGroup` raised the exception; otherwise None.
     """
 
+    # On the class, so that no subclass has to set it.
     server: str | None = None
 
     def __str__(self) -> str:
@@ -120,6 +121,7 @@ class ProcessExited(TransportError):
     def _text(self) -> str:
         if self.returncode is None:
             status = "closed its standard output"
+        # As `subprocess` reports it: the number of the signal, negated.
         elif self.returncode < 0:
             status = f"was killed by signal {-self.returncode}"
         else:

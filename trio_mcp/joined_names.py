@@ -58,6 +58,7 @@ class JoinedNames:
 
         A shortened name can be split only after this object's `join` has made it.
         """
+        # This form first: `join` never makes an unshortened name that looks like it.
         if _MARK.fullmatch(joined):
             for server, of_server in self._shortened.items():
                 if joined in of_server:

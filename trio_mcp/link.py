@@ -53,13 +53,11 @@ async def hand_on(
 
 
 async def report_unsent(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
-    """Report a message that could not be encoded, at the cost of one call only: a request fails its own.
-
-    A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
-    """
+    """Report a message that could not be encoded, at the cost of one call only: a request fails its own."""
     # Without this the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
         error = TransportError(f"{item.message.method!r} was not sent: {problem}")
         await hand_on(inbound, Failure(error, item.message.id))
+    # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
     else:
         logger.error("%s was not sent: %s", type(item.message).__name__, problem)

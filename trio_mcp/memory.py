@@ -25,6 +25,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     Yields:
         The two ends: what one writes, the other reads. Both are closed when the block ends, also when it is cancelled.
     """
+    # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
     await trio.lowlevel.checkpoint()
     # Named from one end: `there` sends what `here_in` receives, and the other way round.
     there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)

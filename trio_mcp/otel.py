@@ -59,6 +59,7 @@ MAX_NAMES = 1000
 MAX_CODES = 100
 """Error codes distinguished in metrics, besides the standard ones; likewise."""
 
+# A range excludes its end: -32000 is the last of them.
 STANDARD_CODES: Final = range(-32768, -31999)
 """The codes that JSON-RPC reserves (section 5.1)."""
 

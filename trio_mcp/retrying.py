@@ -98,6 +98,7 @@ class Backoff:
         if asked is not None and asked > self.patience:
             return None
         if asked is not None and attempt == 0:
+            # Exactly as asked, without jitter: the server has chosen the time itself.
             return asked
         try:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)

@@ -97,6 +97,8 @@ class TraceContext:
     @property
     def trace_id(self) -> str | None:
         """The id of the trace, 32 hexadecimal digits."""
+        # All versions have these fields in the same places (Trace Context, section 3.2); `_TRACEPARENT` has checked
+        # that.
         return None if self.traceparent is None else self.traceparent[3:35]
 
     @property
@@ -107,6 +109,7 @@ class TraceContext:
     @property
     def sampled(self) -> bool:
         """Whether the caller may have recorded the trace."""
+        # The lowest bit of the flags (Trace Context, section 3.2.2.5.1).
         return self.traceparent is not None and bool(int(self.traceparent[53:55], 16) & 1)
 
     @classmethod

@@ -42,6 +42,7 @@ class _Operator(NamedTuple):
     keeps_reserved: bool = False
 
 
+# RFC 6570, appendix A, row by row.
 _OPERATORS = {
     "": _Operator(),
     "+": _Operator(keeps_reserved=True),
@@ -66,6 +67,7 @@ class _Slot(NamedTuple):
     keeps_reserved: bool
 
     def admits(self, unit: str) -> bool:
+        # A percent triplet may stand for any character. What a value must not contain is checked after decoding.
         return len(unit) == 3 or unit in self.allowed
 
 
@@ -279,6 +281,7 @@ _Expression: TypeAlias = "tuple[str, list[str], str | None]"
 
 def _parse(template: str) -> Iterator[str | _Expression]:
     """Yield literals as strings, and expressions as their operator, variables and exploded variable."""
+    # `split` with one group: the literals are at even places, the expressions between them at odd ones.
     for number, piece in enumerate(_EXPRESSION.split(template)):
         if number % 2:
             yield _parse_expression(piece, template)
@@ -342,6 +345,7 @@ def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
 
 def _keep_reserved(value: str) -> str:
     """Encode what is neither unreserved nor reserved; percent triplets stay as they are (RFC 6570, section 3.2.3)."""
+    # The group keeps the separators in the result: the triplets are at the odd places.
     pieces = re.split(r"(%[0-9A-Fa-f]{2})", value)
     return "".join(
         piece if number % 2 else quote(piece, safe="~:/?#[]@!$&'()*+,;=") for number, piece in enumerate(pieces)
@@ -406,6 +410,7 @@ def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
 def _decoded(units: list[str]) -> str | None:
     """Decode percent triplets, once only; return None if the result is not UTF-8."""
     try:
+        # Once: `%252F` becomes `%2F` and stays that, so nothing can be hidden from the check that follows.
         return unquote_to_bytes("".join(units)).decode()
     except UnicodeDecodeError:
         return None

@@ -1,4 +1,4 @@
-"""Tools come and go while clients are connected (`server/tools`, List Changed Notification)."""
+"""What a server offers changes while clients are connected: who of the legacy era is told, and of what."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import trio.testing
 
 from tests.peer import Peer, settle
 from tests.server.harness import LEGACY, MODERN, client_of, server_with
-from trio_mcp import ListOptions, McpError, Server, memory_link_pair
+from tests.server.input_harness import hand_client
+from trio_mcp import Client, ListOptions, McpError, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.server import changes
 from trio_mcp.server.changes import Listener
 
 CHANGED = "notifications/tools/list_changed"
@@ -94,29 +96,6 @@ async def test_a_call_in_progress_goes_on_after_the_tool_is_removed(revision: st
     assert results == ["done"]
 
 
-@pytest.mark.parametrize("sync", [True, False], ids=["from a thread", "from the event loop"])
-async def test_a_tool_may_add_tools(sync: bool) -> None:
-    """A sync tool runs in a thread, where the event loop's own objects must not be touched."""
-    seen: list[str] = []
-    server = Server("test")
-
-    if sync:
-
-        def grow() -> None:
-            server.add_tool(one)
-    else:
-
-        async def grow() -> None:  # type: ignore[misc]
-            server.add_tool(one)
-
-    server.add_tool(grow)
-    async with client_of(server, LEGACY, on_message=lambda message: seen.append(message.method)) as client:
-        assert not (await client.call_tool("grow")).is_error
-        await settle()
-        assert seen == [CHANGED]
-        assert (await client.call_tool("one")).data == 1
-
-
 async def test_no_change_from_another_thread_is_lost() -> None:
     server = Server("test", lists=ListOptions(page_size=7))
     stop = threading.Event()
@@ -156,3 +135,76 @@ def test_a_change_after_the_last_run_is_harmless() -> None:
     (changes,) = kept
     changes.announce(CHANGED)
     server.add_tool(one)
+
+
+def with_resources() -> Server:
+    server = Server("test")
+    server.add_resource("x://a", one)
+    server.add_resource("x://t/{name}", lambda name: name, name="t")
+    return server
+
+
+async def subscribe(client: Client, uri: str) -> None:
+    """2025-11-25 `server/resources`, Subscriptions: the answer is an empty result."""
+    assert await client.request("resources/subscribe", {"uri": uri}) == {}
+
+
+async def test_a_subscription_belongs_to_one_client_and_ends_with_it() -> None:
+    seen: list[str] = []
+    server = with_resources()
+    async with (
+        client_of(server, LEGACY, on_message=lambda message: seen.append("first")) as first,
+        client_of(server, LEGACY, on_message=lambda message: seen.append("second")),
+    ):
+        await subscribe(first, "x://a")
+        server.notify_resource_updated("x://a")
+        await settle()
+        assert seen == ["first"]
+    server.notify_resource_updated("x://a")
+    async with client_of(server, LEGACY, on_message=lambda message: seen.append("third")):
+        server.notify_resource_updated("x://a")
+        await settle()
+    assert seen == ["first"]
+
+
+async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """After the answer to ``resources/unsubscribe`` nothing comes, however long the link was congested before."""
+    server = with_resources()
+    async with hand_client(server, LEGACY) as client:
+        uris = [f"x://t/{number}" for number in range(500)]  # more than the link and the session's queue hold
+        for uri in uris:
+            assert await client.ask("resources/subscribe", {"uri": uri}) == {}
+        for uri in uris:
+            server.notify_resource_updated(uri)
+        await settle()
+        assert server.statistics().changes_waiting > 1
+        assert await client.ask("resources/unsubscribe", {"uri": uris[-1]}) == {}
+        while server.statistics().changes_waiting or server.statistics().messages_waiting:
+            assert await client.ask("ping", {}) == {}
+        assert await client.ask("ping", {}) == {}
+    told = [notice.params["uri"] for notice in client.heard if notice.params]
+    assert told == uris[:-1]
+
+
+async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MAX_SUBSCRIPTIONS", 3)
+    async with client_of(with_resources(), LEGACY) as client:
+        for number in (0, 1, 2, 2):
+            await subscribe(client, f"x://t/{number}")
+        with pytest.raises(McpError, match="at most 3 resources"):
+            await subscribe(client, "x://t/3")
+        await client.request("resources/unsubscribe", {"uri": "x://t/0"})
+        await subscribe(client, "x://t/3")
+
+
+def test_an_update_needs_a_uri() -> None:
+    with pytest.raises(TypeError, match="must be a string"):
+        with_resources().notify_resource_updated(5)  # type: ignore[arg-type]
+
+
+async def test_unsubscribing_needs_a_uri() -> None:
+    async with client_of(with_resources(), LEGACY) as client:
+        with pytest.raises(McpError, match="needs a uri"):
+            await client.request("resources/unsubscribe", {"uri": 5})

@@ -158,19 +158,21 @@ async def test_a_missing_client_capability_refuses_the_request(
             assert error.data == {"requiredCapabilities": missing}
 
 
-def report_sync(ctx: Context) -> str:
-    for step in (1, 2, 3):
-        trio.from_thread.run(ctx.report_progress, step, 3, f"step {step}")
-    return "done"
+async def progress_of(tool: Any, revision: str) -> list[types.ProgressNotificationParams]:
+    seen: list[types.ProgressNotificationParams] = []
+    async with client_of(server_with(tool), revision) as client:
+        assert not (await client.call_tool(tool.__name__, on_progress=seen.append)).is_error
+        return list(seen)  # no more may come
 
 
 @both_eras
 async def test_progress_of_a_thread_reaches_the_caller_in_order_before_the_result(revision: str) -> None:
-    seen: list[types.ProgressNotificationParams] = []
-    async with client_of(server_with(report_sync), revision) as client:
-        result = await client.call_tool("report_sync", on_progress=seen.append)
+    def report(ctx: Context) -> None:
+        for step in (1, 2, 3):
+            trio.from_thread.run(ctx.report_progress, step, 3, f"step {step}")
+
+    seen = await progress_of(report, revision)
     assert [(each.progress, each.total) for each in seen] == [(1, 3), (2, 3), (3, 3)]
-    assert result.content == [types.TextContent(text="done")]
 
 
 @both_eras
@@ -181,10 +183,7 @@ async def test_progress_that_does_not_grow_is_not_sent(revision: str) -> None:
         for done in (1, 1.0, 0, 2.5, 2, 3):
             await ctx.report_progress(done)
 
-    seen: list[types.ProgressNotificationParams] = []
-    async with client_of(server_with(tool), revision) as client:
-        await client.call_tool("tool", on_progress=seen.append)
-    assert [each.progress for each in seen] == [1, 2.5, 3]
+    assert [each.progress for each in await progress_of(tool, revision)] == [1, 2.5, 3]
 
 
 @pytest.mark.parametrize(("revision", "word"), [("2024-11-05", None), ("2025-03-26", "a word")])
@@ -192,10 +191,7 @@ async def test_progress_has_a_message_since_2025_03_26(revision: str, word: str 
     async def tool(ctx: Context) -> None:
         await ctx.report_progress(1, message="a word")
 
-    seen: list[types.ProgressNotificationParams] = []
-    async with client_of(server_with(tool), revision) as client:
-        await client.call_tool("tool", on_progress=seen.append)
-    assert [each.message for each in seen] == [word]
+    assert [each.message for each in await progress_of(tool, revision)] == [word]
 
 
 @pytest.mark.parametrize(("progress", "total"), [("1", None), (True, None), (math.nan, None), (1, math.inf), (1, "2")])

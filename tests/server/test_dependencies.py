@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 import trio
 
-from tests.server.harness import both_eras, client_of, server_with, text_of, tool_of
+from tests.server.harness import both_eras, call, client_of, server_with, text_of, tool_of
 from trio_mcp import Context, Depends, Server
 from trio_mcp.types import PromptReference, TextResourceContents
 
@@ -179,18 +179,15 @@ def with_settled(given: Annotated[str, Depends(coroutine)]) -> str:
     ],
     ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
-@pytest.mark.parametrize("sync", [False, True])
-async def test_forms_of_providers(provider: Any, value: str, sync: bool) -> None:
+async def test_forms_of_providers(provider: Any, value: str) -> None:
     async def tool(given: Annotated[str, Depends(provider)]) -> str:
         return given
 
     def sync_tool(given: Annotated[str, Depends(provider)]) -> str:
         return given
 
-    server = Server("test")
-    server.add_tool(sync_tool if sync else tool, name="tool")
-    async with client_of(server) as client:
-        assert (await client.call_tool("tool")).data == value
+    for function in (tool, sync_tool):
+        assert (await call(function, {})).data == value
 
 
 async def test_a_value_that_happens_to_be_a_context_manager_is_not_entered() -> None:
@@ -203,8 +200,7 @@ async def test_a_value_that_happens_to_be_a_context_manager_is_not_entered() -> 
     async def tool(given: Annotated[Any, Depends(provider)]) -> bool:
         return given is lock and not lock.locked()
 
-    async with client_of(server_with(tool)) as client:
-        assert (await client.call_tool("tool")).data is True
+    assert (await call(tool, {})).data is True
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -103,11 +103,10 @@ def test_a_method_belongs_to_an_extension_that_is_declared() -> None:
     ("extensions", "error", "message"),
     [
         ({"feature": {}}, ValueError, "'feature' is not a valid extension identifier: it must be a prefix"),
-        ({"com.example/": {}}, ValueError, "is not a valid extension identifier"),
-        ({"/feature": {}}, ValueError, "is not a valid extension identifier"),
-        ({"1com/feature": {}}, ValueError, "is not a valid extension identifier"),
-        ({"com.example/a/b": {}}, ValueError, "is not a valid extension identifier"),
-        ({5: {}}, ValueError, "is not a valid extension identifier"),
+        *(
+            ({name: {}}, ValueError, "is not a valid extension identifier")
+            for name in ("com.example/", "/feature", "1com/feature", "com.example/a/b", 5)
+        ),
         ({FEATURE: None}, TypeError, "the settings of the extension 'com.example/feature' must be a mapping"),
         ([FEATURE], TypeError, "extensions must map identifiers to settings, got list"),
     ],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model
 
 from tests.effort import examples
+from tests.tables import by_outcome
 from tests.types.published import validator
 from trio_mcp.server.input.forms import NoSuchField, form_of
 
@@ -151,25 +152,19 @@ class Numbers(enum.Enum):
     ONE = 1
 
 
-@pytest.mark.parametrize(
-    ("annotation", "text"),
-    [
-        (Inner, "'field' is object"),
-        (list[str], "is a list, but not of choices"),
-        (list[Inner], "is a list, but not of choices"),
-        (list[Any], "is a list, but not of choices"),
-        (dict[str, str], "'field' is object"),
-        (Any, "'field' is of any type"),
-        (int | str, "'field' is a union"),
-        (Literal["a"] | int, "'field' is a union"),
-        (Literal[1, 2], "a choice, but not only of strings"),
-        (Literal["a", 2], "a choice, but not only of strings"),
-        (Numbers, "a choice, but not only of strings"),
-        (SecretStr, r"a secret.*ctx\.elicit_url"),
-        (tuple[int, int], "is a list, but not of choices"),
-        (object, "can't be described|of any type"),
-        (None, "'field' is null"),
-    ],
+@by_outcome(
+    "annotation",
+    "text",
+    {
+        "'field' is object": [Inner, dict[str, str]],
+        "is a list, but not of choices": [list[str], list[Inner], list[Any], tuple[int, int]],
+        "'field' is of any type": [Any],
+        "'field' is a union": [int | str, Literal["a"] | int],
+        "a choice, but not only of strings": [Literal[1, 2], Literal["a", 2], Numbers],
+        r"a secret.*ctx\.elicit_url": [SecretStr],
+        "can't be described|of any type": [object],
+        "'field' is null": [None],
+    },
 )
 def test_a_field_that_is_not_flat_is_refused_by_name(annotation: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
@@ -191,18 +186,11 @@ def test_a_form_is_made_once() -> None:
     assert form_of(Old) is form_of(Old)
 
 
+ANSWER = {"text": "hi", "link": "http://x.example", "moment": "2020-01-01T00:00:00Z", "real": 1, "size": "large"}
+
+
 def test_an_answer_becomes_the_model() -> None:
-    form = form_of(Everything)
-    answer = form.read(
-        {
-            "text": "hi",
-            "link": "http://x.example",
-            "moment": "2020-01-01T00:00:00Z",
-            "real": 1,
-            "size": "large",
-            "several": ["#f00"],
-        }
-    )
+    answer = form_of(Everything).read({**ANSWER, "several": ["#f00"]})
     assert (answer.size, answer.several, answer.wanted, answer.one) == (Size.LARGE, {Color.RED}, None, "x")
 
 
@@ -210,16 +198,8 @@ def test_an_answer_becomes_the_model() -> None:
     "wrong", [{"whole": 11}, {"real": 2.0}, {"size": "medium"}, {"text": ""}, {"several": []}, {"moment": "now"}]
 )
 def test_an_answer_that_breaks_the_model_is_refused(wrong: dict[str, Any]) -> None:
-    fine = {
-        "text": "hi",
-        "link": "http://x.example",
-        "moment": "2020-01-01T00:00:00Z",
-        "real": 1,
-        "size": "large",
-    }
-    form_of(Everything).read(fine)
     with pytest.raises(ValidationError):
-        form_of(Everything).read({**fine, **wrong})
+        form_of(Everything).read({**ANSWER, **wrong})
 
 
 class Strict(BaseModel):

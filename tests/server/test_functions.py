@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from tests.server.harness import both_eras, client_of, every_revision, give_up
+from tests.server.input_harness import hand_client
 from trio_mcp import Client, Context, McpError, Server
-from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.error_codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from trio_mcp.types.versions import at_least
 
 CALL: dict[str, Any] = {"name": "it", "arguments": {"value": "v"}}
@@ -193,6 +194,16 @@ async def test_what_a_middleware_changes_in_a_list_the_next_client_does_not_see(
     for _ in range(2):
         async with client_of(server) as client:
             assert [each["name"] for each in (await client.request(method))[key]] == ["it!"]
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("prompts/list", {}), ("resources/list", {}), *(REQUESTS[kind] for kind in ("prompt", "resource", "completion"))],
+)
+async def test_what_a_server_does_not_offer_has_no_methods(method: str, params: dict[str, Any], revision: str) -> None:
+    async with hand_client(Server("test"), revision) as client:
+        assert (await client.ask(method, params)).code == METHOD_NOT_FOUND
 
 
 @every_revision

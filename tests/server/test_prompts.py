@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, Strict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
 from tests.strategies import json_values
+from tests.tables import by_outcome
 from trio_mcp import Context, McpError, Server
 from trio_mcp.types import (
     EmbeddedResource,
@@ -178,29 +179,22 @@ async def test_lists_are_read_from_json(value: list[Any]) -> None:
     assert await received(list[Any], json.dumps(value)) == value
 
 
-@pytest.mark.parametrize(
-    ("hint", "text"),
-    [
-        (int, "five"),
-        (int, "[1]"),
-        (int, "true"),
-        (float, "false"),
-        (list[int], "true"),
-        (int | None, "true"),
-        (int, ""),
-        (bool, "2"),
-        (Color, "green"),
-        (Color, '"red"'),
-        (Size, "3"),
-        (Literal[1, 2], "3"),
-        (list[int], "1"),
-        (list[int], '["a"]'),
-        (list[int], "[1"),
-        (Point, '{"y": 1}'),
-        (Annotated[str, Field(pattern="^a")], '"a"'),
-        (Annotated[str, Field(max_length=2)], "123"),
-    ],
-    ids=str,
+@by_outcome(
+    "text",
+    "hint",
+    {
+        int: ["five", "[1]", "true", ""],
+        float: ["false"],
+        bool: ["2"],
+        int | None: ["true"],
+        Color: ["green", '"red"'],
+        Size: ["3"],
+        Literal[1, 2]: ["3"],
+        list[int]: ["true", "1", '["a"]', "[1"],
+        Point: ['{"y": 1}'],
+        Annotated[str, Field(pattern="^a")]: ['"a"'],
+        Annotated[str, Field(max_length=2)]: ["123"],
+    },
 )
 async def test_a_string_that_does_not_fit_the_hint_is_refused(hint: Any, text: str) -> None:
     """-32602, which names the argument and never tells its value."""
@@ -244,6 +238,10 @@ async def test_what_a_prompt_may_return(revision: str) -> None:
         result = await get(returning(value), None, revision)
         assert result["messages"] == messages
         assert GetPromptResult.from_wire(result).messages is not None
+
+
+async def test_a_prompt_that_may_ask_checks_its_arguments_too() -> None:
+    assert "language: " in await refusal(review, {"code": "x", "language": "d"})
 
 
 @both_eras

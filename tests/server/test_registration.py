@@ -144,6 +144,8 @@ def test_a_name_can_be_used_only_once() -> None:
         server.add_tool(add)
     server.remove_tool("add")
     server.add_tool(add)
+    with pytest.raises(KeyError, match="no tool named 'other'"):
+        server.remove_tool("other")
 
 
 def generator() -> Iterator[int]:

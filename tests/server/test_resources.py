@@ -1,16 +1,20 @@
-"""Resources are listed and read, in every revision (`server/resources`)."""
+"""Resources: reading, failures, registration, and directories as resources (`server/resources`)."""
 
 from __future__ import annotations
 
 import base64
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tests.server.harness import MODERN, both_eras, client_of
+from tests.server.harness import MODERN, both_eras, client_of, every_revision
 from trio_mcp import Client, Context, McpError, Server
+from trio_mcp.server.features.resources import ResourceNotFound, safe_join
 from trio_mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
 
@@ -155,3 +159,145 @@ async def test_a_template_whose_hints_refuse_leaves_it_to_the_next() -> None:
 
 
 # --- capabilities --------------------------------------------------------------------------------------------------
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+@every_revision
+@pytest.mark.parametrize(
+    "uri", ["config://other", "", "no uri", "x" * 9000, "files://%2F", "files://..", "files://\x00"]
+)
+async def test_not_found_has_the_error_code_of_the_revision(revision: str, uri: str) -> None:
+    """`server/resources`, Error Handling: -32002 until 2026-07-28, -32602 since."""
+    server = serving("config://app", config)
+    server.add_resource("files://{name}", lambda name: name, name="files")
+    async with client_of(server, revision) as client:
+        error = await refused(client, uri)
+    assert error.code == (-32602 if revision == MODERN else -32002)
+    assert error.data == {"uri": uri[:8192]}
+
+
+@pytest.mark.parametrize(
+    "value", [None, object(), {"a": {1, object()}}, [lambda: 1], float("nan"), {"x": float("inf")}]
+)
+async def test_an_unusable_value_is_a_failure(value: Any) -> None:
+    with pytest.raises(McpError, match="failed") as caught:
+        await contents_of(value)
+    assert caught.value.code == -32603
+
+
+# --- registration --------------------------------------------------------------------------------------------------
+
+
+def no_parameter() -> str:
+    return ""
+
+
+def one_parameter(a: str) -> str:
+    return a
+
+
+def with_default(a: str = "") -> str:
+    return a
+
+
+@pytest.mark.parametrize(
+    ("uri", "function", "problem"),
+    [
+        ("x://{a}", no_parameter, "no parameter for the variable 'a'"),
+        ("x://{a}{?b,c}", one_parameter, "no parameter for the variable 'b', 'c'"),
+        ("x://y", one_parameter, "no variable for the parameter 'a'"),
+        ("x://{b}", lambda a, b: a, "no variable for the parameter 'a'"),
+        ("x://y", with_default, "no variable for the parameter 'a'"),
+        ("x://{a}", with_default, "remove the default of the parameter 'a'"),
+        ("x://y{?a}", one_parameter, "give a default to the parameter 'a'"),
+        ("x://{a}", lambda **a: "", "variadic"),
+        ("x://y", "text", "must be a function"),
+        (5, config, "must be a string"),
+    ],
+)
+def test_the_function_must_agree_with_the_template(uri: Any, function: Any, problem: str) -> None:
+    server = Server("test")
+    with pytest.raises(TypeError, match=problem):
+        server.add_resource(uri, function, name="n")
+    assert not server.identity.capabilities(MODERN).get("resources")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"uri": "no-scheme"}, "begin with a scheme"),
+        ({"uri": "x://{a}{b}"}, "nothing stands between"),
+        ({"uri": "x://a b"}, "a URI can't hold"),
+        ({"uri": "x://" + "y" * 8192}, "longer than"),
+        ({"name": ""}, "not a valid name"),
+        ({"function": lambda: ""}, "pass name"),
+        ({"size": -1}, "size"),
+        ({"uri": "x://{a}", "function": one_parameter, "size": 5}, "only a single resource"),
+    ],
+)
+def test_an_invalid_resource_is_refused(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Server("test").add_resource(**{"uri": "x://y", "function": config, **arguments})
+
+
+def test_safe_join_stays_in_the_directory(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "in").mkdir(parents=True)
+    (tmp_path / "secret").write_text("x")
+    (root / "link").symlink_to(tmp_path / "secret")
+    (root / "file").write_text("x")
+    assert safe_join(root, "in/a.txt") == (root / "in/a.txt").resolve()
+    assert safe_join(str(root), "in/../b") == (root / "b").resolve()
+    for path in (
+        "../secret",
+        "in/../../secret",
+        "/etc/passwd",
+        str(root / "in"),
+        "link",
+        "a\0b",
+        "..",
+        "x" * 5000,
+        "file/x",
+    ):
+        with pytest.raises(ResourceNotFound):
+            safe_join(root, path)
+
+
+@given(st.text("./a\\\0~é", max_size=12))
+def test_safe_join_never_leaves_whatever_the_path(path: str) -> None:
+    root = Path("/nowhere/at/all")
+    try:
+        joined = safe_join(root, path)
+    except ResourceNotFound:
+        return
+    assert joined.is_relative_to(root)
+    assert ".." not in joined.parts
+
+
+@both_eras
+async def test_a_directory_is_served_and_nothing_beside_it(revision: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "root/a b").mkdir(parents=True)
+    (tmp_path / "root/a b/c.txt").write_text("contents")
+
+    def file(path: str) -> str:
+        found = safe_join(tmp_path / "root", path)
+        if not found.is_file():
+            raise ResourceNotFound
+        return found.read_text()
+
+    async with client_of(serving("files://{+path}", file), revision) as client:
+        assert (await read(client, "files://a%20b/c.txt"))[0]["text"] == "contents"
+        for path in (
+            "../secret",
+            "%2E%2E/secret",
+            "..%2Fsecret",
+            "a%20b",
+            "none",
+            "/etc/passwd",
+            "%2Fetc%2Fpasswd",
+            "%00",
+        ):
+            assert (await refused(client, f"files://{path}")).message == "Resource not found"

@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _command(options.command)(options)
+        # Here, so that a closed pipe or a full disk is noticed now and not by the interpreter as it exits.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -47,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that runs a command. It is loaded only now: `--help` and completion need none of them."""
+    """Return the function that runs a command."""
+    # Loaded only now: `--help` and completion need none of these modules.
     match name:
         case "run":
             from trio_mcp.cli.run import run
@@ -63,7 +65,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _drop_output() -> None:
-    """Redirect standard output to nowhere: the interpreter flushes it on exit, and would complain."""
+    """Redirect standard output to nowhere."""
+    # The interpreter flushes it once more on exit, and would complain on standard error, with status 120.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

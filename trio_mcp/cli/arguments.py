@@ -16,6 +16,7 @@ __all__ = ["as_json_object", "from_words", "value_of"]
 MAX_PARTS = 200
 """The limit of subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
 
+# The shortest name, so that the first `=` ends it and the value may contain others.
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses more than 4300 digits
 NO_VALUE = object()  # None would be the value null
@@ -132,6 +133,8 @@ def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[
             named = part.get("type")
             types |= {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
             items = part.get("items", items)
+            # `allOf` like the others: a type that any part names is tried, and the server validates the value in the
+            # end.
             for alternatives in (part.get("anyOf"), part.get("oneOf"), part.get("allOf")):
                 waiting += alternatives if isinstance(alternatives, list) else []
     return types, items, choices

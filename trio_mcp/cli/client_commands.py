@@ -191,13 +191,17 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     bar: ProgressBar = options.bar
     try:
         limits = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
+        # A tool that reports progress is alive: the timeout counts from its last report, and `--total-timeout` bounds
+        # the whole.
         result = await client.call_tool(
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
     finally:
+        # After an error or Ctrl-C as well: whatever is printed next begins on a clean line.
         bar.clear()
     if options.json:
         print(dumps(result.to_wire()))
+    # To standard error, so that a program behind a pipe never takes an error for a result.
     elif result.is_error:
         print(f"trio-mcp call: {clean(_text(result)) or f'the tool {options.tool!r} failed'}", file=sys.stderr)
     elif text := _text(result):
@@ -207,6 +211,7 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
 
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
+    # The protocol has no request for a single tool, so all of them are listed.
     schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
     if name in schemas:
         return schemas[name]

@@ -45,6 +45,7 @@ def _bash() -> str:
     cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
     values = "\n".join(f'        {name}) words="{of}" ;;' for name, of in choices)
+    # `-o default` offers file names where no word fits: the values of options and arguments are not known here.
     return f"""\
 _trio_mcp() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} words=""
@@ -70,6 +71,7 @@ def _zsh() -> str:
             # Brackets and colons are zsh's own marks in a specification.
             text = help_.replace("[", "(").replace("]", ")").replace(":", "\\:")
             value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
+            # The star: an option may be given more than once, which zsh would not offer otherwise.
             rows.append(f"'*{name}[{text}]{value}'")
         values = _values(command)
         rows.append(f"'*:value:({' '.join(values)})'" if values else "'*:file:_files'")
@@ -104,6 +106,7 @@ def _fish() -> str:
         lines.append(f"complete -c trio-mcp -n __fish_use_subcommand -a {name} -d '{help_}'")
         here = f"-n '__fish_seen_subcommand_from {name}'"
         for option, text, choices, takes in _options(name):
+            # To fish, `-x` means a value from this list, `-r` any value, for which it offers file names.
             value = f" -x -a '{' '.join(choices)}'" if choices else " -r" if takes else ""
             lines.append(f"complete -c trio-mcp {here} -l {option[2:]}{value} -d '{text}'")
         for value in _values(name):

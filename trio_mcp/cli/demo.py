@@ -89,6 +89,7 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
 
     def expect(what: str, got: object, wanted: object) -> None:
         if got != wanted:
+            # Collected, not raised: the table is to show what works over the other transports.
             problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
 
     async with contextlib.AsyncExitStack() as stack:
@@ -121,6 +122,8 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             expect("the reason of the cancellation", reasons, [STREAM_CLOSED if transport == "http" else IMPATIENCE])
             step.append(f"the server's task was cancelled: {', '.join(reasons)}")
         with report.step(transport, "close") as step:
+            # Closed here, so that the table shows how long that takes; leaving the stack closes it again, which does
+            # nothing.
             await client.aclose()
             step.append("nothing left running")
     return problems

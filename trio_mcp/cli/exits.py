@@ -28,6 +28,7 @@ __all__ = [
 
 OK = 0
 FAILED = 1
+# As argparse itself exits for an invalid command line.
 USAGE = 2
 NO_CONNECTION = 3
 TIMEOUT = 4

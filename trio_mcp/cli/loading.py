@@ -164,6 +164,8 @@ def _their_traceback(exc: Exception) -> str:
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
     """Send to standard error what is printed meanwhile, by this process or its children."""
+    # Flushed before each switch: what waits in Python's buffer belongs to where the descriptor pointed when it was
+    # printed.
     sys.stdout.flush()
     kept = os.dup(1)  # the descriptor, not `sys.stdout`: children and C code write to it directly
     os.dup2(2, 1)

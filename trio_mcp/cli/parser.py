@@ -97,6 +97,7 @@ CONNECTION = (
     Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response"),
     Argument(
         "--log-level",
+        # Those of `LoggingLevel`, repeated because its module imports pydantic.
         choices=("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
         metavar="LEVEL",
         help="show the server's log messages of this level and above",
@@ -202,6 +203,7 @@ def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentPar
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
         epilog=TARGETS if command.has_target else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # A shortened option would mean something else, or nothing, once there is another one that begins like it.
         allow_abbrev=False,
     )
     if command.has_target and not process:

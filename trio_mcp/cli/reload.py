@@ -83,11 +83,9 @@ def _say(text: str) -> None:
 
 
 async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: object) -> int:
-    """Serve until that ends, or until SIGINT or SIGTERM; return the signal, or else 0.
-
-    The signals are handled because the server's process must not outlive this one.
-    """
+    """Serve until that ends, or until SIGINT or SIGTERM; return the signal, or else 0."""
     received = 0
+    # By default SIGTERM would end this process at once, and the server's process would outlive it.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
 
         async def run() -> None:
@@ -104,8 +102,10 @@ async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: obj
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
     """Serve until cancelled, starting over whenever a file in the folder changes."""
     while True:
+        # Before the server is started: what is saved while it is being imported is a change, too.
         before = source_files(folder)
         async with trio.open_nursery() as generation:
+            # If the server ends by itself, this goes on waiting for a change: saving the file starts it again.
             generation.start_soon(serve)
             path = await _changed(folder, before)
             generation.cancel_scope.cancel("the source has changed")
@@ -183,6 +183,7 @@ class _Relay:
         finally:
             self._server = None
             unanswered, self._asked = self._asked, set()
+            # Responses that the client still sends to the old server are dropped: the new one may use the same ids.
             self._asking.clear()
             self._replayed = None
             # Shielded, as cancellation is the usual end: every call that was pending is owed a response.
@@ -191,11 +192,13 @@ class _Relay:
                     await self._refuse(request_id, "the server was restarted because its source changed: call again")
             # A cancelled scope's deadline is -inf: this server is being replaced, so calls wait for the next one.
             if trio.current_effective_deadline() > -float("inf"):
-                self._ready.set()  # it failed: further calls are refused at once
+                # The server failed by itself: further calls are refused at once, until its source changes.
+                self._ready.set()
             else:
                 self._not_ready()
 
     def _not_ready(self) -> None:
+        # Replaced only after it was set: `hand_on` may be waiting for the present one.
         if self._ready.is_set():
             self._ready = trio.Event()
 
@@ -213,6 +216,7 @@ class _Relay:
         try:
             self._waiting.send_nowait(message)
         except trio.WouldBlock:
+            # Anything else is dropped, as nothing can be sent in response to it.
             if isinstance(message, Request):
                 await self._refuse(message.id, f"{MAX_WAITING} messages already wait for the server: call again later")
 
@@ -227,6 +231,7 @@ class _Relay:
             case Request():
                 if message.method == "initialize":
                     self._handshake = message
+                # Before it is sent, as its response may be read before this task runs again.
                 self._asked.add(message.id)
                 # It has failed, or ends just now.
                 if not await self._to_server(message):
@@ -258,6 +263,7 @@ class _Relay:
 
     async def _begin_anew(self, answer: Response | ErrorResponse) -> None:
         """Complete the replayed handshake, and tell the client what the new server may have changed."""
+        # A client confirms only once, so its confirmation has to be replayed as well.
         if self._confirmed:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()

@@ -100,12 +100,14 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     with _event_store(given):
         try:
             server.run(transport, **address, **_endpoint(transport, given))
+        # Python raises OverflowError for an address with a port number that has more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
     return OK
 
 
 def _address(given: dict[str, Any]) -> dict[str, Any]:
+    # Taken out, so that what is left are settings of the endpoint.
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
         # The runner's own check, before anything is opened, so that a wrong port is reported as a usage error.

@@ -53,6 +53,7 @@ def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServer
 
 
 def _named(name: str) -> StdioServerParameters | HttpServerParameters:
+    # A URL comes first, since it may end in `.json` or `.py` like the others.
     scheme, separator, _ = name.partition("://")
     if separator:
         if scheme.lower() not in ("http", "https"):

@@ -71,6 +71,7 @@ class Dialogue:
         # A name in other scripts may only look like a known one; its encoded form can't.
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
         _say(f"It asks you to visit this page:\n  {clean(url)}\n  on the host {plain}")
+        # Return alone must not count as consent: the page is the server's choice.
         agreed = await self._agrees("Do you agree? Then open it in your browser. [y/N] ", default=False)
         return "accept" if agreed else "decline"
 
@@ -84,6 +85,8 @@ class Dialogue:
             value = await self._field(name, field, name in required)
             if value is not None:
                 content[name] = value
+        # Users must be able to review a form before it is sent (`client/elicitation`, User Interaction Model), so this
+        # asks once more at the end.
         question = f"Send this to {clean_line(self.asker)}? [Y/n] " if fields else "Do you agree? [Y/n] "
         return content if await self._agrees(question, default=True) else "decline"
 
@@ -122,6 +125,7 @@ class Dialogue:
         Raises:
             _Stopped: If the user declines or cancels.
         """
+        # On standard error like all of the dialogue: standard output is for the result, and may be a file or a pipe.
         print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
         if text == "!":
@@ -209,6 +213,7 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
         return _chosen(text, choices)
     if field.get("type") == "boolean" and text.lower() in YES + NO:
         return text.lower() in YES
+    # Without a root for references: a form is flat and has none (`client/elicitation`, Requested Schema).
     return value_of(name, text, field, {})
 
 
@@ -243,6 +248,7 @@ class ProgressBar:
         message = clean_line(progress.message or "")
         total = progress.total
         if total is not None and total > 0:
+            # A server may report more than its total, or less than nothing.
             part = min(max(progress.progress / total, 0.0), 1.0)
             done = round(part * BAR_LENGTH)
             head = f"[{'#' * done}{'-' * (BAR_LENGTH - done)}] {part:4.0%}"

@@ -72,6 +72,7 @@ def dumps(value: Any) -> str:
 def decoded(data: str) -> bytes | None:
     """Decode Base64; return None if it is invalid."""
     try:
+        # Without `validate` Python would silently skip characters that don't belong there.
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return None

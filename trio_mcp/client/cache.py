@@ -17,6 +17,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 __all__ = ["CacheStatistics", "Flight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
+# Chosen: about what an entry with its key costs in CPython, rather too much than too little.
 OVERHEAD = 500
 """Bytes counted for an entry beside its key and its result: Python's own objects."""
 
@@ -118,6 +119,7 @@ class ResponseCache:
         Raises:
             ValueError: If it is already bound to another server.
         """
+        # By URL: a plain string, and parameters with other headers, are targets on the same server.
         server = target.url if isinstance(target, HttpServerParameters) else target
         # Two servers may use the same names and URIs: an entry of one must not answer for the other.
         if self._server is not None and self._server != server:
@@ -162,10 +164,12 @@ class ResponseCache:
         except (PydanticSerializationError, ValueError):
             return  # can't be stored as JSON; the caller gets the result all the same
         question = flight.question
+        # Four bytes for each character of a key: the most that Python uses for one (PEP 393).
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD
         # Its scope may have changed since it was cached: an older entry must not outlive it under the other owner.
         for who in (owner, _Everybody):
             self._remove((who, question))
+        # After the old entries were removed: the result is newer than they are, even if it is too large to be kept.
         if size > self._max_bytes:
             return
         # Only an explicit "public" is shared: a missing or unknown scope counts as private.
@@ -201,6 +205,7 @@ class ResponseCache:
         run = trio.lowlevel.current_trio_token()
         if run is not self._run:  # each run has its own clock, so that old expiry times mean nothing
             self.clear()
+            # Those of an earlier run, which can't land any more.
             self._flights.clear()
             self._run = run
 

@@ -153,6 +153,7 @@ class Client(EnteredOnce):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
         answers, options = answers or Answers(), options or SessionOptions()
         if timeout is not USE_SESSION:
+            # A copy, checked like any other: the caller's options may serve several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
@@ -206,6 +207,7 @@ class Client(EnteredOnce):
     def server_info(self) -> Implementation | None:
         """The server's name and version, which are not verified; None if missing or malformed."""
         try:
+            # Parsed when it is read: a server whose info is malformed can still be used.
             return Implementation.from_wire(self._connection.session.server.info)
         except ValidationError:
             return None
@@ -331,6 +333,7 @@ class Client(EnteredOnce):
 
         If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_tools`.
         """
+        # Through `list_tools`, so that each page is cached, and teaches the output schemas.
         return every(self.list_tools, "tools", timeout)
 
     async def call_tool(
@@ -375,8 +378,10 @@ class Client(EnteredOnce):
         params = _tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
+        # Taken before the first round, as `total_timeout` covers all of them.
         started = trio.current_time()
         result = await self._connection.request("tools/call", params, limits)
+        # Looked at here, so that a call without rounds, the usual one, needs no further coroutine.
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
@@ -422,6 +427,7 @@ class Client(EnteredOnce):
         result, answer = await self._rounds.once(
             "tools/call", ToolResult, params, input_responses, request_state, limits
         )
+        # Only a final result is checked; one that asks for input has nothing that a schema describes.
         if isinstance(answer, ToolResult) and "structuredContent" in result and not answer.is_error:
             await self._output_schemas.check(name, result["structuredContent"])
         return answer
@@ -500,6 +506,8 @@ class Client(EnteredOnce):
         self._add_meta(params, meta, f"the request for {uri!r}")
         started = trio.current_time()
         if meta is None:
+            # The only call with rounds of input that may be answered from the cache. A result that asks for input is
+            # never kept.
             result = await self._calls.request("resources/read", uri, params, limits)
         else:  # entries of `meta` may change the result in ways that the cache can't know of
             result = await self._connection.request("resources/read", params, limits)
@@ -779,10 +787,12 @@ class Client(EnteredOnce):
         # Checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
+            # Sent first: if the link has failed, the old roots stay, as the docstring promises.
             await self._connection.session.send_notification("notifications/roots/list_changed")
         else:
             await trio.lowlevel.checkpoint()
-        own.set(new)  # before any task can read the notification and answer with the old roots
+        # No checkpoint since the notification was handed over, so no task can answer the server with the old roots.
+        own.set(new)
 
     # --- what the calls share ----------------------------------------------------------------------------------------
 

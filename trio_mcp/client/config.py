@@ -20,6 +20,7 @@ __all__ = ["ConfigSource", "expand", "load_config", "locate"]
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
+# Claude Desktop's name comes first, which most hosts use.
 TABLES = ("mcpServers", "servers")
 """The keys under which hosts list their servers; the second is VS Code's."""
 
@@ -196,6 +197,8 @@ class _Reader:
             if not isinstance(item, str):
                 self._problem((*path, "args", index), f"must be a string, not {_kind(item)}")
         for key in ("env", "headers"):
+            # Values must be strings, as environments and headers have nothing else: `"PORT": 8080` is reported, not
+            # converted.
             for name, value in (self._of(dict, path, entry, key) or {}).items():
                 if not isinstance(name, str) or not isinstance(value, str):
                     self._problem((*path, key, name), f"must be a string, not {_kind(value)}")
@@ -279,6 +282,8 @@ def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
             # `or`: an empty value counts as missing, like `:-` in a shell.
             return variables.get(name) or default
         if name not in variables:
+            # An unset variable is a problem and not an empty text: a server without its token would fail later, and
+            # less clearly.
             problems.append(f"the variable {name} is not set; set it, or give a default: ${{{name}:-default}}")
         return variables.get(name, reference[0])
 
@@ -289,6 +294,7 @@ def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
 
 Place: TypeAlias = tuple[str | int, ...]
 
+# Strings with their escapes, punctuation, and runs of anything else (numbers, true, false, null).
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
@@ -355,6 +361,7 @@ def locate(text: str) -> Places:
             places.lines[path] = line  # of the last one, which json.loads keeps
         else:
             path = () if inner is None else (*inner.path, inner.key)
+            # Keys have their line already, and it is the better place for a message than that of the value.
             places.lines.setdefault(path, line)
             if mark in "{[":
                 containers.append(_Container(path, mark == "{"))

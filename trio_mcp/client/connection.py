@@ -144,6 +144,7 @@ class Connection:
                             await self._negotiate(session)
                             # From here on the session's own timeouts count.
                             connecting.deadline = float("inf")
+                            # Not before: a call that could be made earlier would not know the revision.
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
@@ -194,7 +195,8 @@ class Connection:
         self._stop.set()
         try:
             await self._ended.wait()
-        except trio.Cancelled:  # don't wait for a graceful end; the background task unwinds by itself
+        # The caller does not wait for a graceful end any more. The background task unwinds by itself.
+        except trio.Cancelled:
             self._scope.cancel("the client is closed")
             raise
 
@@ -229,12 +231,17 @@ class Connection:
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:
-            call.request_id = session.next_request_id  # no checkpoint between here and where the session takes the id
+            # No checkpoint may come between here and where the session takes the id, or another call could take it.
+            call.request_id = session.next_request_id
             return await session.send_request(call.method, call.params, **limits)
 
+        # A middleware may respond without any checkpoint: then a call in a cancelled scope has to end here, before its
+        # effect.
         await trio.lowlevel.checkpoint_if_cancelled()
         result = await self.through(call, send)
         if call.request_id is None:  # a middleware responded itself, perhaps without a checkpoint
+            # Shielded, as the middleware's effect has happened and its result must not be lost (docs/design.md, rule
+            # 11).
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
 
@@ -244,6 +251,7 @@ class Connection:
         """Send a call through the rest of the middleware, after the first ``passed`` of them."""
         if passed == len(self._middleware):
             return send()
+        # Not a chain made beforehand: a middleware may call `call_next` again, to send the request once more.
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:

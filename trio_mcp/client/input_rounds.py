@@ -75,6 +75,7 @@ class InputRounds:
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
+            # Bounded by rounds as well as by time: a call without `total_timeout` must not be kept busy forever.
             for _ in range(self._max_rounds):
                 requests, state = read_input_required(method, result)
                 answers = None
@@ -83,6 +84,7 @@ class InputRounds:
                 if not requests:  # a server that only polls must not make us spin
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
+                # A request of its own, through the middleware and with a new id (2026-07-28 `basic/patterns/mrtr`).
                 result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
                 if result.get("resultType") != INPUT_REQUIRED:
                     return result
@@ -142,6 +144,8 @@ async def _get(key: str, method: str, get_answer: GetAnswer) -> dict[str, Any]:
     try:
         return await get_answer()
     except Exception as exc:
+        # Nothing is sent to the server then: in the modern era a response to a single question can't be an error. The
+        # call fails here instead, and the server's state expires.
         raise InputError(method, key, f"{type(exc).__name__}: {exc}") from exc
 
 
@@ -173,6 +177,7 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
         RemoteProtocolError: If it is malformed, or asks for too much.
     """
     requests, state = result.get("inputRequests"), result.get("requestState")
+    # Without either, a retry would be the same request once more, and so forever.
     if requests is None and state is None:
         text = f"the server asks for input for {method!r} without inputRequests or requestState"
         raise RemoteProtocolError(text)
@@ -188,6 +193,7 @@ def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | 
     """Return the parameters for another round: with its answers and its state, and nothing of earlier rounds."""
     # Built from the first parameters each time: the state of an earlier round must not be sent again.
     again = dict(params)
+    # Left out where the server asked nothing: it only wants its state back.
     if answers is not None:
         again["inputResponses"] = answers
     if state is not None:

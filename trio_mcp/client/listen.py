@@ -239,7 +239,10 @@ class ResourceWatches:
                 except Exception as exc:
                     # Nothing more can be done; no subscription covers its notifications.
                     logger.info("the server has not ended the subscription to %r: %s", uri, exc)
+                # Even if that failed: nothing is retried, and the next holder subscribes anew in any case, as it is not
+                # `sure`.
                 watch.asked = False
+        # Checked again after the wait: a block may hold this watch by now, or another one may stand in its place.
         if not watch.holders and self._watches.get(uri) is watch:
             del self._watches[uri]
 
@@ -261,6 +264,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
             raise TypeError(f"{name} must be True or False, got {flag!r}")
     if isinstance(resources, (str, bytes, Mapping)) or not isinstance(resources, Iterable):
         raise TypeError(f"resources must be a list of URIs, got {resources!r}")
+    # Read once: it may be an iterator, and its items are looked at twice.
     given = list(resources)
     for uri in given:
         if not isinstance(uri, str):

@@ -127,7 +127,9 @@ async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[
         page = await get_page(cursor, timeout=timeout)
         for item in getattr(page, items):
             yield item
-            await trio.lowlevel.checkpoint()  # each step of a loop is a checkpoint, also the one that finds the end
+            # Each step of a loop is a checkpoint (docs/design.md, rule 11), also the one that finds the end of the
+            # list.
+            await trio.lowlevel.checkpoint()
         cursor = page.next_cursor
         if cursor is None:
             return

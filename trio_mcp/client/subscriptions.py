@@ -151,6 +151,7 @@ class Feed:
 
     async def next(self) -> ChangeEvent:
         """Wait for the next event and return it. When cancelled, no event is lost."""
+        # Before an event is taken, not after: if this is cancelled, the event stays for the next call.
         await trio.lowlevel.checkpoint()
         while True:
             if self._left:
@@ -190,6 +191,8 @@ class Feed:
         kept = self._as_kept(event)
         if kept is None:
             return False
+        # An event that waits already stays in its place: the loop has not seen the first change yet, and one look
+        # serves both.
         if kept not in self._pending and not self._over:
             self._pending[kept] = None
             self._news.unpark_all()

@@ -61,6 +61,7 @@ def link_factory(target: Target) -> LinkFactory:
         if target.kind == "ws":
             raise ValueError(f"there is no transport for {target.url.partition('://')[0]}:// URLs")
         return HttpConnector(target)
+    # Before the test for callables: an object with `serve` may be callable as well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
     if callable(target):

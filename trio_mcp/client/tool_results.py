@@ -114,4 +114,5 @@ class OutputSchemas:
                     pass
             except (McpError, CapabilityError):
                 pass  # a server that runs tools without listing them: there is no schema to check against
+            # Also after a refusal, so that a server which lists nothing is not asked again for each result.
             self._all_known = True

@@ -155,12 +155,10 @@ def modern_choice(supported: list[str]) -> str | None:
 
 
 def supported_by(error: McpError) -> list[str] | None:
-    """Return the revisions that a modern error lists; None if the error does not prove that the server is modern.
-
-    After a modern error a client must not fall back to ``initialize`` (`basic/transports/stdio`, section Backward
-    Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty.
-    """
-    # A legacy server answers with -32601, or with whatever it likes for a method that it doesn't know.
+    """Return the revisions that a modern error lists; None if the error does not prove that the server is modern."""
+    # After a modern error a client must not fall back to `initialize` (`basic/transports/stdio`, Backward
+    # Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty. A
+    # legacy server answers with -32601, or with whatever it likes for a method that it doesn't know.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None

@@ -173,6 +173,7 @@ def _text(parameter: ParameterHeader, value: Any) -> str | None:
         if not math.isfinite(value):
             return None  # not valid JSON either
         if not value.is_integer():
+            # The shortest text that reads back as the same number.
             return repr(value)
         value = int(value)  # JSON does not distinguish 42.0 from 42
     if not isinstance(value, int):

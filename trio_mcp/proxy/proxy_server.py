@@ -137,6 +137,8 @@ class ProxyFeature:
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
             await trio.sleep(pause)  # no questions: it only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
+            # Built anew, without the answers that were just sent: only the newest state goes back (2026-07-28
+            # `basic/patterns/mrtr`).
             params = {**self._params(context, upstream), "requestState": token}
         raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking for the request again")
 
@@ -150,6 +152,7 @@ class ProxyFeature:
         params = {
             name: value
             for name, value in context.params.items()
+            # The proxy seals a state of its own; the upstream's is inside it, and is added with the answers.
             if name not in ("_meta", "requestState", "inputResponses")
         }
         given = {

@@ -99,6 +99,7 @@ def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> I
         raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, an unknown question")
     plain = {} if params is None else params
     try:
+        # Checked even if it passes unchanged: the client must not be blamed for what the upstream sent.
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
         raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None

@@ -34,11 +34,7 @@ CALL: Final = "call"
 
 
 class UnansweredCalls:
-    """The calls that an upstream has not answered, and the client of each.
-
-    They include calls that their client has given up: the upstream may still be working on such a call, ask about it or
-    send notifications for it. Few upstreams ever answer one, and their silence proves nothing, so it is kept until the
-    connection ends.
+    """The calls that an upstream has not answered, and the client of each; also those that the client has given up.
 
     Args:
         heard: Called as a notification arrives, so that one that belongs to a call comes before its result; with this
@@ -76,6 +72,8 @@ class UnansweredCalls:
                     self._give_up(entered.request.id, weakref.ref(context.connection))
 
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
+        # The upstream may still be working on the call, ask about it or send notifications for it. Few upstreams ever
+        # answer one, and their silence proves nothing, so it is kept until the connection ends.
         self._given_up[request_id] = client
         if len(self._given_up) > MAX_GIVEN_UP:
             # The oldest loses its id, but not its client: a question may still be about it.
@@ -84,12 +82,10 @@ class UnansweredCalls:
             self._older = oldest if same else _nobody
 
     def arrived(self, message: Incoming, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Look at a message from the upstream, in the order of arrival, and return its metadata with the call added.
-
-        The call of a question is looked up here because its handler may run after the call has ended.
-        """
+        """Look at a message from the upstream, in the order of arrival, and return its metadata with the call added."""
         related: RequestId | None = metadata.get(RELATED)
-        # A batch may hold requests, and has one set of metadata for all of them.
+        # The call of a question is looked up here because its handler may run after the call has ended. A batch may
+        # hold requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)

@@ -111,6 +111,7 @@ class Upstream:
             # A given client may be closed already; its loss is raised, as the proxy can't reconnect it.
             if session.closed:
                 await session.raise_loss()
+            # The new connection has no log level yet; the next call of a client that wants log messages sets it again.
             self.client, self._connected, self._log_level = client, True, None
             self._mirror(client)
             assert self._nursery is not None
@@ -193,7 +194,8 @@ class Upstream:
                         try:
                             await client.request(method, {"level": level})
                         except McpError:
-                            self._log_level = level  # it would refuse again, for every call
+                            # Noted as if it were set: the upstream would refuse again, and every call would ask for it.
+                            self._log_level = level
                             raise
                     self._log_level = level
 
@@ -307,13 +309,15 @@ class Upstream:
                     if again:
                         missed()
                     async for event in events:
-                        attempt = 0  # a subscription that delivers works: the next one need not wait long
+                        # A subscription that delivers works, so if it ends, the next one need not wait long.
+                        attempt = 0
                         heard(event)
             except TransportError:
                 pass  # the subscription's stream broke, or the link; the latter ends the session, seen below
             if client.session.closed:
                 return
             # A server that ends each subscription at once must not make the proxy spin.
+            # Never None, as there is no limit on attempts; `or 0` only tells the type checker.
             await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
             attempt, again = attempt + 1, True
 

@@ -116,6 +116,8 @@ class BaseServer:
         )
         self.identity = ServerIdentity(
             info=self.info.to_wire(),
+            # The method and not its result: the features are made below, and may gain capabilities while the server
+            # runs.
             capabilities=self.capabilities,
             instructions=instructions,
             revisions=tuple(revisions),
@@ -241,6 +243,7 @@ class BaseServer:
             # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
             # it. A lifespan may mount further servers, so look for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
+                # For servers without a lifespan, too, so that the loop visits each server once.
                 states[each.settings] = None
                 if each.lifespan is not None:
                     states[each.settings] = await stack.enter_async_context(each.lifespan())
@@ -255,12 +258,14 @@ class BaseServer:
             try:
                 yield run
             finally:
+                # Looked up again: further servers may have been mounted during the run, and have joined it.
                 for each in self.family():
                     each.settings.runs.discard(run)
 
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
         async with self.open_run() as run:
+            # After the lifespan has been entered, so that its failure is raised where the server is started.
             task_status.started()
             await run.serve_link(link)
 
@@ -272,6 +277,7 @@ class BaseServer:
         While it serves, ``print`` and child processes write to standard error. When cancelled, it answers open
         ``subscriptions/listen`` requests before it ends.
         """
+        # Without a grace: only `run` owns the process, and may end it if a handler can't be cancelled.
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
@@ -402,6 +408,7 @@ class BaseServer:
     @property
     def transports(self) -> dict[str, Callable[..., None]]:
         """The functions that `run` calls, by transport name."""
+        # For `run` and for the command line, so that a subclass which adds a transport has it in both.
         return {
             "stdio": self._run_stdio,
             "http": functools.partial(self._run_http, self.serve_http),
@@ -431,9 +438,11 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     """
     if not isinstance(name, Implementation):
         check_text("a server's name", name)
+        # The protocol requires a version (schema, Implementation), so there has to be a default.
         return Implementation(name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
+    # A copy: the caller's object may describe other servers as well.
     return name.model_copy(
         update={"icons": None if name.icons is None else checked_icons(name.icons, f"server {name.name!r}")}
     )

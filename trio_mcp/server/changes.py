@@ -122,7 +122,9 @@ class Listener:
 
     async def _tell_rest(self) -> None:
         while self._dirty:
-            await trio.lowlevel.checkpoint()  # room() returns without one if there is room
+            # `room` has no checkpoint of its own if there is room: without this one, a long set would hold up the other
+            # tasks.
+            await trio.lowlevel.checkpoint()
             await self._room()
             topic = next(iter(self._dirty), None)  # gone, if it was forgotten while this waited
             # It stays until it has been sent: without room after all, this waits again.
@@ -131,6 +133,7 @@ class Listener:
 
     async def _catch_up(self) -> None:
         await self._tell_rest()
+        # No change can have come in since the set was found empty, for there was no checkpoint in between.
         self._idle = True
 
     async def run(self) -> None:
@@ -144,7 +147,8 @@ class Listener:
                 self._idle = True
                 await self._parked.park()
         finally:
-            self._idle = False  # the request has ended: `tell` must not send for it any more
+            # The request has ended, and from here on `tell` must not send anything for it.
+            self._idle = False
 
 
 class Changes:
@@ -208,7 +212,8 @@ class Changes:
     def announce(self, method: str, uri: str | None = None) -> None:
         """Notify all listeners of a topic soon. Returns at once, from any thread, even after the run."""
         topic = (method, uri)
-        if topic not in self._listeners:  # a topic without listeners is never stored: that bounds _changed
+        # A topic without listeners is never stored. That bounds `_changed`, whatever URIs a server announces.
+        if topic not in self._listeners:
             return
         try:
             if trio.lowlevel.current_trio_token() is self._token:
@@ -251,6 +256,7 @@ class Changes:
                 # Unmarked before its listeners are told: if it changes again meanwhile, it is told again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
+                # Never a KeyError: `remove` takes a topic that loses its last listener out of `_changed`, too.
                 self._waiting = list(self._listeners[self._topic])
             some = self._waiting[-left:]  # from the end, as deleting there moves nothing
             del self._waiting[-left:]

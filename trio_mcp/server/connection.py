@@ -218,6 +218,7 @@ class Connection(ServerSession):
         method, uri = topic
         if not self._sink.has_room:
             return False
+        # There is room, so this neither waits nor exceeds the bound of the sink.
         self._sink.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
         return True
 

@@ -70,6 +70,7 @@ class Context(RequestContext, Generic[StateT]):
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
+        # Filled in later: the principal by dispatch, the rounds while a function runs that may ask.
         self.principal: Principal | None = None
         self.rounds: Rounds | None = None
         self.state = state
@@ -225,6 +226,7 @@ class Context(RequestContext, Generic[StateT]):
             Whether there was such a response; if not, nothing happens. Messages sent before this call still go out on
             it, later ones are kept until the client has reconnected.
         """
+        # Only the sink knows the transport: where there is no stream of its own for a request, it returns False.
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
@@ -425,6 +427,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
+        # Empty outside of a round rather than an error: a function may look here before it has asked anything.
         return {} if self.rounds is None else self.rounds.responses
 
     @property

@@ -71,6 +71,7 @@ class Run:
 
         When cancelled, it answers open ``subscriptions/listen`` requests, then cancels handlers and closes the link.
         """
+        # The one connection below and not all of the run: other links are served on when this one is cancelled.
         connection = Connection(self, link)
         async with self.ending_gracefully([connection]):
             await self._serve(connection)
@@ -125,6 +126,7 @@ class Run:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by background_nursery at the end of the block
             clients = self.clients if connections is None else connections
+            # Looked at before they end, as no client has a listener afterwards.
             ending = [client for client in clients if client.has_listeners]
             with trio.CancelScope(shield=True):  # bounded: each client has a deadline of close_grace seconds
                 await self.end_listening(connections)
@@ -134,6 +136,7 @@ class Run:
     async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
         """Send listeners all remaining changes, and answer their ``subscriptions/listen``; within ``close_grace``."""
         self.changes.tell_all()
+        # All at the same time: each may take `close_grace` seconds, which must not add up.
         async with trio.open_nursery() as nursery:
             for client in self.clients if connections is None else connections:
                 nursery.start_soon(client.end_listening)

@@ -52,7 +52,8 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
         sys.exit(INTERRUPTED)
     except TransportError as exc:
         sys.exit(f"the server can't continue: {exc}")  # a string: exit status 1, and the text goes to stderr
-    if terminated:  # caught above, but the exit status should look as if the signal had ended the process
+    # The signal was caught above, but to the parent process it should look as if it had ended this one.
+    if terminated:
         sys.exit(128 + signal.SIGTERM)
 
 
@@ -102,4 +103,6 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
             with contextlib.suppress(OSError):  # standard error may be closed, or on a full disk
                 print(f"{name} serves {url}", file=sys.stderr)
             await trio.sleep_forever()  # cancelled by serve_to_the_end
+    # Never empty: without a signal `shutdown` is not set, and so the server does not end by itself. An error of the
+    # server leaves the block above instead.
     return received[0]

@@ -189,6 +189,7 @@ class Call:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
+                # Or the reader would wake a task that waits for something else by now.
                 self._task = None
                 return trio.lowlevel.Abort.SUCCEEDED
 

@@ -182,6 +182,7 @@ class ClientSession(BaseSession):
     async def _probe(self, revision: str, timeout: Limit) -> tuple[list[str], ServerDeclaration | None]:
         params = self._modern_era(revision).request_params(None)
         answer = read_discover_result(await self.send_request("server/discover", params, timeout=timeout))
+        # A legacy server may respond to any method with something of its own: only the right form proves a modern one.
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:

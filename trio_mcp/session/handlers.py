@@ -40,6 +40,7 @@ class RequestContext:
         request = incoming.request
         self.incoming: IncomingRequest = incoming
         self._sink = sink
+        # Below every number: the first report is sent whatever its value.
         self._reported = -math.inf
         self.client: ClientDeclaration | None = None
         self.method: str = request.method
@@ -125,6 +126,8 @@ class RequestContext:
             check_number(name, value)
             if not math.isfinite(value):  # JSON has no such number
                 raise ValueError(f"{name} must be finite, got {value!r}")
+        # Before the token is looked at: a report that the peer did not ask for is a checkpoint as well (docs/design.md,
+        # rule 11).
         await trio.lowlevel.checkpoint()
         token = self.meta.get("progressToken")
         if token is None:
@@ -264,6 +267,8 @@ class Handlers:
             if failure is not None:
                 await self._fail(context, incoming, failure)
         finally:
+            # Whatever happened: a request that is never reported finished would keep its place for as long as the
+            # session lasts.
             self._free(incoming)
             if watched:
                 outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"

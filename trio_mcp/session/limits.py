@@ -132,7 +132,10 @@ class SessionOptions:
     handlers: HandlerOptions = attrs.field(
         factory=HandlerOptions, validator=attrs.validators.instance_of(HandlerOptions)
     )
+    # Chosen: a burst fits in, and a sender that is faster than its link soon has to wait for it.
     max_outgoing_messages: int = attrs.field(default=128, validator=_COUNT)
+    # Chosen: enough for what was handed over just before the close, and the most by which a peer that does not read
+    # delays it.
     close_grace: float = attrs.field(default=1.0, validator=_GRACE)
     on_request: Callable[[RequestRecord], object] | None = attrs.field(default=None, validator=_SYNC_HOOK)
     alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)

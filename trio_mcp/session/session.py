@@ -99,7 +99,8 @@ class Notices:
             self._waiting.append((notice, hold))
             self._bytes += size
             if hold is not None:
-                hold.keep()  # so that the transport counts the message as under way until it has been handled
+                # Until it has been handled, the transport goes on counting the message as under way.
+                hold.keep()
             if not self._handling:
                 self._handling = True
                 self._spawn(self._handle)
@@ -256,7 +257,8 @@ class BaseSession(EnteredOnce):
             async with background_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                await self._entered.wait()  # so that the block can add handlers before anything is read
+                # So that the block can add handlers before anything is read.
+                await self._entered.wait()
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
                 # Until a close, or the end of the link, cancels the nursery: calls and handlers need it at any time.

@@ -107,12 +107,11 @@ def check_size(max_bytes: int | None) -> None:
 
 
 class PipeReader(trio.abc.ReceiveStream):
-    """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` remains the owner.
+    """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` owns it."""
 
-    `FdStream` yields to other tasks, tries to read in vain, and then waits. This class waits first, which saves a
-    scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
-    after the other.
-    """
+    # `FdStream` yields to other tasks, tries to read in vain, and then waits. This class waits first, which saves a
+    # scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
+    # after the other.
 
     def __init__(self, stream: trio.lowlevel.FdStream) -> None:
         self._stream = stream

@@ -23,6 +23,7 @@ __all__ = ["ElicitationCallback", "ElicitationMode", "ElicitationSource"]
 
 ElicitationMode = Literal["form", "url"]
 MODES: tuple[ElicitationMode, ...] = ("form", "url")
+# 2025-11-25 `client/elicitation`, Response Actions.
 ACTIONS = ("accept", "decline", "cancel")
 
 ElicitParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
@@ -65,8 +66,11 @@ class ElicitationSource:
         Raises:
             RemoteProtocolError: If the server may not ask this.
         """
+        # Without a mode it is a form: earlier revisions had no other, and for later ones it is the default
+        # (`client/elicitation`).
         mode: ElicitationMode = params.mode or "form"
         declared = self.capability(revision)
+        # An empty declaration means forms, as it does for the server.
         if declared is None or mode not in (declared or ("form",)):
             raise RemoteProtocolError(f"this client does not support elicitation by {mode}", INVALID_PARAMS)
         if isinstance(params, ElicitRequestURLParams):

@@ -20,6 +20,7 @@ RootLike: TypeAlias = Root | PurePath | str
 RootList: TypeAlias = Iterable[RootLike]
 Roots: TypeAlias = RootList | Callable[[], Awaitable[RootList] | RootList]
 
+# RFC 3986, section 2: a URI has neither spaces nor control characters, which must be percent-encoded.
 _ODD = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -57,6 +58,7 @@ class RootsSource:
 
     async def _list(self) -> dict[str, Any]:
         roots = self._roots
+        # A callback's roots are checked each time, as it may return others.
         known = _as_roots(await call_back(roots)) if callable(roots) else roots
         return ListRootsResult(roots=known).to_wire()
 

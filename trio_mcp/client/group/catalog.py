@@ -130,6 +130,7 @@ class Catalog:
             except Exception as exc:
                 errors[server] = exc
 
+        # A copy: servers may be added and removed while the others are asked.
         asked = list(self._members.by_name) if servers is None else servers
         # Without servers the nursery below would run no task that could notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -203,6 +204,7 @@ class Catalog:
             # Servers report an unknown tool with either code, but use INVALID_PARAMS for arguments as well: no hint if
             # the name is listed.
             if exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
+                # In place: the caller gets the server's own error, with its code and its data.
                 exc.message += did_you_mean(name, known)
             raise
 
@@ -260,13 +262,15 @@ class Catalog:
 
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
-    """Tell whether a URI matches one of a server's templates. The server chooses them, so the work is bounded."""
+    """Tell whether a URI matches one of a server's templates."""
+    # Bounded, as the server chooses the templates.
     work = 0
     for text in templates:
         # Cheap first: most templates are ruled out by their literal prefix.
         if len(uri) > MAX_URI or not uri.startswith(text.partition("{")[0]):
             continue
         work += len(text) * len(uri)
+        # Counted before the template is even parsed, which takes time in proportion as well.
         if work > MAX_MATCH_WORK:
             return False
         try:

@@ -215,6 +215,8 @@ class ClientGroup(EnteredOnce):
 
         Further errors, which name the server, and cancellation as in `Client.call_tool`.
         """
+        # May list tools, to learn what a shortened name stands for. The server's client is looked up after that, as the
+        # connection may have been replaced meanwhile.
         server, tool = await self._catalog.find(name, "tool")
         with self._catalog.using(server, "tool", name):
             return await (await self._members.client(server)).call_tool(tool, arguments, **options)

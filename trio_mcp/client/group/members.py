@@ -97,6 +97,7 @@ class Member:
         try:
             return Client(self._target, **self._options)
         except (TypeError, ValueError) as exc:
+            # A new exception with the server's name, of the same kind; subclasses may have constructors of their own.
             kind = TypeError if isinstance(exc, TypeError) else ValueError
             raise kind(f"server {self.name!r}: {exc}") from None
 
@@ -144,7 +145,8 @@ class Member:
                     await self._serve(client)
                 # Without a cause the program has closed the client itself, through `clients`.
                 cause = client.session.close_cause or SessionClosed("the client was closed")
-            except Exception as exc:  # a custom transport may raise anything; it must cost this server alone
+            # A custom transport may raise anything. Whatever it is must cost this server alone, and not the group.
+            except Exception as exc:
                 cause = exc
             finally:
                 self._client = self._serving = None
@@ -163,6 +165,7 @@ class Member:
             self._client = client
             self.forget_resources()  # a restarted server may offer other resources
             self._become(ServerStatus("connected"))
+            # The only wait inside the client's block: it ends with the loss of the server, or with `ask_to_end`.
             await client.session.wait_closed()
 
     async def _fail(self, cause: Exception, delay: float | None) -> None:
@@ -321,20 +324,24 @@ class Members:
         member = self.new(name, target, options)
         self._nursery.start_soon(member.run, name=_task_name(member))
         try:
+            # With `require="any"` or `"none"` a failure does not raise here: the server stays in the group and is tried
+            # again.
             await self._first_attempts([member])
             # Removed, or the group closed, while the first attempt was still on its way.
             if member.status.state == "closed":
                 raise member.down()
         except BaseException:
             member.end_now()
-            if self.by_name.get(name) is member:  # not if it was removed and another added under its name meanwhile
+            # While this waited, the server may have been removed and another one added under its name: that one stays.
+            if self.by_name.get(name) is member:
                 self._drop(name)
             raise
 
     async def remove(self, name: str) -> None:
         """Remove a server: `ClientGroup.remove`."""
         member = self.named(name)
-        self._drop(name)  # before waiting, so that its name is free at once
+        # Before the wait, so that the name is free at once.
+        self._drop(name)
         await self._end([member])
 
     def _drop(self, name: str) -> None:
@@ -368,6 +375,7 @@ class Members:
                 if (client := member.client) is not None:
                     return client
                 await self._changed.park()
+        # Reached by the deadline, or because waiting until then can't help; either way the status tells why.
         raise member.down()
 
 

@@ -44,6 +44,7 @@ class Origins:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        # Monotonic by default: a correction of the wall clock must not make an entry last for years.
         self._clock = clock
         self._spoken: OrderedDict[str, tuple[SpokenByOrigin, float]] = OrderedDict()
 
@@ -67,6 +68,7 @@ class Origins:
         """Remember what the server of a URL speaks."""
         origin = origin_of(url)
         self._spoken[origin] = spoken, self._clock()
+        # Assigning to a key that was there leaves it in its old place.
         self._spoken.move_to_end(origin)
         if len(self._spoken) > MAX_ORIGINS:
             self._spoken.popitem(last=False)

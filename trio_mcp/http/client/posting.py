@@ -263,6 +263,7 @@ class Remote:
                     params = {"_meta": meta, "cursor": cursor}
             except TrioMcpError as exc:
                 logger.debug("the tools can't be listed: %s", exc)
+                # The caller then gets the error of its own call, and not one about a list that it never asked for.
                 return False
         return True
 

@@ -396,12 +396,10 @@ _STATUS: Final = {
 
 
 def status_of(answer: Response | ErrorResponse, era: Era) -> int:
-    """Return the HTTP status for a response that is sent as one JSON text.
-
-    In the modern era some errors have a status of their own (S, Protocol Version Header; `basic/index`, _meta). Invalid
-    params that a handler reports are not among them: a client that probes with a call would take a 400 for a legacy
-    server's.
-    """
+    """Return the HTTP status for a response that is sent as one JSON text."""
+    # Only the modern era has a status for some errors (S, Protocol Version Header; `basic/index`, _meta). Invalid
+    # params that a handler reports are not among them: a client that probes with a call would take a 400 for a legacy
+    # server's.
     if era is Era.LEGACY or type(answer) is Response:
         return 200
     assert isinstance(answer, ErrorResponse)

@@ -83,9 +83,6 @@ class NoRoom(Exception):
 class Ledger:
     """A count of what is under way at an endpoint: bodies while they are read, then messages until they are settled.
 
-    Bodies have a count of their own because each is over within `body_timeout`: if requests could use up the room
-    for bodies, the response that all of them wait for could not get in.
-
     Args:
         max_requests: How many requests may be under way at once, and how many bodies may be read at once.
         max_bytes: How many bytes the requests may have in all, and likewise the bodies. A single one may have more.
@@ -101,6 +98,8 @@ class Ledger:
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.requests = self.request_bytes = 0
+        # Bodies have a count of their own because each is over within `body_timeout`: if requests could use up the room
+        # for bodies, the response that all of them wait for could not get in.
         self.bodies = self.body_bytes = 0
 
     def take(self, message: Incoming, size: int) -> Held:
@@ -303,6 +302,8 @@ class HttpAnswer:
     async def _start(self, status: int, fields: Fields) -> None:
         encoded: list[tuple[bytes, bytes]] = []
         for name, value in fields:
+            # ASGI demands lower case. Latin-1 has a character for every octet that a field may hold (RFC 9110, section
+            # 5.5).
             encoded.append((name.lower().encode("ascii"), value.encode("latin-1")))
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 

@@ -75,6 +75,7 @@ class HttpOptions:
     """
 
     # The limits' defaults are chosen; docs/reference/limits.md has a table of all bounds.
+    # The path of the specification's own example (`basic/transports`, Streamable HTTP).
     path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
     health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
     allowed_hosts: Sequence[str] | None = None
@@ -92,6 +93,8 @@ class HttpOptions:
     body_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
     max_requests: int = attrs.field(default=1000, validator=_COUNT)
     max_request_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=_COUNT)
+    # As the HTML standard advises authors of event streams: a comment every 15 seconds or so, as some proxies drop
+    # silent connections.
     keep_alive: float = attrs.field(default=15.0, validator=_SECONDS)
     max_connections: int = attrs.field(default=1000, validator=_COUNT)
     write_timeout: float = attrs.field(default=30.0, validator=_SECONDS)

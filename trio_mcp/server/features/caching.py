@@ -42,6 +42,7 @@ class CacheHint:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the fields to add to a result, with ``ttlMs`` in whole milliseconds."""
+        # Rounded, as `ttlMs` is an integer (`server/utilities/caching`).
         return {"ttlMs": round(self.ttl * 1000), "cacheScope": self.scope}
 
 

@@ -37,6 +37,7 @@ class Completer:
 
     def bind(self, value: str, arguments: Mapping[str, str], context: Context[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
+        # A function with one parameter gets the text alone.
         given = dict(zip(self.parameters, (value, dict(arguments)), strict=False))
         return self.function.bind(given, context)
 
@@ -118,6 +119,7 @@ class CompletionFeature:
                 self._completers.pop(key, None)
 
     async def _complete(self, context: Context[Any]) -> dict[str, Any]:
+        # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).
         if not self.can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)

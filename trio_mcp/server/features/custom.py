@@ -112,6 +112,7 @@ class CustomFeature:
             try:
                 values = _validated(given, params)
             except ValidationError as exc:
+                # A notification has no response that could say so: the session passes this error to `on_error`.
                 raise RemoteProtocolError(f"invalid parameters of the {what}: {brief(exc)}") from None
             await function(values, NotificationContext(name, given, states.get(self._settings)))
 

@@ -46,6 +46,7 @@ class Dispatch:
             McpError: If the method is unknown (-32601), or the handler refuses the request.
         """
         handler = self.methods.get(context.method)
+        # Not the middleware's matter either: it runs around requests that have a handler, and can't add methods.
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         meta = context.meta

@@ -109,6 +109,7 @@ class Mounted(Protocol):
         """Return whether the mounted server has completions."""
 
 
+# By identity, and so hashable: what the lifespans of a run yielded is keyed by the settings of their servers.
 @attrs.define(eq=False)
 class Settings:
     """The part of a server that its features can see.
@@ -232,6 +233,7 @@ class Entry(Generic[DefinitionT]):
 def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:
     """Return the name given, or else the function's own; not checked yet."""
     name = details.get("name")
+    # A partial has no name, but the function in it has one. An instance with `__call__` gets that of its class.
     return getattr(bare(function), "__name__", type(function).__name__) if name is None else name
 
 

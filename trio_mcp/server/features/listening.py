@@ -69,7 +69,8 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        connection.audience.check_room_for(topics)  # before the acknowledgement: refused requests get an error
+        # Before the acknowledgement, so that the refusal is a plain error response.
+        connection.audience.check_room_for(topics)
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
             # The acknowledgement must come first, so the listener is registered but not running yet: changes from here

@@ -103,6 +103,7 @@ class Mounts:
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
+        # Only now: a server whose items were refused must not appear in the family.
         self.inner.append(mount)
         self.completion.mount(other.completion)
         # From now on their changes are announced to the clients of this server's runs.
@@ -127,6 +128,7 @@ class Mounts:
         def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
             mirror = _Mirror(copies, self.settings.info.name, copy)
             source.follow(mirror)
+            # Undoing removes the copies again, as `unfollow` tells the mirror that all items are gone.
             undo.callback(source.unfollow, mirror)
 
         # Copies are followed in turn by the servers that this one is mounted in, so nesting needs nothing more.

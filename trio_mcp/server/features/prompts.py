@@ -40,6 +40,7 @@ _NAMES: dict[type, frozenset[str]] = {
     dict: frozenset({"object"}),
     type(None): frozenset({"null"}),
 }
+# What a schema without a type allows.
 _JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
 
 
@@ -98,6 +99,7 @@ class RegisteredPrompt(Entry["Prompt"]):
             refused = exc.names
         for name in refused & values.keys() & self._types.keys():
             try:
+                # A client sends `[1, 2]` for a list, as arguments of prompts are strings in the protocol.
                 value = from_json(values[name])
             except ValueError:
                 continue  # the call below raises the error for the string
@@ -162,6 +164,7 @@ class PromptFeature:
                 value = await bind()()
             return _prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
+            # Unlike a tool's, always an error response (`server/prompts`, Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
             raise self._settings.failure(f"the prompt {name!r} failed", exc, PromptOutputError) from None
@@ -177,6 +180,8 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
     if type(arguments) is not dict:
         raise McpError(INVALID_PARAMS, "the arguments of prompts/get must be an object")
     for argument, value in arguments.items():
+        # Strings only, in every revision: `arguments` is a map of strings in the published schemas
+        # (`GetPromptRequestParams`).
         if type(value) is not str:
             raise McpError(
                 INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {argument[:100]}: must be a string"

@@ -63,6 +63,8 @@ class Registry(Generic[ItemT]):
         self._numbered: dict[str, tuple[int, ItemT]] = {}  # the same items with their serial numbers, for listing
         self.get = self._items.get
         self._last_serial = 0
+        # Followers are called with it held, and take the locks of their own registries. This can't deadlock: the order
+        # is always from a mounted server to those that it is mounted in, and no server contains itself.
         self._changing = threading.Lock()
         self._followers: tuple[Follower[ItemT], ...] = ()
 
@@ -110,6 +112,7 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._items:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
+            # The reverse of `add`: `_items`, where every call looks, comes first.
             item = self._items.pop(name)
             del self._numbered[name]
             for follower in self._followers:

@@ -167,6 +167,8 @@ class ResourceFeature:
         revision = context.protocol_version
         try:
             if resource.function.may_ask:
+                # Found anew each time the function runs: if the resource was removed while the user was thinking,
+                # it is not found.
                 value = await run_interactive(
                     context, lambda: self._find(uri, context)[1], park=resource.function.park_input
                 )
@@ -176,6 +178,7 @@ class ResourceFeature:
                 value = await call()
             result = _read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
+            # First of all: a function that uses a nursery raises its ResourceNotFound inside a group.
             exc = single(exc)
             if isinstance(exc, ResourceNotFound):  # its text is the function's own, and not for clients
                 raise _not_found(uri, revision) from None
@@ -229,6 +232,7 @@ def read_uri(context: Context[Any]) -> str:
 
 def _not_found(uri: str, revision: str) -> McpError:
     """Make the error for an unknown URI; its code depends on the revision (`server/resources`, Error Handling)."""
+    # The URI is cut to the length from which on none is looked up, so a client does not get a longer one back.
     return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})
 
 
@@ -343,7 +347,8 @@ def safe_join(directory: str | Path, path: str) -> Path:
     try:
         # Resolve first, check the result below: only then is it known where `..` and symbolic links lead.
         joined = (root / path).resolve()
-        joined.lstat()  # resolve() ignores that the system refuses a path, because it is too long for example
+        # `resolve` ignores that the system refuses a path, for example because it is too long; this does not.
+        joined.lstat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links

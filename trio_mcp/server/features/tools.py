@@ -124,6 +124,7 @@ def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str)
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = SchemaValidator(explicit_schema)
+        # Never wrapped: the author's schema describes the value as it is.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
     if returns in _UNDECLARED:  # nothing to promise in a schema, so whatever it returns becomes content
         return Output(None)
@@ -185,7 +186,8 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
 
 
 def _declared_content(returns: Any) -> Callable[[Any], Any]:
-    @functools.cache  # on first use: building this validator takes longer than the rest of registering a tool
+    # On first use, because building this validator takes longer than the rest of registering a tool.
+    @functools.cache
     def validate() -> Callable[[Any], Any]:
         return TypeAdapter(returns).validator.validate_python
 
@@ -204,6 +206,7 @@ def _is_content(returns: Any) -> bool:
         return _is_content(returns.__value__)
     origin = get_origin(returns)
     if origin is None:
+        # A CallToolResult is complete: its type says nothing about the structured content that may be in it.
         return isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult))
     if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
         return False
@@ -221,6 +224,7 @@ def _describes_object(schema: dict[str, Any]) -> bool:
 def _items(value: Any, declared: bool) -> list[Any]:
     """Return the values that become one block each."""
     if value is None:
+        # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
     # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
     if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):
@@ -358,6 +362,7 @@ class ToolFeature:
             raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
         tool = self.registry.get(name)
         if tool is None:  # the name is the client's: cut, so that it can't fill logs
+            # A protocol error and not a result, in every revision (`server/tools`, Error Handling).
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
         if tool.mounted is not None:
             return await tool.mounted.pass_on(context, name=tool.mounted.name)

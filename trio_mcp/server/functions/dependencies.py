@@ -79,6 +79,7 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
     markers = [extra for extra in extras if isinstance(extra, Depends)]
     if len(markers) > 1:
         raise TypeError(f"{where} has {len(markers)} markers Depends(...); one is enough")
+    # Python merges Annotated within Annotated, but not through a type alias: the inner type may have the marker.
     return markers[0] if markers else marker_in(kind, _EMPTY, where)
 
 
@@ -220,6 +221,7 @@ class Surroundings:
     overrides: Overrides = attrs.Factory(Overrides)
 
 
+# Only these need the event loop; the others run wherever the function runs.
 _IN_THE_LOOP = (Kind.AWAITED, Kind.ASYNC_MANAGER)
 
 
@@ -247,10 +249,6 @@ class _Plan(NamedTuple):
 def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]) -> _Plan:
     """Put the providers of a function in order.
 
-    A sync provider runs where the function runs, as if the function had called it: in the event loop, or in the thread
-    of a sync function. So a blocking provider of a sync function blocks no other task, and objects bound to a thread
-    stay in it. Providers that an async provider needs run earlier, in the event loop.
-
     Args:
         needs: The providers that the function needs.
         is_async: Whether the function is async.
@@ -260,6 +258,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         TypeError: If the overrides make a provider depend on itself.
     """
     steps: list[_Step] = []
+    # By the key of the provider that is in use: two providers with one stand-in share its value.
     shared: dict[object, int] = {}
 
     def place(provider: Provider, cache: bool, path: tuple[Provider, ...]) -> int:
@@ -279,6 +278,9 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
         return len(steps) - 1
 
     parameters = {name: place(*need, ()) for name, need in needs.items()}
+    # A sync provider runs where the function runs, as if the function had called it: in the event loop, or in the
+    # thread of a sync function. So a blocking provider of a sync function blocks no other task, and objects bound to a
+    # thread stay in it. Providers that an async provider needs run earlier, in the event loop.
     early = set(range(len(steps)))
     if not is_async:
         early = {number for number in early if steps[number].provider.kind in _IN_THE_LOOP}
@@ -319,6 +321,8 @@ class Dependencies:
             provided = {name: values[number] for name, number in plan.parameters.items()}
             return function(*arguments, **{**named, **provided})
 
+        # Outside of the thread's own stack: what async providers opened is closed when the thread has ended, or when a
+        # cancellation has abandoned it.
         async with contextlib.AsyncExitStack() as stack:
             for number in plan.in_loop:
                 kind, value = _provided(plan.steps[number], values, context)

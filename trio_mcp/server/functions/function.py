@@ -85,6 +85,7 @@ class Function:
         Raises:
             InvalidArguments: If the arguments don't fit.
         """
+        # A hand-written schema is the one that clients have seen, so a problem is told in its terms if possible.
         if self._schema is not None and (problem := self._schema.problem(arguments)) is not None:
             raise InvalidArguments(problem)
         try:
@@ -167,6 +168,8 @@ def read_handler(
         if marker is not None:
             markers[name] = marker
     try:
+        # A trial call instead of rules of our own: Python knows best about defaults, `*args` and keyword-only
+        # parameters.
         signature.bind(None, None, **dict.fromkeys(markers))
     except TypeError as exc:
         raise TypeError(f"{what}: its function must accept (params, ctx), and dependencies by name: {exc}") from None

@@ -86,6 +86,8 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
 def _callables(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     """Return the function itself, or an object and its ``__call__``."""
     function = bare(function)
+    # Python looks up special methods on the type, so an instance's own attribute named `__call__` is never what a call
+    # runs.
     return (function,) if inspect.isroutine(function) else (function, type(function).__call__)
 
 
@@ -118,11 +120,9 @@ def _closure(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
-    """Return the local names of the functions that enclose the target's definition, if they are still running.
-
-    A name that is used only in a string annotation is not part of the closure. But while a decorator registers a local
-    function, the enclosing functions are still on the stack.
-    """
+    """Return the local names of the functions that enclose the target's definition, if they are still running."""
+    # A name that is used only in a string annotation is not part of the closure. But while a decorator registers a
+    # local function, the enclosing functions are still on the stack.
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
@@ -134,6 +134,7 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _frames() -> Iterator[Any]:
+    # None on an interpreter without frames: then no local name is found, and the error about the annotation says so.
     frame = inspect.currentframe()
     while frame is not None:
         yield frame
@@ -143,6 +144,8 @@ def _frames() -> Iterator[Any]:
 # Google style: a section starts with a line that ends in a colon, and its entries are indented below.
 _PARAMETERS = re.compile(r"^(Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):\s*$")
 _RAISES = re.compile(r"^(Raises|Raise|Exceptions):\s*$")
+# `name (type, optional): text`. The type may be missing, the text may begin on the next line, and `*args` has its
+# stars.
 _ENTRY = re.compile(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*)|$)")
 # Sphinx style: a field list, `:param name: text`.
 _FIELD = re.compile(r"^:(?P<kind>\w+)(?:\s+(?P<argument>[^:]*))?:\s*(?P<text>.*)$")

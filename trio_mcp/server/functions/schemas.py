@@ -101,6 +101,7 @@ def json_schema_of(
     Raises:
         TypeError: If the type has no JSON Schema; the message names the subject.
     """
+    # A new one each time: pydantic's generators can be used only once.
     generator = generator or JsonSchema()
     try:
         schema = generator.generate(adapter.core_schema, mode)

@@ -101,6 +101,7 @@ class Form(Generic[ModelT]):
         Raises:
             NoSuchField: If the revision does not define a kind of field that the form needs.
         """
+        # Kept, as each question is put into words several times: for the check, for its digest and for the wire.
         wire = self._wire.get(revision)
         if wire is None:
             properties = {}
@@ -173,6 +174,8 @@ def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, An
 
 
 def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    # pydantic writes an optional field as a union with null, which a form does not have. So null is taken out; a union
+    # that remains is for `_field` to judge.
     part = _resolved(part, definitions)
     alternatives = part.get("anyOf")
     if alternatives is None or {"type": "null"} not in alternatives:
@@ -202,6 +205,7 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
         if part.get("format") == "password" or part.get("writeOnly"):
             raise TypeError(f"{subject} is a secret, which a form must not ask for; use ctx.elicit_url")
         limits = {} if options else _some(part, min_length="minLength", max_length="maxLength", format="format")
+        # The default is an allowed format, so that nothing is deleted where there is no format.
         if limits.get("format", "email") not in _FORMATS:
             del limits["format"]  # not allowed in a form; the model still validates it
     elif kind != "boolean":
@@ -271,5 +275,6 @@ def _plain(text: str) -> str:
 
 
 def _readable(name: str) -> str:
+    # `DARK_RED` becomes "Dark red". Mixed case is left as its author wrote it.
     words = name.replace("_", " ").strip() or name
     return words.capitalize() if name.isupper() or name.islower() else words

@@ -64,6 +64,7 @@ class ParkedRounds(Rounds):
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         self._check_round()
         if self._id is None:  # otherwise another task of the function has asked in this round
+            # The room that `serve` found may have been taken by other functions since.
             self._check_room()
             self._enter()
         self._waiting.update({key: (request, questions[key]) for key, request in missing.items()})
@@ -78,11 +79,14 @@ class ParkedRounds(Rounds):
         finally:
             for key in missing:
                 self._waiting.pop(key, None)  # if unanswered: a timeout of the function's own gave it up
+            # While no request waits (not live), the client has the id and may still come for the outcome, so the entry
+            # stays.
             if not self._waiting and self._live:
                 self._leave()
 
     async def _run(self, call: Call) -> None:
-        """Run the function's task. No exception of the function may escape: all clients share the nursery."""
+        """Run the function's task."""
+        # No exception of the function may escape from here: the functions of all clients share the nursery.
         try:
             with self._scope:
                 try:
@@ -91,6 +95,8 @@ class ParkedRounds(Rounds):
                     self._error = _unanswered()
                 except BaseExceptionGroup as group:
                     rest = group.split(RoundEnded)[1]
+                    # A Cancelled or a KeyboardInterrupt is in it: these belong to Trio, and must not become the outcome
+                    # of a request.
                     if rest is not None and not isinstance(rest, Exception):
                         raise rest from None
                     self._error = rest or _unanswered()
@@ -112,6 +118,7 @@ class ParkedRounds(Rounds):
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=failures)
             raise cancelled from None
         finally:
+            # However it ended, no later request may find it in the table.
             self._leave()
             self._changed.set()
             self._ended.set()
@@ -119,7 +126,8 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        self._check_room()  # now, rather than when it asks: by then it may have done work that would be lost
+        # Looked at now, and not only when the function asks: by then it may have done work that would be lost.
+        self._check_room()
         self._open()
         self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
         return await self._wait_for_function()
@@ -132,6 +140,8 @@ class ParkedRounds(Rounds):
                 if self._ended.is_set():
                     raise McpError(INTERNAL_ERROR, "the handler was cancelled because the server is shutting down")
                 await self._changed.wait()
+                # Replaced before the conditions are looked at again, without a checkpoint in between: so no change can
+                # be missed.
                 self._changed = trio.Event()
             if self._done:
                 if self._error is not None:
@@ -144,7 +154,8 @@ class ParkedRounds(Rounds):
             parked, self._live = True, False
             return asked
         except trio.Cancelled as exc:
-            self._scope.cancel(exc.reason)  # the reason says who cancelled, as it would for any handler
+            # With the reason, which tells the function who has cancelled it, as it would tell any handler.
+            self._scope.cancel(exc.reason)
             raise
         finally:
             if not parked:
@@ -171,9 +182,11 @@ class ParkedRounds(Rounds):
         for key, data in responses.items():
             if key in self._waiting:
                 self._take(key, self._waiting[key][1], data)
-        self._leave()  # a requestState resumes only once: a second request with it finds nothing
+        # A requestState resumes its function only once: a second request with it, even at the same time, finds nothing.
+        self._leave()
         self.context.go_on_as(context)
         self._live = True
+        # The client is back: from here on its request bounds the function, and no longer the time it had to answer.
         self._scope.deadline = math.inf
         for key in responses:
             self._waiting.pop(key, None)
@@ -225,6 +238,8 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
         earlier, responses = earlier_rounds(context)
     rounds: Rounds
     if earlier is not None and earlier.parked is not None:
+        # `call` stays unused: the function is running already, with the arguments of its first request. The token
+        # guarantees that those of this request are equal.
         rounds = parked = _parked(context, earlier.parked)
         serving = parked.resume(context, responses)
     else:
@@ -265,4 +280,5 @@ def without_questions(returns: Any) -> Any:
         return inspect.Signature.empty
     if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):
         return returns
+    # By `|`, which makes a union again whichever of the two ways the first was written in.
     return functools.reduce(operator.or_, [each for each in get_args(returns) if each is not InputRequired])

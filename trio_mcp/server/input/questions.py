@@ -152,6 +152,8 @@ class InputRequest(Coroutine[Any, Any, T]):
         Raises:
             McpError: If the revision has no form for it.
         """
+        # Without a `params` member where the question has none (roots/list): JSON-RPC 2.0, section 4, allows to leave
+        # it out, but not null.
         params = self._params(revision)
         return {"method": self.method} if params is None else {"method": self.method, "params": params}
 
@@ -218,6 +220,7 @@ class InputRequired:
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
+            # Passed on rather than awaited: it is asked with the result, so there is nothing to warn of.
             request.take()
         self.__attrs_init__(dict(requests), state)
 
@@ -294,6 +297,8 @@ def ask_form(
     from trio_mcp.types.elicitation import ElicitResult
 
     _check_message(message)
+    # Now, not when the question is asked: a model that is not flat is a mistake at this call, and the traceback leads
+    # here.
     form = form_of(model)
 
     def params(revision: str) -> dict[str, Any]:
@@ -329,6 +334,7 @@ def ask_url(
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
     if elicitation_id is not None:
         check_text("elicitation_id", elicitation_id)
+    # Always made, though only one revision sends it: `UrlElicitationRequired` recognizes its requests by it.
     identity = elicitation_id or str(uuid.uuid4())  # unique, as the client to notify is found by it
 
     def params(revision: str) -> dict[str, Any]:

@@ -139,9 +139,11 @@ class StateSealer:
     def __init__(
         self, audience: str, keys: bytes | Sequence[bytes] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
+        # A random key by default: safe without any setting, at the price that a token is worthless in another process.
         self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
         # Signed with each token: it can't be replayed to another server, or taken for another use of the same key.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
+        # The wall clock and not Trio's: the process that reads the expiry time may be another one.
         self._clock = clock
 
     def seal(
@@ -223,6 +225,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
     if keys is None:
         return None
     if isinstance(keys, (bytes, bytearray, memoryview)):
+        # A single key; without this test, its bytes would be taken for a sequence of keys.
         keys = [bytes(keys)]
     elif isinstance(keys, str) or not isinstance(keys, Sequence):
         raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")

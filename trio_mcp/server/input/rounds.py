@@ -201,6 +201,7 @@ class Rounds:
         # All of them before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
+        # Only a thread or a shielded scope gets here after the round's end: its question came too late for the others.
         if self._over:
             await self._end()
         if self.context.incoming.cancelled:
@@ -216,7 +217,9 @@ class Rounds:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
-            elif self.answers[key].question != question:  # a replay that takes another path: the answer does not belong
+            # A replay that took another path than the run before: the answer stored under this key belongs to another
+            # question.
+            elif self.answers[key].question != question:
                 raise _another_question(key)
         if missing:
             await self._obtain(missing, questions)
@@ -304,6 +307,8 @@ class Rounds:
 
     def _read(self, key: str, request: InputRequest[Any]) -> Any:
         try:
+            # On arrival the answer was only checked against its method. Whether it fits the form is known here, where
+            # the form is, which the state does not contain.
             return request.read(self.answers[key].data)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
@@ -331,6 +336,7 @@ class Rounds:
         self._check_round()
         for key, request in requests.items():
             request.check(self.context)
+            # Asked once more on purpose: an answer from an earlier round would otherwise be taken for the new one.
             self.answers.pop(key, None)
         return requests
 
@@ -393,6 +399,8 @@ class HandshakeRounds(Rounds):
                         self.context.session.note_elicitation(request.elicitation_id or "")
                 raise
             finally:
+                # Before the answers are awaited below: a thread that the call has left behind must not ask between two
+                # runs.
                 self._close()
             if not isinstance(value, InputRequired):
                 return value
@@ -403,6 +411,7 @@ class HandshakeRounds(Rounds):
             await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
             # As in a new request of the modern era: keys are counted from the start, and the arguments bound anew.
             self._used.clear()
+            # Only counted for `max_rounds`, which stops a function that would ask forever.
             self._round += 1
             call = self._bind()
 
@@ -411,7 +420,8 @@ class HandshakeRounds(Rounds):
 
     async def _send(self, requests: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         """Send questions concurrently, and store the answers."""
-        if len(requests) == 1:  # no nursery, so that the exception arrives as it is
+        # Without a nursery, so that the exception arrives as it is and not in a group.
+        if len(requests) == 1:
             ((key, request),) = requests.items()
             await self._send_one(key, request, questions[key])
             return
@@ -428,12 +438,15 @@ class HandshakeRounds(Rounds):
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
                 nursery.start_soon(send, key, request)
+        # Several may fail before the cancellation reaches them. The first one has caused it, so that is what the caller
+        # gets.
         if failures:
             raise failures[0]
 
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        if request.elicitation_id is not None:  # before it is sent: the user may be done before the client answers
+        # Noted before the question is sent: the user may be done with the page before the client has responded.
+        if request.elicitation_id is not None:
             context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
         self._take(key, question, await context.session.ask(wire, request.timeout, context.request_id))
@@ -453,6 +466,7 @@ class ReplayedRounds(Rounds):
         try:
             with self._scope:
                 value = await call()
+        # From a thread or a shielded scope, which the cancellation of the scope above could not reach.
         except RoundEnded:
             pass
         except BaseExceptionGroup as group:  # it asked in a child task
@@ -461,12 +475,16 @@ class ReplayedRounds(Rounds):
                 raise rest from None
         finally:
             self._close()
+        # A function may still return a value after its question, if it asked in a thread or a shielded scope and caught
+        # the end of the round. The question has been asked all the same, so the value is dropped.
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        self._check_round()  # before the round ends: the function can still handle this error
+        # Before the round ends, as the function can still handle this error.
+        self._check_round()
         self._questions = missing
-        self._over = True  # another task of the function that asks now is unwound, and asks in the next run
+        # Another task of the function that asks from now on is unwound, too: its question belongs to the next run.
+        self._over = True
         self._scope.cancel("the round ends: the client is asked for input")
         await self._end()
 
@@ -494,6 +512,7 @@ def _another_question(key: str) -> McpError:
 def _plain(value: Any, what: str) -> Any:
     # There and back, so that a value looks the same in the run that made it as in a replay.
     try:
+        # Infinity and NaN survive, too: the text is signed and only ever read by this parser, which accepts them.
         return from_json(to_json(value, by_alias=True, inf_nan_mode="constants"))
     except (PydanticSerializationError, ValueError) as exc:
         raise TypeError(f"{what} can't be turned into JSON: {exc}") from None
