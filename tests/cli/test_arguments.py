@@ -30,6 +30,7 @@ READ = [
     ({"type": "array", "items": INTEGER}, "[5, 6]", [5, 6]),
     ({"type": "array"}, "a", ["a"]),
     ({"type": "object"}, '{"a": 1}', {"a": 1}),
+    ({"const": 5}, "5", 5),
     ({"enum": [1, "one"]}, "1", 1),
     ({"enum": [1, "one"]}, "one", "one"),
     ({"$ref": "#/$defs/n"}, "3", 3),
