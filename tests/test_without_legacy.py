@@ -140,8 +140,11 @@ except ImportError as exc:
 
 def test_every_other_public_name_is_there(copy: Path) -> None:
     missing = "{} is not available: this installation does not speak the legacy era over HTTP"
-    names = ["MemoryEventStore", "SqliteEventStore", "sse_client", "SqliteEventStore"]
-    assert say(copy, PUBLIC) == [missing.format(name) for name in names]
+    said = say(copy, PUBLIC)
+    assert said[-1] == missing.format("SqliteEventStore")
+    assert sorted(said[:-1]) == [
+        missing.format(name) for name in ("MemoryEventStore", "SqliteEventStore", "sse_client")
+    ]
 
 
 SERVED = """
