@@ -17,7 +17,7 @@ from trio.testing import MockClock
 
 from tests.http_peer import ACCEPT, LATEST, Events, Raw, request
 from tests.server.http.harness import Made, served
-from trio_mcp import Context, MemoryEventStore, Server, TransportError, types
+from trio_mcp import Context, Server, TransportError, types
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.server.options import HttpOptions
 
@@ -216,6 +216,8 @@ async def test_keywords_replace_what_the_options_say() -> None:
 
 @pytest.mark.legacy
 async def test_an_unused_session_expires(autojump_clock: MockClock) -> None:
+    from trio_mcp import MemoryEventStore
+
     made, store = Made(), MemoryEventStore()
     options = HttpOptions(session_timeout=60, event_store=store)
     async with made.server.asgi_app(options) as app:
@@ -253,6 +255,8 @@ async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) 
 @pytest.mark.legacy
 async def test_a_question_to_a_client_that_is_not_heard_from_fails(autojump_clock: MockClock) -> None:
     """Its handler would keep the session forever: with an event store, the client could still come back for it."""
+    from trio_mcp import MemoryEventStore
+
     server, failures = Server("test"), []
 
     @server.tool
