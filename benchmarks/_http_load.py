@@ -99,7 +99,7 @@ class HttpLoad(HttpServer):
             self.open(1)
 
     def open(self, count: int) -> None:
-        """Replace all connections by new ones, and make a call on each."""
+        """Replace all connections with new ones, and make a call on each."""
         # A server may have closed the old ones, which were idle between two samples.
         self._hang_up()
         for _ in range(count):

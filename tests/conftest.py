@@ -33,7 +33,7 @@ def left_out(config: pytest.Config) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run folders in a process per CPU, unless ``-n`` says otherwise; single files, and with ``-s``, in this one.
+    """Run folders in a process per CPU, unless ``-n`` says otherwise; single files, and runs with ``-s``, in this one.
 
     Not in `addopts`: there it would stop ``-p no:xdist``.
     """

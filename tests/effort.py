@@ -22,6 +22,6 @@ settings.load_profile("fast")  # unless the command line names another one
 
 
 def examples(thorough: int) -> int:
-    """Return how many examples a test has that has ``thorough`` in that profile: always the same part of them."""
+    """Return the number of examples in the current profile for a test that has ``thorough`` of them in that profile."""
     assert settings.default is not None
     return max(1, thorough * settings.default.max_examples // _THOROUGH)

@@ -22,12 +22,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LOADED", "command"]
+import psutil
+
+__all__ = ["LOADED", "children", "command"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
 LOADED = ("trio_mcp.cli", "trio_mcp.client", "trio_mcp.server", "trio_mcp.stdio.server")
 """What a process with the package imports."""
+
+_ORIGINS: set[int] = set()
 
 
 def command(what: str, *imported: str, options: tuple[str, ...] = (), root: Path = ROOT) -> list[str]:
@@ -35,11 +39,16 @@ def command(what: str, *imported: str, options: tuple[str, ...] = (), root: Path
 
     Args:
         what: The path of the script, or the name of the module.
-        imported: Modules that are there from the start.
+        imported: Modules that are already imported when it starts.
         options: Options for the interpreter, such as ``-W error``.
         root: The checkout whose package and tests it imports.
     """
     return [sys.executable, "-IS", str(ROOT / "tests" / "handover.py"), _origin(root, imported, options), what]
+
+
+def children(*, recursive: bool = False) -> list[psutil.Process]:
+    """Return the processes that this one has started, but for those that are there to be forked."""
+    return [each for each in psutil.Process().children(recursive=recursive) if each.pid not in _ORIGINS]
 
 
 @functools.cache
@@ -54,6 +63,7 @@ def _origin(root: Path, imported: tuple[str, ...], options: tuple[str, ...]) -> 
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
+    _ORIGINS.add(process.pid)
 
     def end() -> None:
         process.communicate()  # the end of its input is that of the process
@@ -112,7 +122,7 @@ def _keep(near: socket.socket) -> None:
 
 
 def _become(wanted: dict[str, Any], streams: list[int]) -> None:
-    """Be the process that was asked for."""
+    """Become the requested process."""
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
         os.close(stream)

@@ -1,4 +1,4 @@
-"""A process by proxy: a fork of `tests.forks` gets its standard streams, and is what this one seems to be."""
+"""A stand-in for a process: it passes its standard streams to a fork of `tests.forks`, which does the work."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""HTTP worked by hand, for what no well-behaved end does.
+"""HTTP by hand, to do what no well-behaved peer does.
 
 `peer` is a server that is a script of raw bytes; `Raw` is a client of the legacy era, as any HTTP client could be;
 `http_request` is for clients that write their own bytes.
@@ -67,7 +67,7 @@ def result(request_id: Any, content: Mapping[str, Any]) -> dict[str, Any]:
 
 @attrs.define(eq=False)
 class Asked:
-    """One HTTP request, and the way to answer it."""
+    """One HTTP request, and methods to respond to it."""
 
     stream: trio.SocketStream
     connection: int
@@ -136,7 +136,7 @@ class HttpPeer:
         handlers: By JSON-RPC method, ``GET``, ``DELETE``, ``answer``; what is missing is answered as a legacy server
             with a session would.
         session: The id of the session of the legacy era.
-        otherwise: Answers what has no handler, in place of that legacy server.
+        otherwise: Responds to requests without a handler, in place of that legacy server.
     """
 
     handlers: dict[str, Handler]
@@ -153,7 +153,7 @@ class HttpPeer:
         return [asked.rpc if asked.body is not None else asked.method for asked in self.asked]
 
     async def until(self, method: str, times: int = 1) -> Asked:
-        """Wait until a method has been asked for so many times; gives the last of them."""
+        """Wait until a method has been requested this many times; return the last request."""
         while self.methods().count(method) < times:
             await self.heard.park()
         return [asked for asked in self.asked if method in (asked.rpc, asked.method)][times - 1]

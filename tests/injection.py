@@ -20,10 +20,10 @@ class _CancelAfterStep(trio.abc.Instrument):
 
 
 async def cancel_after(step: int, scenario: Callable[[], Awaitable[object]]) -> bool:
-    """Run a scenario, cancelled after so many steps of any task.
+    """Run a scenario, and cancel it after this many steps of any task.
 
     Returns:
-        Whether it was cancelled before it was through.
+        Whether it was cancelled before its end.
     """
     with trio.CancelScope() as scope:
         instrument = _CancelAfterStep(step, scope)
@@ -38,15 +38,15 @@ async def cancel_after(step: int, scenario: Callable[[], Awaitable[object]]) -> 
 async def cancel_everywhere(
     scenario: Callable[[], Awaitable[object]], check: Callable[[], Awaitable[object]], *, most: int = 2000
 ) -> int:
-    """Run a scenario with a cancellation after the first step that any task takes, the second, until it gets through.
+    """Run a scenario with a cancellation after the first step of any task, then the second, until it completes.
 
     Args:
         scenario: What is cancelled.
-        check: Called after each run; must find everything consistent.
-        most: A scenario of more steps than this is taken for one that never ends.
+        check: Called after each run; must find everything in a consistent state.
+        most: A scenario with more steps than this counts as one that never ends.
 
     Returns:
-        In how many places it was cancelled.
+        The number of places where it was cancelled.
     """
     places = 0
     through = 0

@@ -1,8 +1,8 @@
-"""Ctrl-C, and a cancellation, at any step: run something in a run of Trio's own, and interrupt it.
+"""Ctrl-C, and a cancellation, at any step: run something in its own run of Trio, and interrupt it.
 
 ``python -m tests.interruptions --tries 2000 --seed 1`` does it that often, at random steps, to a client in memory, a
-proxy, and a client and a server over HTTP, and says how the tries ended. Its status is 1 if Ctrl-C was lost, or became
-anything else.
+proxy, and a client and a server over HTTP, and prints how the tries ended. Its exit status is 1 if Ctrl-C was lost, or
+became another exception.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def interrupted(press: Press, scenario: Callable[[], Awaitable[object]]) -> bool
     """Run a scenario in the main task of a run, and interrupt it.
 
     Returns:
-        Whether it was interrupted before it was through.
+        Whether it was interrupted before its end.
 
     Raises:
-        AssertionError: Ctrl-C was lost.
-        BaseException: What it became instead of a `KeyboardInterrupt`.
+        AssertionError: If Ctrl-C was lost.
+        BaseException: If it became something other than a `KeyboardInterrupt`.
     """
     pressed = False
 

@@ -16,7 +16,7 @@ OF_THE_ERA = "pytestmark = pytest.mark.legacy\n"
 
 
 def copy_without_legacy(to: Path) -> Path:
-    """Copy what the tests of the modern era need, and no more."""
+    """Copy only what the tests of the modern era need."""
     ignore = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.egg-info")
     for folder in ("trio_mcp", "tests"):
         shutil.copytree(CHECKOUT / folder, to / folder, ignore=ignore)

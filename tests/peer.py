@@ -1,4 +1,4 @@
-"""A hand-driven peer: it can send what no library would, and sees everything it receives.
+"""A peer driven by hand: it can send what no library would, and sees everything it receives.
 
 `Peer` speaks messages over any link; `ProcessPeer` speaks bytes to a process; `tests.http_peer` is HTTP's counterpart.
 """
@@ -65,7 +65,7 @@ def _unexpected(request: Request) -> None:
 
 
 async def settle() -> None:
-    """Let everything that can happen happen: each step of the way is taken."""
+    """Wait until nothing more can happen without a new message."""
     for _ in range(5):
         await trio.testing.wait_all_tasks_blocked()
 
@@ -78,12 +78,12 @@ class Peer:
     here while the peer waits for something (`answer`, `hear` and what uses them) or serves (`serve`).
 
     Attributes:
-        link: Its end.
-        revision: The one it speaks.
+        link: Its end of the link.
+        revision: The revision it speaks.
         capabilities: Its own.
-        replies: Answers what the other end asks.
+        replies: Answers the questions of the other end.
         opening: The request that opened the connection, if this is the server.
-        questions: What the other end has asked, in order.
+        questions: The other end's questions, in order.
         heard: The notifications not yet waited for, in order.
         asked: The ids of its own requests.
         answered: The ids of the answers that have come, those that could not be read among them as None.
@@ -141,14 +141,14 @@ class Peer:
             raise StopAsyncIteration from None
 
     async def close(self) -> None:
-        """Say no more."""
+        """Close the sending side."""
         await self.link.write.aclose()
 
     # --- asking ---
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What each request says in ``_meta``."""
+        """The ``_meta`` of each request."""
         if self.revision in LEGACY_REVISIONS:
             return {}
         return {
@@ -162,7 +162,7 @@ class Peer:
         return {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": ME}
 
     async def initialize(self) -> None:
-        """Shake hands, if the revision does."""
+        """Do the handshake, if the revision has one."""
         if self.revision in LEGACY_REVISIONS:
             await self.result("initialize", self.hello())
             await self.notify("notifications/initialized")
@@ -170,7 +170,7 @@ class Peer:
     async def request(
         self, method: str, params: dict[str, Any] | None = None, request_id: RequestId | None = None, **more: Any
     ) -> RequestId:
-        """Send a request; ``more`` goes into its ``_meta``, beside the era's fields. Gives its id."""
+        """Send a request; ``more`` goes into its ``_meta``, beside the era's fields. Return its id."""
         if request_id is None:
             self._last += 1
             request_id = f"peer-{self._last}"
@@ -195,7 +195,7 @@ class Peer:
         return self.answers.pop(request_id)
 
     async def hear(self, method: str) -> dict[str, Any]:
-        """Wait for a notification of a kind; take it off what was heard, and give its parameters."""
+        """Wait for a notification of a kind; remove it from `heard`, and return its parameters."""
         while True:
             for index, found in enumerate(self.heard):
                 if found.method == method:
@@ -207,18 +207,18 @@ class Peer:
         return [found.params or {} for found in self.heard if found.method == method]
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> Any:
-        """Ask, and give the result or the `ErrorData`."""
+        """Send a request, and return the result or the `ErrorData`."""
         answer = await self.answer(await self.request(method, params, **more))
         return answer.result if isinstance(answer, Response) else answer.error
 
     async def result(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-        """Ask, and get a result."""
+        """Send a request, and return its result."""
         result: dict[str, Any] | ErrorData = await self.ask(method, params, **more)
         assert not isinstance(result, ErrorData), result
         return result
 
     async def error(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> ErrorData:
-        """Ask, and get an error."""
+        """Send a request, and return its error."""
         error = await self.ask(method, params, **more)
         assert isinstance(error, ErrorData), error
         return error
@@ -228,7 +228,7 @@ class Peer:
         return await self.result("tools/call", {"name": name, "arguments": arguments or {}}, **more)
 
     async def drive(self, method: str, params: dict[str, Any]) -> Any:
-        """Ask, and go through all rounds of input; give the result or the `ErrorData`."""
+        """Send a request, go through all rounds of input, and return the result or the `ErrorData`."""
         retry = params
         while True:
             result = await self.ask(method, retry)
@@ -245,11 +245,11 @@ class Peer:
             retry = {**params, "inputResponses": responses, "requestState": result["requestState"]}
 
     async def tool(self, name: str, **arguments: Any) -> Any:
-        """Call a tool through all rounds of input; give the result or the `ErrorData`."""
+        """Call a tool through all rounds of input; return the result or the `ErrorData`."""
         return await self.drive("tools/call", {"name": name, "arguments": arguments})
 
     async def listen(self, request_id: RequestId, **wanted: Any) -> Incoming:
-        """Open a subscription of the modern era; give the message that comes next."""
+        """Open a subscription of the modern era; return the message that comes next."""
         await self.request("subscriptions/listen", {"notifications": wanted}, request_id)
         return await self.receive()
 
@@ -263,7 +263,7 @@ class Peer:
             await self.send(Response(request.id, reply))
 
     async def greet(self) -> Request:
-        """Be a server, and answer what opens the connection; give that request."""
+        """Act as a server, and answer the request that opens the connection; return that request."""
         self.opening = await self.expect(Request)
         if self.revision in LEGACY_REVISIONS:
             result: dict[str, Any] = {"protocolVersion": self.revision, "serverInfo": ME}
@@ -278,7 +278,7 @@ class Peer:
         return self.opening
 
     async def serve(self) -> None:
-        """Take all that comes, until the other end has gone; meanwhile other tasks may wait for it."""
+        """Receive messages until the other end closes; meanwhile other tasks may wait for them."""
         self._serving = True
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError):
             while True:
@@ -311,7 +311,7 @@ async def client_peer(
     *,
     deadline: float = DEADLINE,
 ) -> AsyncIterator[Peer]:
-    """Yield a client of a server, in memory; the deadline is against a hang only."""
+    """Yield a client of a server, in memory; the deadline only guards against a hang."""
     with trio.fail_after(deadline):
         async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
             await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
@@ -324,7 +324,7 @@ async def client_peer(
 def played(
     play: Callable[[Peer], Awaitable[object]], *, encode: bool = False
 ) -> Callable[[], contextlib.AbstractAsyncContextManager[Link]]:
-    """Give what a client can connect to: in memory, with a server that is played."""
+    """Return a target for a client: in memory, with a server driven by hand."""
 
     @contextlib.asynccontextmanager
     async def connect() -> AsyncIterator[Link]:
@@ -356,7 +356,7 @@ def call(request_id: int | str, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def ndjson(*messages: Any) -> bytes:
-    """Messages as lines; bytes are taken as they are."""
+    """Return messages as lines; bytes are left as they are."""
     return b"".join(item if isinstance(item, bytes) else json.dumps(item).encode() + b"\n" for item in messages)
 
 
@@ -390,7 +390,7 @@ class ProcessPeer:
         return json.loads(line)
 
     def call(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool and give what it returned."""
+        """Call a tool and return its value."""
         self.send(call("call", tool, **arguments))
         answer = self.receive()
         assert answer["id"] == "call", answer
@@ -408,13 +408,13 @@ class ProcessPeer:
                 raise EOFError(f"the wire ended without {parts!r}: {self.received!r}")
 
     def drain(self) -> bytes:
-        """Read both streams to their ends; what is left of the output."""
+        """Read both streams to their ends; return the rest of the output."""
         while self._pump():
             pass
         return self.received
 
     def _pump(self) -> bool:
-        """Take what there is on either stream; False when both have ended."""
+        """Read what is available on either stream; return False when both have ended."""
         waiting = [fd for fd in (self._receive_fd, self._error_fd) if fd >= 0]
         if not waiting:
             return False
@@ -452,7 +452,7 @@ class ProcessPeer:
 
 @contextlib.contextmanager
 def process_peer(command: list[str], handshake: bool = True) -> Iterator[ProcessPeer]:
-    """Yield a server process with a pipe for each standard stream; killed on the way out if it is still there."""
+    """Yield a server process with a pipe for each standard stream; killed at the end if it is still running."""
     with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, env=ENVIRONMENT, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None

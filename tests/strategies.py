@@ -225,7 +225,7 @@ def annotated_values(
 
     Args:
         annotation: Made of models, literals, lists, dicts, unions, JSON scalars and Any.
-        models: Gives the strategy for a model, or None if it is not to be used.
+        models: Returns the strategy for a model, or None to leave the model out.
     """
     arms = []
     for arm in flatten(annotation):

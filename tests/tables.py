@@ -14,7 +14,7 @@ def listed(text: AnyStr) -> list[AnyStr]:
 
 
 def each_of(name: str, text: str | bytes, *more: Any) -> pytest.MarkDecorator:
-    """Parametrize a test by the values of a text, and those that no text can hold."""
+    """Parametrize a test by the values in a text, and by others that a text can't express."""
     return pytest.mark.parametrize(name, [*listed(text), *more])
 
 

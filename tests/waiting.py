@@ -1,4 +1,4 @@
-"""Waiting for what no event tells of."""
+"""Waiting for conditions that no event announces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def eventually(condition: Callable[[], T | Awaitable[T]]) -> T:
-    """Return what a condition gives once it is true: of statistics, or of what another process does."""
+    """Poll a condition, of statistics or of another process, and return its value once it is true."""
     with trio.fail_after(60):  # against a hang only
         while True:
             found = condition()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
 
     def _read_homes() -> dict[str, str]:
-        """Return the module of each public name: run the list with an ``__import__`` that only takes notes."""
+        """Return the module of each public name: run the list with an ``__import__`` that only records them."""
         homes = {}
 
         def note(module: str, _globals: Any, _locals: Any, names: Sequence[str], _level: int) -> SimpleNamespace:

@@ -26,10 +26,10 @@ __all__ = [
 
 
 def check_number(name: str, value: Any, *, what: str = "a number") -> None:
-    """Check that a value is a number; its range is the caller's matter.
+    """Check that a value is a number; any range is accepted.
 
     Raises:
-        TypeError: If it is not.
+        TypeError: If it is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be {what}, got {value!r}")
@@ -92,11 +92,11 @@ def check_text(name: str, value: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Check that a value is one of some strings.
+    """Check that a value is one of the allowed strings.
 
     Raises:
         TypeError: If it is not a string.
-        ValueError: If it is another string.
+        ValueError: If the string is not allowed.
     """
     if not isinstance(value, str) or value not in choices:
         kind = ValueError if isinstance(value, str) else TypeError
@@ -104,11 +104,11 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 
 
 def check_choices(name: str, values: Any, choices: Collection[str]) -> None:
-    """Check that a value is a list, or another collection, of some of the strings.
+    """Check that a value is a list, or another collection, of allowed strings.
 
     Raises:
         TypeError: If it is not a collection of strings, but a single string, for example.
-        ValueError: If it has another string.
+        ValueError: If it contains a string that is not allowed.
     """
     # A string is a collection of strings, too: its letters.
     strings = isinstance(values, Collection) and all(isinstance(value, str) for value in values)

@@ -13,7 +13,7 @@ from typing import Any, Final
 __all__ = ["FOREIGN", "refuse_unknown"]
 
 _TAGS = "write meta={'com.example/tags': […]}"
-_VERSION = "the protocol knows no versions of it; write meta={'com.example/version': …}"
+_VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
 _AUTH = "authorization is not implemented"
 
@@ -49,7 +49,7 @@ _ONE_ROUND = {
     "progress_handler": "write on_progress=…",
     "read_timeout_seconds": "write timeout=…, in seconds",
     "cache_mode": "the cache belongs to the client: Client(cache=…)",
-    "raise_on_error": "nothing is raised: look at is_error of the result",
+    "raise_on_error": "nothing is raised: check is_error of the result",
     "task": _TASK,
     "version": _VERSION,
 }
@@ -77,7 +77,7 @@ _CLIENT = {
     ),
     **dict.fromkeys(("progress_handler", "progress_callback"), "write on_progress=… where you call"),
     "extensions": 'write capabilities={"extensions": …}',
-    "raise_exceptions": "an error that a server hides is in its log; write expose_errors=True at the Server",
+    "raise_exceptions": "a server logs the errors that it hides; write expose_errors=True at the Server",
     "auto_initialize": "async with Client(…) connects and negotiates",
     "verify": "write Client(lambda: streamable_http_client(url, http_client=…))",
     "auth": _AUTH,
@@ -172,12 +172,12 @@ def refuse_unknown(
 
     Args:
         function: The public function, method or class that was called.
-        given: The names that its ``**`` parameter has taken.
-        details: The `typing.TypedDict` of those that it takes there; without it, none.
+        given: The names that its ``**`` parameter received.
+        details: The `typing.TypedDict` of the keywords that it takes there; None if it takes none.
         owner: The class to name, for a method that is defined in a base class.
 
     Raises:
-        TypeError: If one is unknown.
+        TypeError: If a keyword is unknown.
     """
     # From the TypedDict itself, so that what type checkers accept and what is accepted here can't differ.
     known = () if details is None else details.__annotations__

@@ -18,12 +18,12 @@ __all__ = ["EnteredOnce", "background_nursery", "closing", "start", "without_can
 
 @contextlib.asynccontextmanager
 async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Call `close` at the end of the block, however it ends, and let the gravest exception out.
+    """Call `close` at the end of the block, however it ends, and raise the gravest exception.
 
     ``finally: await close()`` could lose an exception: in a cancelled scope, the close raises `Cancelled` in place of
-    what the block raised, Ctrl-C included. Here the block's own exception leaves, with two exceptions: Ctrl-C and
-    `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that
-    does not leave is logged.
+    what the block raised, Ctrl-C included. Here the block's own exception is raised, except that Ctrl-C and
+    `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that is
+    not raised is logged.
     """
     # Not `finally`: the outcome of the block has to be known before the close runs, to be weighed against its own.
     try:
@@ -42,7 +42,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
-    """Return whether an exception of the close is to leave in place of the block's own."""
+    """Return whether an exception of the close replaces the block's own."""
     # What remains without `Cancelled` is a failure, or the end of the program. The end of the program always leaves; a
     # failure leaves only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)

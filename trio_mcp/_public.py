@@ -1,7 +1,7 @@
 """The only list of the public names of `trio_mcp`, and of the modules that define them.
 
-Type checkers read it as imports. At run time it is never imported: `trio_mcp` reads these lines without doing them, and
-does the import of a name when the name is first used. ``X as X`` is how a module says that it passes a name on.
+Type checkers read it as imports. At run time it is never imported: `trio_mcp` reads these lines without running them,
+and imports a name when it is first used. ``X as X`` marks a name as re-exported.
 """
 
 # A module of the package rather than a name in one: `trio_mcp` recognizes it by the home, which is the package itself.

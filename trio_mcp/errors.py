@@ -158,11 +158,11 @@ class HttpError(TransportError):
         trouble: What the failure means:
             ``"unauthorized"``: the server wants credentials, or different ones;
             ``"forbidden"``: it does not admit this client;
-            ``"busy"``: it did nothing with the request, and may do so later;
+            ``"busy"``: it has not processed the request, but may do so later;
             ``"gateway"``: something on the way failed, and it is not known how far the request got;
             ``"too_large"``: the request is too large for the server;
             ``"session_lost"``: the server has forgotten the session, open a new one;
-            ``"header_mismatch"``: the tool wants other headers than the client knows, list the tools again;
+            ``"header_mismatch"``: the tool requires headers that the client does not know, list the tools again;
             ``"not_modern"``: the server speaks no modern revision, try ``initialize``;
             ``"not_streamable"``: it does not speak Streamable HTTP either, try HTTP+SSE;
             ``"refused"``: anything else.

@@ -1,4 +1,4 @@
-"""Joining a server's name with the name of its tool or prompt, for groups and mounts: without clashes, reversibly."""
+"""Joining a server's name with the name of its tool or prompt, for groups and mounts: unique, and reversible."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class JoinedNames:
         return _MARK.fullmatch(joined) is not None
 
     def forget(self, server: str) -> None:
-        """Forget the shortened names of a server that has left."""
+        """Forget the shortened names of a server that was removed."""
         self._shortened.pop(server, None)
 
 

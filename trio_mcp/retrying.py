@@ -1,4 +1,4 @@
-"""Retrying: what may be repeated at all, how often, and after what wait."""
+"""Retrying: what may be repeated, how often, and after how long."""
 
 from __future__ import annotations
 

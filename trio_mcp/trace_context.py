@@ -70,9 +70,9 @@ class TraceContext:
             if not isinstance(value, str):
                 raise TypeError(f"{name} must be a string, got {type(value).__name__}")
             if not is_valid(value):
-                raise ValueError(f"{name} is not in the format of W3C: {value[:100]!r}")
+                raise ValueError(f"{name} is not in W3C format: {value[:100]!r}")
         if self.tracestate is not None and self.traceparent is None:
-            raise ValueError("a tracestate needs a traceparent; give both")
+            raise ValueError("a tracestate needs a traceparent; pass both")
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> TraceContext | None:

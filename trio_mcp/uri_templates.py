@@ -87,7 +87,7 @@ def check_uri(uri: object, what: str) -> str:
     if not _SCHEME.match(uri):
         raise ValueError(f"{what} must begin with a scheme, as in 'config://app'; got {uri!r}")
     if _units(_EXPRESSION.sub("", uri)) is None:
-        raise ValueError(f"{what} holds characters that a URI can't hold (RFC 3986): {uri!r}")
+        raise ValueError(f"{what} contains characters that a URI can't contain (RFC 3986): {uri!r}")
     return uri
 
 
@@ -147,7 +147,7 @@ class UriTemplate:
                 self._add_query(index, operator, names, exploded)
                 continue
             if self._query_start:
-                raise ValueError(f"{self.text!r}: the query must be the end of the template")
+                raise ValueError(f"{self.text!r}: the query must come last in the template")
             # Prefixes, separators and the `name=` of an expression become literals between the slots.
             rules = _OPERATORS[operator]
             for position, name in enumerate(names):
@@ -168,7 +168,7 @@ class UriTemplate:
     def _add_query(self, index: int, operator: str, names: list[str], exploded: str | None) -> None:
         before = [each for each in self._expressions[:index] if isinstance(each, str)]
         if any(isinstance(each, str) for each in self._expressions[index:]) or self.exploded:
-            raise ValueError(f"{self.text!r}: the query must be the end of the template, and '*' the end of the query")
+            raise ValueError(f"{self.text!r}: the query must come last in the template, and '*' last in the query")
         if not self._query_start:
             self._query_start = operator
             # Where the variable part of a query that began as a literal starts: after that many "&" of the literal.
@@ -286,7 +286,7 @@ def _parse(template: str) -> Iterator[str | _Expression]:
         if number % 2:
             yield _parse_expression(piece, template)
         elif "{" in piece or "}" in piece:
-            raise ValueError(f"{template!r}: a brace has no partner")
+            raise ValueError(f"{template!r}: unbalanced brace")
         elif piece:
             yield piece
 
@@ -380,7 +380,7 @@ def _units(uri: str) -> list[str] | None:
 def _literal_units(text: str, template: str) -> tuple[str, ...]:
     units = _units(text)
     if units is None:
-        raise ValueError(f"{template!r}: {text!r} holds characters that a URI can't hold (RFC 3986)")
+        raise ValueError(f"{template!r}: {text!r} contains characters that a URI can't contain (RFC 3986)")
     return tuple(units)
 
 

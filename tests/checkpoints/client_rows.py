@@ -1,4 +1,4 @@
-"""The functions of `Client` and of what it hands out."""
+"""The functions of `Client` and of the objects that it returns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANSWERS: dict[str, Any] = {
 
 
 def answers(**extra: Any) -> dict[str, Any]:
-    """Return what the scripted server answers, complete in the sense of the modern era."""
+    """Return the scripted server's result, complete in the sense of the modern era."""
     return {method: {"resultType": "complete", **result, **extra} for method, result in ANSWERS.items()}
 
 
@@ -328,7 +328,7 @@ async def server_tool() -> None:
 
 @contextlib.asynccontextmanager
 async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscription]]:
-    """Yield a client that listens, what tells it of a change, and the events."""
+    """Yield a client that listens, a function that announces a change to it, and the events."""
     async with client_in(revision, replies={}) as (client, asked, wire):
         opened = trio.Event()
         subscriptions: list[Subscription] = []
@@ -365,7 +365,7 @@ def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
 
 
 @effect(Client.set_roots, "legacy era: the new roots hold and the server is told, or neither")
-async def roots_in_the_handshake_era() -> None:
+async def roots_in_the_legacy_era() -> None:
     async with client_in(LEGACY, answers=Answers(roots=["file:///0"])) as (client, _, wire):
 
         async def held() -> tuple[str, int]:

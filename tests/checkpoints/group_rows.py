@@ -15,7 +15,7 @@ URI = "test://x"
 
 
 def offering() -> Server:
-    """Return a server with one thing of each kind."""
+    """Return a server with one item of each kind."""
     server = Server("one")
 
     @server.tool

@@ -1,4 +1,4 @@
-"""The public async functions: what the rule of docs/design about checkpoints speaks of.
+"""The public async functions, to which the rule about checkpoints in docs/design applies.
 
 Public is what docs/reference documents and what the packages for users export, with all members that have no underscore
 and the methods behind ``async with``, ``async for`` and a call; and the classes of what such functions hand out. What
@@ -55,7 +55,7 @@ def is_asynchronous(function: object) -> bool:
 
 
 def public_functions() -> dict[Callable[..., Any], str]:
-    """Each of them once, where it is defined, with its qualified name."""
+    """Return each of them once, where it is defined, with its qualified name."""
     found: dict[Callable[..., Any], str] = {}
     for each in _objects():
         if is_asynchronous(each):

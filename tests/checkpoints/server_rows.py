@@ -1,4 +1,4 @@
-"""The functions of `Server`, of the context of its functions, and of the middleware that comes along."""
+"""The functions of `Server`, of its functions' context, and of the library's own middleware."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def in_tool(
     *,
     park: bool = False,
 ) -> None:
-    """Run something as the function of a tool, through all rounds of input; what it raises is raised here."""
+    """Run a function as a tool, through all rounds of input, and raise what it raises."""
     failures: list[Exception] = []
     server = Server("x")
 

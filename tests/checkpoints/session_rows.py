@@ -1,4 +1,4 @@
-"""The functions of the sessions, and of what their handlers are given."""
+"""The functions of the sessions, and of the contexts that their handlers get."""
 
 from __future__ import annotations
 

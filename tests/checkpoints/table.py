@@ -1,4 +1,4 @@
-"""Tables of public async functions: calls that must be checkpoints, and calls whose cancellation must undo nothing."""
+"""Tables of public async functions: calls that must be checkpoints, and calls that can be cancelled at any step."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Function = Callable[..., Any]
 
 
 class Check:
-    """Sees that a call of the function that a row is about is a checkpoint: it lets others run, and can be cancelled.
+    """Checks that a call of a row's function is a checkpoint: it lets other tasks run, and can be cancelled.
 
-    As in Trio, a call that raises need be none.
+    As in Trio, a call that raises need not be one.
 
     Attributes:
         function: The function.
@@ -49,7 +49,7 @@ class Check:
         return _Block(manager)
 
     async def loop(self, iterable: AsyncIterable[T]) -> list[T]:
-        """Iterate to the end: each step must be one, and that which finds the end."""
+        """Iterate to the end: each step must be a checkpoint, including the one that finds the end."""
         self.count += 1
         iterator = aiter(iterable)
         items: list[T] = []
@@ -101,7 +101,7 @@ class Row:
 
     Attributes:
         function: The function.
-        run: Takes that way.
+        run: Calls the function that way.
     """
 
     def __init__(self, function: Function, way: str, run: Callable[..., Awaitable[None]]) -> None:
@@ -135,7 +135,7 @@ call, effect = _table(CALLS), _table(EFFECTS)
 
 
 async def cancelled_before(awaitable: Awaitable[object]) -> None:
-    """Await something in a scope that is cancelled already; it must raise `Cancelled`."""
+    """Await something in a scope that is already cancelled; it must raise `Cancelled`."""
     with trio.CancelScope() as scope:
         scope.cancel("cancelled before")
         await awaitable
@@ -158,12 +158,12 @@ async def all_or_nothing(
     state: Callable[[], Awaitable[Any]],
     expected: Callable[[int], object] = lambda done: done,
 ) -> None:
-    """Cancel a change before it, and at each of its steps: it was made if it returned, and otherwise nothing was.
+    """Cancel a change before it starts and at each of its steps: if it returns it was made, otherwise nothing was.
 
     Args:
         change: Makes it; gets its number, from 1.
         state: Shows what has been changed.
-        expected: What that shows after so many changes.
+        expected: What ``state`` shows after that many changes.
     """
     done = 0
 

@@ -1,4 +1,4 @@
-"""Links, and what keeps events."""
+"""Links and event stores."""
 
 from __future__ import annotations
 

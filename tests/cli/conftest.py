@@ -1,4 +1,4 @@
-"""A folder with the file of a server in it."""
+"""A folder with a server's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trio-mcp run` finds the server in a file or module, or says in a message why not."""
+"""`trio-mcp run` finds the server in a file or module, or reports why it can't."""
 
 from __future__ import annotations
 

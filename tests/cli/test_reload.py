@@ -1,4 +1,4 @@
-"""``trio-mcp run --reload``: a client keeps its connection while the server changes under it."""
+"""``trio-mcp run --reload``: a client keeps its connection while the server is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output on a terminal: a real one, a pty."""
+"""Output on a real terminal (a pty)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Terminal:
         self.seen = ""
 
     def read_until(self, pattern: str) -> None:
-        """Read on until something new matches."""
+        """Read until something new matches."""
         start = len(self.seen)
         net = time.monotonic() + 60
         while re.search(pattern, self.seen[start:]) is None:
@@ -80,7 +80,7 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def end(self) -> tuple[str, int]:
-        """Its standard output and exit status."""
+        """Return the program's standard output and exit status."""
         with contextlib.suppress(OSError):
             while text := os.read(self._ours, 4096):
                 self.seen += text.decode()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-import psutil
 import pytest
 import trio
 
 from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server
+from tests.forks import children
 from tests.injection import cancel_after, cancel_everywhere
 from trio_mcp import (
     Backoff,
@@ -120,7 +120,7 @@ async def test_adding_and_removing() -> None:
     async with ClientGroup({"a": make_server()}) as group:
         await group.add("b", make_server())
         assert await add(group, "b") == 3
-        with pytest.raises(ValueError, match="there is a server 'b' in the group already"):
+        with pytest.raises(ValueError, match="there is already a server 'b' in the group"):
             await group.add("b", make_server())
         outcomes: list[str] = []
 
@@ -299,7 +299,7 @@ async def test_a_cancellation_leaves_no_process() -> None:
 
     for step in [*range(1, 12), *range(12, 400, 29)]:
         cancelled = await cancel_after(step, scenario)
-        assert psutil.Process().children(recursive=True) == []
+        assert children(recursive=True) == []
         if not cancelled:
             break
     assert not cancelled

@@ -8,12 +8,12 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
 import pytest
 import trio
 
 from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server, script
+from tests.forks import children
 from tests.waiting import eventually
 from trio_mcp import (
     Backoff,
@@ -146,7 +146,7 @@ async def test_a_server_that_is_given_up_stays_failed(autojump_clock: trio.testi
         assert status.retry_at is None
         assert isinstance(status.cause, SessionClosed)
         started = trio.current_time()
-        with pytest.raises(TransportError, match="won't be tried again: the peer closed the link"):
+        with pytest.raises(TransportError, match="will not be retried: the peer closed the link"):
             await add(group, "a")
         assert trio.current_time() == started
         await trio.sleep(1000)
@@ -183,7 +183,7 @@ async def test_an_on_status_that_raises_costs_nothing(caplog: pytest.LogCaptureF
 async def test_a_killed_process_comes_back_and_the_others_go_on() -> None:
     with trio.fail_after(60):
         async with ClientGroup({"a": CALCULATOR, "b": CALCULATOR}, reconnect=AT_ONCE, max_wait=30) as group:
-            before = psutil.Process().children()
+            before = children()
             assert len(before) == 2
             statuses: list[str] = []
 
@@ -206,11 +206,11 @@ async def test_a_killed_process_comes_back_and_the_others_go_on() -> None:
             assert group.status[other].state == "connected"
             assert await add(group, other) == 3
             assert await add(group, lost) == 3
-            after = psutil.Process().children()
+            after = children()
             assert before[1] in after
             assert before[0] not in after
             assert len(after) == 2
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -224,7 +224,7 @@ async def test_a_file_with_two_servers_over_stdio(mode: str, tmp_path: Path) -> 
         tools = await group.list_tools()
         assert {tool.name for tool in tools} >= {"one__add", "two__add"}
         assert (await add(group, "one"), await add(group, "two")) == (3, 3)
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 async def test_a_server_that_crashes_on_every_call_is_restarted_each_time() -> None:

@@ -7,12 +7,12 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-import psutil
 import pytest
 import trio
 import trio.lowlevel
 
 from tests.client.servers import make_server
+from tests.forks import children
 from tests.injection import cancel_everywhere
 from trio_mcp import (
     CallOptions,
@@ -86,7 +86,7 @@ async def test_a_close_settles_pending_calls_of_other_tasks() -> None:
 
 async def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
     async with Client(stdio_target()) as client:
-        [process] = psutil.Process().children()
+        [process] = children()
         with trio.CancelScope() as scope:
             scope.cancel()
             await client.aclose()

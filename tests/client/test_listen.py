@@ -254,7 +254,7 @@ async def test_leaving_cancels_the_request_at_once() -> None:
                 pass
         await settle()
         assert [(note.method, note.params) for note in wire.heard] == [
-            ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client listens no more"})
+            ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client no longer listens"})
         ]
         assert client.statistics().subscriptions == 0
         with pytest.raises(LocalProtocolError, match="has ended"):

@@ -58,7 +58,7 @@ class Played:
         return found
 
     async def lose(self) -> None:
-        """Be gone."""
+        """Leave."""
         await self.peer.close()
         await settle()
 
@@ -99,7 +99,7 @@ class Stage:
         await settle()
 
     async def call(self, client: Peer, name: str) -> Any:
-        """Call a tool, up to where the upstream has it; gives the id."""
+        """Call a tool, wait until the upstream has the call, and return its id."""
         called = await client.request(
             "tools/call",
             {"name": name},

@@ -1,4 +1,4 @@
-"""The installed suite, and a way to say how far it is."""
+"""The installed suite, and a function that reports its progress."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The client that the official conformance suite meets, with the public API.
+"""The client that the official conformance suite tests, written with the public API.
 
 The suite runs it once for each scenario, with the URL of its server as the last argument and the rest in environment
 variables: ``MCP_CONFORMANCE_SCENARIO``, ``MCP_CONFORMANCE_PROTOCOL_VERSION`` and, for some scenarios,
-``MCP_CONFORMANCE_CONTEXT``, which is JSON. It says nothing unless it fails.
+``MCP_CONFORMANCE_CONTEXT``, which is JSON. It prints nothing unless it fails.
 """
 
 from __future__ import annotations

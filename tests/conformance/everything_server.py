@@ -1,7 +1,7 @@
-"""The server that the official conformance suite meets: one of everything, with the public API, over HTTP in every era.
+"""The server that the official conformance suite tests: one of everything, with the public API, over HTTP in every era.
 
 The suite prescribes the names, and says in its scenarios what each must do. To run it by hand:
-``python -m tests.conformance.everything_server [port | stdio]``; it says on stderr where it is.
+``python -m tests.conformance.everything_server [port | stdio]``; it prints its URL to stderr.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ DEADLINE = 180
 
 @contextlib.contextmanager
 def everything_url(checkout: Path = CHECKOUT) -> Iterator[str]:
-    """Serve that of a checkout over HTTP. It must not complain of anything, and must end well when told to."""
+    """Serve a checkout's server over HTTP. It must not complain of anything, and must exit cleanly when told to."""
     with marked_environment() as environment:
         server = subprocess.Popen(COMMAND, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True)
         try:

@@ -1,4 +1,4 @@
-"""Running the official conformance suite, and reading what it has found."""
+"""Running the official conformance suite, and reading its findings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ up early looks at less, and calls that a pass."""
 
 @attrs.frozen
 class Check:
-    """One thing that the suite has looked at in a scenario."""
+    """One check of the suite in a scenario."""
 
     id: str
     status: str
@@ -67,22 +67,22 @@ class Suite:
 
     Attributes:
         peers: Where it is installed.
-        checkout: Whose client it starts.
+        checkout: The checkout whose client it starts.
     """
 
     peers: NodePeers
     checkout: Path = CHECKOUT
 
     def scenarios(self, side: Side, revision: str) -> list[str]:
-        """Return the names of the scenarios that apply to a revision, or of all there are."""
+        """Return the names of the scenarios that apply to a revision, or of all scenarios."""
         return list(self._tags(side, revision))
 
     def only_bare(self, side: Side) -> list[str]:
-        """Return the names of the scenarios that the bare suite runs as no run with a revision does.
+        """Return the names of the scenarios that only the bare suite runs.
 
         Without ``--spec-version`` the suite chooses the revision (``resolveScenarioSpecVersion`` in its
         ``src/runner/client.ts``): 2026-07-28 for what is new there, else 2025-11-25. Nothing else in a run depends on
-        the option. So these are extensions, and what 2025-11-25 does not have any more.
+        the option. So these are extensions, and scenarios that 2025-11-25 no longer has.
         """
 
         def chosen(first: str) -> str:
@@ -102,10 +102,10 @@ class Suite:
             side: Which of our two sides is tested.
             arguments: What to test, and with which scenarios, as the suite's command line takes it.
             revision: The revision to speak, or `BARE`.
-            folder: An empty one, for the suite's results.
+            folder: An empty folder for the suite's results.
 
         Returns:
-            What it looked at in each scenario, and the end of what it said.
+            The suite's checks in each scenario, and the end of its output.
         """
         output = self._run(side, *arguments, *_spec_version(revision), "-o", str(folder))
         files = {_scenario(side, file.parent.relative_to(folder)): file for file in folder.rglob("checks.json")}
@@ -176,7 +176,7 @@ def _listed(file: Path) -> dict[str, list[str]]:
 
 
 def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
-    """Fail the test if anything differs from what was expected: a failure, a pass, or how much was looked at.
+    """Fail the test if anything differs from what was expected: a failure, a pass, or the number of checks.
 
     Returns:
         The totals, in words.

@@ -30,7 +30,7 @@ def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say
 
 
 def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
-    """Run what the suite has for a revision; give the totals in words."""
+    """Run the suite's scenarios for a revision; return the totals in words."""
 
     command = forks.command(
         "tests.conformance.everything_client", "trio_mcp.client", options=("-W", "error"), root=suite.checkout

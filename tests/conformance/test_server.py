@@ -33,7 +33,7 @@ def test_the_server_conforms_to(
 
 
 def judge_server(suite: Suite, url: str, revision: str, tmp_path: Path) -> str:
-    """Run what the suite has for a revision; give the totals in words."""
+    """Run the suite's scenarios for a revision; return the totals in words."""
     scenarios = suite.scenarios("server", revision)
     checks, output = suite.run("server", "--url", url, "--suite", "all", revision=revision, folder=tmp_path)
     assert set(checks) == set(scenarios), output

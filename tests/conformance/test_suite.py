@@ -1,4 +1,4 @@
-"""Which failures our runs of the conformance suite tolerate, and which not."""
+"""Which failures our runs of the conformance suite tolerate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modern era conforms without what exists for the legacy era over HTTP: the same suite, with the same totals.
+"""The modern era conforms without the legacy era's HTTP code: the same suite, with the same totals.
 
 `tests/test_without_legacy.py` has the same for our own tests.
 """
@@ -48,14 +48,14 @@ def _imports_the_copy(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", environment(copy)["PYTHONPATH"])
 
 
-def test_the_server_conforms_without_the_handshake_era(
+def test_the_server_conforms_without_the_legacy_era(
     suite: Suite, copy: Path, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
     with everything_url(copy) as url:
         say(judge_server(suite, url, MODERN, tmp_path))
 
 
-def test_the_client_conforms_without_the_handshake_era(
+def test_the_client_conforms_without_the_legacy_era(
     suite: Suite, copy: Path, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
     say(judge_client(attrs.evolve(suite, checkout=copy), MODERN, tmp_path))

@@ -22,7 +22,7 @@ class Block:
     """A fenced block.
 
     Attributes:
-        language: What its fence says: ``python``, ``output``, ``console``, ``{directive}``, ...
+        language: The word after its fence: ``python``, ``output``, ``console``, ``{directive}``, ...
         text: What is in it.
         line: The number of its first line in the page.
     """
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def file_name(self) -> str | None:
-        """The file that it is, by its first line: ``# name.py``."""
+        """The name of the file that it is, from its first line: ``# name.py``."""
         named = _FILE_NAME.match(self.text)
         return None if named is None else named["name"]
 

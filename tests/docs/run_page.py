@@ -39,7 +39,7 @@ PROGRAMS = {
 
 
 class Wrong(Exception):
-    """The page says something that is not so."""
+    """The page says something that is not true."""
 
 
 class Runner:
@@ -54,7 +54,7 @@ class Runner:
         """Run them all.
 
         Raises:
-            Wrong: The page says something that is not so.
+            Wrong: The page says something that is not true.
         """
         blocks = list(blocks_of(self._page))
         for block, following in itertools.zip_longest(blocks, blocks[1:]):

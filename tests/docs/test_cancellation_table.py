@@ -51,7 +51,7 @@ CHECKS: dict[str, Callable[..., Awaitable[None]]] = {}
 
 
 def row(operation: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
-    """Make a function the check of the row that begins so."""
+    """Register a function as the check of the row that begins with this text."""
 
     def register(check: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
         CHECKS[operation] = check
@@ -162,7 +162,7 @@ time.sleep(600)
 
 
 class Stubborn:
-    """A server process that does not go by itself."""
+    """A server process that does not exit by itself."""
 
     def __init__(self, *arguments: str) -> None:
         self.started = trio.Event()
@@ -383,7 +383,7 @@ class OneHandler(BaseSession):
 
 @contextlib.asynccontextmanager
 async def responder_without_room() -> AsyncIterator[tuple[RequestContext, Link]]:
-    """Yield a request that is being handled in a session whose way out is full."""
+    """Yield a request that is being handled in a session whose outbox is full."""
     limits = SessionOptions(max_outgoing_messages=1)
     async with memory_link_pair() as (ours, theirs), OneHandler(*ours, options=limits) as session:
         session.taken, taken = trio.open_memory_channel[RequestContext](0)

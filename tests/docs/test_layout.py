@@ -1,4 +1,4 @@
-"""The pages of the documentation have a place each: one part, one table of contents, one first paragraph."""
+"""Each page of the documentation has its place: one part, one table of contents, one first paragraph."""
 
 from __future__ import annotations
 

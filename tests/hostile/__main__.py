@@ -20,7 +20,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--family", choices=FAMILIES)
     parser.add_argument("--case", type=int, help="one case of that family alone")
-    parser.add_argument("--attackers", type=int, default=16, help="how many cases run beside each other")
+    parser.add_argument("--attackers", type=int, default=16, help="how many cases run concurrently")
     parser.add_argument("--show", type=int, default=20, help="how many faults are shown")
     return parser.parse_args()
 

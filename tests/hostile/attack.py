@@ -27,16 +27,16 @@ PROBE_STREAM = 2**31 - 1
 
 
 class Fault(Exception):
-    """The server did what no rule allows."""
+    """The server broke a rule."""
 
 
 @attrs.frozen
 class Target:
-    """Where the server is.
+    """The addresses of the server.
 
     Attributes:
         tcp: The port without TLS.
-        tls: The port with it.
+        tls: The port with TLS.
         certificate: The file to trust.
     """
 
@@ -95,7 +95,7 @@ class Reader:
         return found
 
     async def response(self, *, bodiless: bool = False, head_only: bool = False) -> Response | None:
-        """Return the next answer; None at the end."""
+        """Return the next response; None at the end."""
         head = await self.until(b"\r\n\r\n")
         if head is None:
             return None
@@ -157,7 +157,7 @@ class Sessions:
         return response
 
     async def keep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open what the cases need, and keep it from going idle: each has its stream open."""
+        """Open the sessions that the cases need, each with its stream open so that it does not expire."""
         for name in ("live", "other", "ended", "batch"):
             self.known[name] = await self.open("2025-03-26" if name == "batch" else "2025-11-25")
         await self.post(None, self.known["ended"], "DELETE")
@@ -187,7 +187,7 @@ class Lines:
     """A server over stdio. Its cases run one after the other: between them it answers a ping.
 
     Attributes:
-        errors: What it has written to its standard error, after its end.
+        errors: What it wrote to its standard error, once it has ended.
     """
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class Lines:
         self._pings = 0
 
     async def start(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run it until this is cancelled."""
+        """Run the server until cancelled."""
         command = [sys.executable, "-m", "tests.hostile.victim"]
         send, self._lines = trio.open_memory_channel[bytes](10_000)
         with tempfile.TemporaryFile() as errors:
@@ -262,10 +262,10 @@ class Attack:
         self._contexts = {"tls": target.context("http/1.1"), "h2": target.context("h2"), "broken-tls": target.context()}
 
     async def run(self, case: Case) -> list[Outcome]:
-        """Run one case; give what came back.
+        """Run one case; return what came back.
 
         Raises:
-            Fault: It is not what the case allows.
+            Fault: If the case does not allow it.
         """
         try:
             with trio.fail_after(PATIENCE):
@@ -468,7 +468,7 @@ def check(answer: Answer, got: Response | None) -> None:
     """Check a response against the allowed ones.
 
     Raises:
-        Fault: It is something else.
+        Fault: If none of them matches.
     """
     outcome: Outcome = CLOSED if got is None else got.status
     if outcome not in answer.allowed:

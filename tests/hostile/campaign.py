@@ -1,4 +1,4 @@
-"""A server in a process of its own, attacks on it, good clients meanwhile, and what is left afterwards."""
+"""Attacks on a server in a separate process, while good clients call it, and what is left afterwards."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Victim:
     """The server's process.
 
     Attributes:
-        target: Where it is.
-        fresh: How it was before anybody called.
+        target: Its addresses.
+        fresh: Its state before the first call.
     """
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Victim:
 
     @property
     def errors(self) -> str:
-        """The text it has written to its standard error."""
+        """What it has written to its standard error."""
         return self._errors.read_text(errors="replace")
 
     def complaints(self) -> list[str]:
@@ -114,14 +114,14 @@ def complaints(errors: str) -> list[str]:
 
 @attrs.define
 class Report:
-    """What an attack has shown.
+    """The result of an attack.
 
     Attributes:
         outcomes: How often each came back, by family.
-        faults: Cases that were judged to be answered wrongly, and why.
+        faults: Cases with a wrong response, and what is wrong with it.
         latencies: Seconds of each call of the good clients, in order of size.
-        failures: Good clients that were not answered rightly.
-        complaints: What the server over stdio had to say.
+        failures: Failed calls of good clients.
+        complaints: The messages on standard error of the server over stdio.
     """
 
     outcomes: dict[str, Counter[Any]] = attrs.Factory(dict)
@@ -135,14 +135,14 @@ class Report:
 
     @property
     def said(self) -> str:
-        """The faults, each with what it takes to see it again."""
+        """The faults, each with the command that reproduces it."""
         return "\n\n".join(
             f"{case}\n  {why}\n  {case.rule}\n  {case.shown()}\n  {case.replay}" for case, why in self.faults
         )
 
 
 async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, witnesses: bool = True) -> Report:
-    """Run cases beside each other, while good clients call."""
+    """Run cases concurrently, while good clients call."""
     report, waiting = Report(), iter(cases)
     sessions = Sessions(target)
     lines = Lines()
@@ -192,7 +192,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
 
 
 async def good_client(target: Target, mode: Any, latencies: list[float], over: trio.Event) -> None:
-    """Call, and look at the answer, until the attack is over."""
+    """Call, and check the result, until the attack ends."""
     async with Client(f"http://127.0.0.1:{target.tcp}/mcp", mode=mode) as client:
         number = 0
         while not over.is_set():

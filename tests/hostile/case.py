@@ -61,19 +61,19 @@ class Case:
     """One case.
 
     Attributes:
-        family: Which family it is of.
+        family: The family that it belongs to.
         seed: The seed of the corpus.
-        number: Its number in there.
-        name: The kind of malice.
-        rule: What the expectation follows from.
+        number: Its number in the corpus.
+        name: The kind of attack.
+        rule: The rule from which the expected responses follow.
         wire: What the bytes travel over: TCP; HTTP/1.1 in TLS; HTTP/2 in TLS; TCP to the port of TLS, before its
             handshake or (broken) after it; stdio.
-        pieces: What is sent, and seconds of silence in between. ``@live@`` and the like stand for ids of sessions.
+        pieces: What is sent, with seconds of silence in between. ``@live@`` and the like stand for ids of sessions.
         answers: What may come back, in this order.
         closes: The connection must end afterwards, or go on; None for either.
-        probe: Another request may be sent afterwards, to see.
-        shut: The sending half is closed afterwards.
-        stream: The HTTP/2 stream that is looked at.
+        probe: Whether another request may be sent afterwards, to check.
+        shut: Whether the sending half is closed afterwards.
+        stream: The HTTP/2 stream that is checked.
     """
 
     family: str
@@ -98,14 +98,14 @@ class Case:
         return f"python -m tests.hostile --seed {self.seed} --family {self.family} --case {self.number}"
 
     def shown(self, limit: int = 2000) -> str:
-        """Return the bytes, to read."""
+        """Return the bytes in readable form."""
         text = " ".join(f"({piece:g} s)" if isinstance(piece, float) else repr(piece) for piece in self.pieces)
         return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
 @attrs.define
 class Draft:
-    """A case in the making: what a kind decides. See `Case`."""
+    """A draft of a case: the choices of its kind. See `Case`."""
 
     rule: str
     allowed: Iterable[Outcome]
@@ -125,7 +125,7 @@ Kind: TypeAlias = Callable[[random.Random], Draft]
 
 
 def kinds_of(module: str) -> dict[str, Kind]:
-    """Return the kinds of a family: what its module has that makes a draft out of nothing but chance."""
+    """Return the kinds of a family: the functions of its module that make a draft from a random generator alone."""
     annotations = {"rng": "random.Random", "return": "Draft"}
     found = vars(sys.modules[module]).items()
     return {name: each for name, each in found if getattr(each, "__annotations__", None) == annotations}
@@ -193,7 +193,7 @@ def dumped(rng: random.Random, value: Any) -> bytes:
 
 
 def head(rng: random.Random, first: str, fields: Iterable[tuple[str, str]], *, shuffled: bool = True) -> bytes:
-    """Return the head of a request; names in any case, in any order, among fields that mean nothing."""
+    """Return the head of a request; with names in any case and any order, among fields without meaning."""
     given = list(fields)
     if shuffled:
         given += [(f"x-{token(rng)}", token(rng, 0, 40)) for _ in range(rng.randint(0, 3))]

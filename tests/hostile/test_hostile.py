@@ -1,4 +1,4 @@
-"""A part of the hostile corpus: every kind of it, a few times. The whole is `python -m tests.hostile`."""
+"""A part of the hostile corpus: a few cases of every kind. The whole is `python -m tests.hostile`."""
 
 from __future__ import annotations
 

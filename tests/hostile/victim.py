@@ -1,7 +1,7 @@
 """The server that is attacked: `python -m tests.hostile.victim FOLDER`; without a folder over stdio.
 
-It says where it is in one line of JSON, answers each line on its standard input with one that says how it is, and ends
-at SIGINT.
+It prints its addresses in one line of JSON, answers each line on its standard input with a line that gives its state,
+and ends at SIGINT.
 """
 
 from __future__ import annotations

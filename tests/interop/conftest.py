@@ -32,7 +32,7 @@ def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
 
 @pytest.fixture(scope="session", autouse=True)
 def _origin_of_forks() -> None:
-    """Start it before a test looks for processes that it has left behind."""
+    """Start the fork server before a test looks for processes that it has left behind."""
     python_peer("our_server", {})
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests.forks import children
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -19,14 +21,14 @@ MARK = "TRIO_MCP_INTEROP_TEST"
 def marked_environment() -> Iterator[dict[str, str]]:
     """Yield an environment for child processes, and on the way out fail if any process still carries its mark."""
     mark = uuid.uuid4().hex
-    children = set(psutil.Process().children())
+    before = set(children())
     try:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         yield {**kept, MARK: mark}
     finally:
         # A child that was never waited for is a zombie, which has no environment left to carry the mark.
         leaked = {process for process in psutil.process_iter() if _carries(process, mark)}
-        leaked |= set(psutil.Process().children()) - children
+        leaked |= set(children()) - before
         described = [repr(process) for process in leaked]
         for process in leaked:
             process.kill()

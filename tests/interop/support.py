@@ -1,4 +1,4 @@
-"""What the interop tests share: the modes, and how a server's command is handed to each client."""
+"""What the interop tests share: the modes, and a server's command in the form of each client."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ async def greet(name: str) -> str:
 """
 
 
-async def test_the_official_client_in_the_handshake_era_uses_a_modern_server(modern_only: Launch) -> None:
+async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(modern_only: Launch) -> None:
     """Calls, progress, reads, prompts and questions, by a client that has never heard of the modern era."""
     steps: list[float] = []
 

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import psutil
 import pytest
 import trio
 
+from tests.forks import children
 from trio_mcp import (
     Answers,
     CapabilityError,
@@ -70,7 +70,7 @@ def revision(server: str) -> str:
 
 @contextlib.asynccontextmanager
 async def listening(command: list[str], environment: dict[str, str]) -> AsyncIterator[tuple[str, trio.Process]]:
-    """Yield the URL that a server says when it has started, and its process."""
+    """Yield the URL that a server prints when it has started, and its process."""
     ORIGINS.clear()
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, env=environment)
     assert process.stdout is not None
@@ -99,7 +99,7 @@ def official(
 
 @pytest.fixture
 def connect(server: str, environment: dict[str, str], request: pytest.FixtureRequest) -> Connect:
-    """Return what starts the server and connects to it."""
+    """Return a target that starts the server and connects to it."""
     start, kind, mode = SERVERS[server]
     npm = request.getfixturevalue("npm") if start == "node" else None
 
@@ -327,10 +327,10 @@ async def test_leaving_the_block_ends_a_server_that_is_busy(connect: Connect) ->
 @against(*STDIO)
 async def test_the_death_of_the_server_ends_the_call_not_the_block(connect: Connect) -> None:
     """A server that is killed settles the call in flight with a `TransportError`; the block goes on to its end."""
-    before = set(psutil.Process().children())
+    before = set(children())
     reached_the_end = False
     async with connect() as client:
-        (process,) = set(psutil.Process().children()) - before
+        (process,) = set(children()) - before
         with pytest.raises(TransportError):
             await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: process.kill())
         reached_the_end = True

@@ -295,7 +295,7 @@ async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy"])
-async def test_ping_in_the_handshake_era(connect: Connect) -> None:
+async def test_ping_in_the_legacy_era(connect: Connect) -> None:
     """A ping is answered with an empty result; 2026-07-28 has no such request."""
     with trio.fail_after(DEADLINE):
         async with connect() as client:

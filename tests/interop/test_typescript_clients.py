@@ -281,7 +281,7 @@ def test_changes_are_heard(session: Session) -> None:
         assert session.result("listen") == heard
 
 
-def test_ping_exists_in_the_handshake_era_only(session: Session) -> None:
+def test_ping_exists_in_the_legacy_era_only(session: Session) -> None:
     """A ping is answered with an empty result; for 2026-07-28 the client refuses to send one."""
     if session.modern:
         assert session.outcomes["ping"]["error"]["code"] == "METHOD_NOT_SUPPORTED_BY_PROTOCOL_VERSION"

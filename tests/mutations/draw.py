@@ -1,9 +1,9 @@
 """Draw mutations: ``python -m tests.mutations.draw CHECKOUT GROUP [COUNT]`` prints the first of a series, as patches.
 
 `mutations.toml` was drawn with this from a checkout of commit 7b9fb75, which ids such as ``session-07`` refer to: the
-seventh draw of the group ``session``. Numbers are missing where a draw was passed over for the next: it changed nothing
-that anybody could notice, or left an attribute unset that every use of its class needs. The package has been
-restructured since; each patch was carried over by hand to the place that its behaviour has now.
+seventh draw of the group ``session``. Numbers are missing where a draw was skipped: it changed nothing that a user
+could notice, or left an attribute unset that every use of its class needs. The package has been restructured since;
+each patch was carried over by hand to the place that its behaviour has now.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SET = (ast.Attribute, ast.Subscript)
 
 @attrs.frozen
 class Mutation:
-    """One place in a file, and what to write there."""
+    """One place in a file, and its replacement."""
 
     file: Path
     operator: str
@@ -63,7 +63,7 @@ class Mutation:
     new: str
 
     def patch(self) -> tuple[str, str]:
-        """Return the lines it changes, before and after, with as many above them as it takes to be found once."""
+        """Return the lines it changes, before and after, with enough lines above them to make the place unique."""
         source = self.file.read_text()
         first = source.rfind("\n", 0, self.start) + 1
         last = source.find("\n", self.end)

@@ -41,12 +41,12 @@ class Mutation:
     Attributes:
         id: The group and the number of the draw.
         file: The file that is patched.
-        old: What stands there, exactly once.
-        new: What is written in its place.
-        behaviour: What a user or peer sees broken.
+        old: The text to replace, which occurs exactly once.
+        new: The replacement.
+        behaviour: The breakage that a user or peer sees.
         tests: The in-process tests that cover the line, as pytest takes them.
         caught_before: Whether they caught it before the package was restructured.
-        note: Where the behaviour is not quite the same any more: how it differs.
+        note: How the behaviour differs now, if it is not quite the same.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Mutation:
         """Return the text of the file with the mutation.
 
         Raises:
-            ValueError: The patch does not fit.
+            ValueError: If the patch does not fit.
         """
         text = (root / self.file).read_text()
         if (found := text.count(self.old)) != 1:
@@ -94,7 +94,7 @@ def check(mutation: Mutation, root: Path = ROOT) -> None:
     """Check that a patch fits, compiles and changes something, and that its tests exist.
 
     Raises:
-        ValueError, SyntaxError: It does not.
+        ValueError, SyntaxError: If it does not.
     """
     if mutation.old == mutation.new:
         raise ValueError(f"{mutation.id} changes nothing")
@@ -128,7 +128,7 @@ def copies(count: int) -> Iterator[queue.Queue[Path]]:
 
 
 def run(mutation: Mutation, root: Path, *, clean: bool = False) -> Outcome:
-    """Run the tests of a mutation in a copy; without the mutation where they must pass."""
+    """Run the tests of a mutation in a copy; without the mutation, they must pass."""
     file = root / mutation.file
     original = file.read_text()
     started = time.monotonic()
@@ -202,7 +202,7 @@ def report(outcomes: list[Outcome]) -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the mutations that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutations.run", description="Run the mutation corpus.")
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these, by id or group")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once")

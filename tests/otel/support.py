@@ -75,7 +75,7 @@ def make_server(**options: Any) -> Server:
 
 
 def observed(recorded: Recorded, revision: str, **options: Any) -> Any:
-    """Return a client of a server, both of which record."""
+    """Return a client of a server; both record telemetry."""
     server = make_server(middleware=[ServerTelemetry(**recorded.providers)])
     return client_of(server, revision, middleware=[ClientTelemetry(**recorded.providers)], **options)
 

@@ -1,4 +1,4 @@
-"""HTTP requests for the tests of the server's rules: of both eras, and in order but for what a test changes."""
+"""HTTP requests for the tests of the server's rules: of both eras, and valid except for what a test changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def legacy_fields(**changes: Any) -> Headers:
 
 
 def find_session(session: str, request_id: RequestId | None) -> str | Refusal:
-    """Give the revision of one of the sessions, as a legacy endpoint does."""
+    """Return the revision of one of the sessions, as a legacy endpoint does."""
     return SESSIONS.get(session) or refuse(404, "the session is not known", request_id)
 
 

@@ -1,4 +1,4 @@
-"""The ladder of a server's HTTP endpoint: a row for each rule that a head or a message can break, and for what passes.
+"""The rules of a server's HTTP endpoint: a row for each rule that a head or a message can break, and for what passes.
 
 S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """

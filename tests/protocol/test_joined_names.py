@@ -1,4 +1,4 @@
-"""The names of a group: no two things have the same, and each can be taken apart."""
+"""The names of a group: no two items have the same name, and each name can be split."""
 
 from __future__ import annotations
 

@@ -224,5 +224,5 @@ def test_a_value_that_is_not_json_is_a_problem_not_an_exception(value: Any) -> N
     "value", [float("inf"), float("nan"), 10**400, 10**5000], ids=["infinity", "NaN", "large", "huge"]
 )
 def test_numbers_at_the_border_raise_nothing(value: Any) -> None:
-    """Values that JSON can't hold may count as numbers or not; validation must not crash on them."""
+    """Values that JSON can't represent may count as numbers or not; validation must not crash on them."""
     SchemaValidator({"type": "number", "minimum": 3}).problem(value)

@@ -1,4 +1,4 @@
-"""When to try again: what a server asks for, and how long to wait on one's own."""
+"""Retrying: what a server asks for, and how long to wait otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floor 2 knows no event loop."""
+"""The protocol packages use no event loop."""
 
 import pkgutil
 import subprocess

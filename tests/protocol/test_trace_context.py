@@ -121,7 +121,7 @@ def test_the_last_bit_says_whether_the_caller_recorded(flags: str, sampled: bool
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
-        ({"traceparent": "x"}, ValueError, "traceparent is not in the format of W3C: 'x'"),
+        ({"traceparent": "x"}, ValueError, "traceparent is not in W3C format: 'x'"),
         ({"traceparent": PARENT, "tracestate": "x"}, ValueError, "tracestate is not"),
         ({"baggage": "x"}, ValueError, "baggage is not"),
         ({"tracestate": "a=1"}, ValueError, "a tracestate needs a traceparent"),

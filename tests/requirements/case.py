@@ -1,4 +1,4 @@
-"""Where a requirement is put to the test: a transport, a revision, and the two ends."""
+"""Where a requirement is tested: a transport, a revision, and the two ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Transport(Protocol):
     revisions: tuple[str, ...]
 
     def running(self) -> contextlib.AbstractContextManager[None]:
-        """Run what the cases of this transport share."""
+        """Run the resources that the cases of this transport share."""
         ...
 
     def server(self, topic: Topic) -> LinkMaker: ...
@@ -118,7 +118,7 @@ class Stdio:
 
 
 async def _listen(address: str, script: Script, task_status: trio.TaskStatus[None]) -> None:
-    """Be the process that the relay stands for."""
+    """Act as the process that the relay stands for."""
     listener = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
     with listener:
         await listener.bind(address)

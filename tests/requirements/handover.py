@@ -1,4 +1,4 @@
-"""A server by proxy: `tests.requirements.serve` gets its standard streams, and it lives as long as what serves."""
+"""A stand-in for a server: it passes its standard streams to `tests.requirements.serve`, and lives as long as that."""
 
 import os
 import socket

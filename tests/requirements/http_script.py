@@ -29,7 +29,7 @@ Script = Callable[[Peer], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def scripted_http(script: Script) -> AsyncIterator[str]:
-    """Serve a script for one client. Gives the URL."""
+    """Serve a script for one client, and return the URL."""
     inbound, read = trio.open_memory_channel[SessionMessage](64)
     write, outbound = trio.open_memory_channel[SessionMessage](64)
     endpoint = _Endpoint(inbound)
@@ -104,7 +104,7 @@ class _Endpoint:
             await self.inbound.send(SessionMessage(notice))
 
     async def send_all(self, outbound: trio.MemoryReceiveChannel[SessionMessage]) -> None:
-        """Send what the script sends."""
+        """Send the script's messages."""
         async for item in outbound:
             message = item.message
             with contextlib.suppress(trio.BrokenResourceError):  # the client has left: the script is not told
@@ -133,7 +133,7 @@ def _headers(message: Response | ErrorResponse) -> dict[str, str]:
 
 
 async def _first(done: Callable[[], Awaitable[object]], gone: Callable[[], Awaitable[object]]) -> bool:
-    """Wait for one of two; say whether it was the second."""
+    """Wait for one of two; return whether it was the second."""
     left = False
 
     async def wait(until: Callable[[], Awaitable[object]], second: bool) -> None:

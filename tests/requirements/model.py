@@ -1,4 +1,4 @@
-"""The behaviours that the specification requires, as data: what, where it is written, and what holds it."""
+"""The behaviours that the specification requires, as data: the text, its section, and what checks it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def until(revision: str) -> tuple[str, ...]:
 
 @attrs.frozen
 class NotOverHttp:
-    """Why a scenario is senseless over HTTP, and in which revisions."""
+    """Why a scenario makes no sense over HTTP, and in which revisions."""
 
     why: str
     revisions: Sequence[str] = ALL
@@ -70,7 +70,7 @@ ALONE = NotOverHttp("a modern POST stands alone, and holds a request of the revi
 
 @attrs.frozen
 class Requirement:
-    """One behaviour, held by an exchange, a scenario or a test.
+    """One behaviour, checked by an exchange, a scenario or a test.
 
     Attributes:
         name: Unique within its topic.
@@ -80,7 +80,7 @@ class Requirement:
         not_over_http: Where it does not run over HTTP, and why; None if it runs over every transport.
         exchange: Requests and their answers, on a connection that other exchanges share.
         scenario: What needs a connection of its own, or more than one.
-        test: That of a behaviour which no transport has to do with, by its node id.
+        test: The node id of the test, for a behaviour that does not depend on a transport.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Topic:
             section: Where it is written.
             text: What it is.
             asked: Method and parameters, and the way to a part of the result: keys, indexes and functions.
-            expected: What stands there; None if nothing may.
+            expected: The value at that place; None if there must be none.
             revisions: Those that require it.
         """
         method, params, *path = asked

@@ -16,7 +16,7 @@ from tests.requirements.model import Topic, topics
 
 
 def serve(near: socket.socket, found: dict[str, Topic]) -> None:
-    """Be the server that the other end asks for."""
+    """Act as the server that the other end asks for."""
     name, streams, _, _ = socket.recv_fds(near, 1000, 3)
     for target, stream in enumerate(streams):
         os.dup2(stream, target)

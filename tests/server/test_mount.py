@@ -217,7 +217,7 @@ def test_a_conflict_is_refused_at_the_mount_and_nothing_is_left_of_it(offer: Cal
     offer(other)
     offer(server)
     before = server.statistics()
-    with pytest.raises(ValueError, match=r"'files' can't be mounted in 'main': .*same.* already"):
+    with pytest.raises(ValueError, match=r"'files' can't be mounted in 'main': (?=.*already).*same"):
         server.mount(other)
     assert server.statistics() == before
     other.add_tool(lambda: None, name="later")
@@ -231,7 +231,7 @@ def test_a_conflict_that_comes_later_is_refused_where_it_is_added(offer: Callabl
     first.mount(other)
     second.mount(other)
     offer(second)
-    with pytest.raises(ValueError, match=r"same.* already"):
+    with pytest.raises(ValueError, match=r"(?=.*already).*same"):
         offer(other)
     offer(first)  # there is room for it
 
@@ -248,7 +248,7 @@ def test_an_invalid_mount_is_refused_with_a_reason() -> None:
     server.mount(middle)
     with pytest.raises(ValueError, match="would contain itself"):
         middle.mount(server)
-    with pytest.raises(ValueError, match="mounted there already"):
+    with pytest.raises(ValueError, match="already mounted there"):
         server.mount(middle, prefix="again")
     for prefix in ("", "a__b", "a_", "a b", "a" * 33):
         with pytest.raises(ValueError, match="the prefix must be"):

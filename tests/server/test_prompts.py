@@ -123,7 +123,7 @@ def test_what_is_refused_at_registration() -> None:
     with pytest.raises(ValueError, match="is not a valid prompt name"):
         server.add_prompt(lambda: "")
     server.add_prompt(review)
-    with pytest.raises(ValueError, match="there is a prompt named 'review' already"):
+    with pytest.raises(ValueError, match="there is already a prompt named 'review'"):
         server.add_prompt(review)
     with pytest.raises(KeyError, match="there is no prompt named 'opaque'"):
         server.remove_prompt("opaque")

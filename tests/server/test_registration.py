@@ -140,7 +140,7 @@ def test_other_names_are_refused_when_registered(name: str) -> None:
 
 def test_a_name_can_be_used_only_once() -> None:
     server = server_with(add)
-    with pytest.raises(ValueError, match="there is a tool named 'add' already"):
+    with pytest.raises(ValueError, match="there is already a tool named 'add'"):
         server.add_tool(add)
     server.remove_tool("add")
     server.add_tool(add)

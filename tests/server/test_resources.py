@@ -229,7 +229,7 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
     [
         ({"uri": "no-scheme"}, "begin with a scheme"),
         ({"uri": "x://{a}{b}"}, "nothing stands between"),
-        ({"uri": "x://a b"}, "a URI can't hold"),
+        ({"uri": "x://a b"}, "a URI can't contain"),
         ({"uri": "x://" + "y" * 8192}, "longer than"),
         ({"name": ""}, "not a valid name"),
         ({"function": lambda: ""}, "pass name"),

@@ -24,7 +24,7 @@ def identity(**capabilities: Any) -> ServerIdentity:
 
 
 class ScriptedServer(ServerSession):
-    """Answers every request with the function given; without one with an echo of the parameters."""
+    """Answers every request with the given function; by default echoes the parameters."""
 
     def __init__(
         self, link: Link, answer: Callable[[RequestContext], Awaitable[dict[str, Any]]] | None = None, **options: Any

@@ -21,7 +21,7 @@ async def work(context: RequestContext) -> dict[str, Any]:
 
 
 async def settle(client: ClientSession, server: ScriptedServer) -> None:
-    """Everything in flight is gone, and the sessions still work."""
+    """Check that nothing is in flight any more, and the sessions still work."""
     assert client.statistics().outgoing == 0
     await trio.testing.wait_all_tasks_blocked()
     served = server.statistics()

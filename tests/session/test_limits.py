@@ -231,7 +231,7 @@ def test_limits_are_checked(kind: type[Any], name: str, value: Any, error: type[
 
 
 async def test_what_a_peer_sends_at_once_lets_others_run_while_it_is_reported() -> None:
-    """A batch may hold a thousand answers to nothing, each of which is a line in the log or a call of ``on_error``."""
+    """A batch may contain a thousand responses to no request, each a line in the log or a call of ``on_error``."""
     reported: list[Exception] = []
     turns = 0
     async with (

@@ -183,9 +183,9 @@ async def test_requests_pipelined_behind_initialize_are_served_in_order() -> Non
 
 async def test_a_client_sends_nothing_before_it_is_open_and_opens_once() -> None:
     async with session_pair() as (client, _):
-        with pytest.raises(LocalProtocolError, match="open already"):
+        with pytest.raises(LocalProtocolError, match="already open"):
             await client.initialize()
-        with pytest.raises(LocalProtocolError, match="open already"):
+        with pytest.raises(LocalProtocolError, match="already open"):
             await client.discover()
     async with memory_link_pair() as (ours, _theirs), ClientSession(*ours) as fresh:
         with pytest.raises(LocalProtocolError, match="before initialize"):

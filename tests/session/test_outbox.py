@@ -11,7 +11,7 @@ from trio_mcp.session.outbox import Outbox
 
 
 class Slow(trio.abc.SendChannel[SessionMessage]):
-    """Takes longer for each message than for the one before, and one at a time."""
+    """Takes one message at a time, and longer for each than for the one before."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []

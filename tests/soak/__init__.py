@@ -1,1 +1,1 @@
-"""A long mixed load over every transport, with what tears, delays and restarts: see docs/explanation/reliability.md."""
+"""A long mixed load over every transport, with faults, delays and restarts: see docs/explanation/reliability.md."""

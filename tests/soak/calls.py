@@ -1,4 +1,4 @@
-"""The calls: each with an id, an answer that is known beforehand, and an end within its time."""
+"""The calls: each with an id, a result that is known beforehand, and a time limit."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MAX_WAIT = 30.0  # that a call of a group waits for its server, before its own t
 
 
 class WrongAnswer(Exception):
-    """An answer is not what the arguments make it."""
+    """A result does not match the arguments."""
 
 
 class TooEarly(Exception):
-    """An answer came to a call that could not have one yet."""
+    """A response came to a call that could not have one yet."""
 
 
 class CouldNotAsk(Exception):
-    """The tool had no way to ask its question, or was told that there is no answer."""
+    """The tool could not ask its question, or was told that there is no answer."""
 
 
 @attrs.define
@@ -183,18 +183,18 @@ WITH_EFFECT = frozenset(NAMES[kind] for kind in TOOLS)
 
 
 async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: bool, breaks: bool = False) -> bool:
-    """Make one call and record what came of it.
+    """Make one call and record its outcome.
 
     Args:
         kind: What to do.
         call: The call.
-        lane: Where, for the record.
+        lane: The lane, for the record.
         record: Where it is written down.
-        tears: Whether something on the way may tear, so that an error is a fair outcome.
+        tears: Whether the connection may break, so that an error is a valid outcome.
         breaks: Whether the client's own end may lose a call.
 
     Returns:
-        Whether the client may be gone.
+        Whether the client may be lost.
     """
     name, started = NAMES[kind], trio.current_time()
     slack = SLACK + (MAX_WAIT if call.client is None else 0)

@@ -1,4 +1,4 @@
-"""A TCP proxy that does to connections what networks do: it delays, stalls, tears, resets and refuses."""
+"""A TCP proxy that treats connections as networks do: it delays, stalls, breaks, resets and refuses them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Fate:
 
 
 def draw(rng: random.Random, fates: dict[str, int]) -> Fate:
-    """Draw a fate: most connections live, some lose their answer at the head, in the middle or at the end."""
+    """Draw a fate: most connections survive, some lose their response at the head, in the middle or at the end."""
     kind = rng.choices(list(fates), list(fates.values()))[0]
     after = rng.choice((0, 1, 100, 300, 600, 1500, 5000, 60000))
     return Fate(kind, after, rng.uniform(0.001, 0.03) if kind == "delay" else rng.uniform(0.2, 2.0))

@@ -42,7 +42,7 @@ def malloc() -> dict[str, int]:
 
 
 def trim() -> None:
-    """Have malloc give back what it keeps free, to tell what is kept from what is in use."""
+    """Have malloc return its free memory, to tell free memory from memory in use."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -79,7 +79,7 @@ def of_servers(servers: list[BaseServer]) -> list[dict[str, Any]]:
 
 
 async def figures(servers: list[BaseServer]) -> dict[str, Any]:
-    """Everything, after a collection; takes some ten milliseconds."""
+    """Return all figures, after a garbage collection; takes about ten milliseconds."""
     await pruned()
     return {
         "time": time.time(),

@@ -51,7 +51,7 @@ class Lane:
 
 
 async def answer(params: Any) -> dict[str, str]:
-    """Answer what a tool asks: it says in which call."""
+    """Answer a tool's question, which names its call."""
     found = re.search(r"for (\S+)\?", params.message)
     return {"colour": colour_of(found[1] if found else "")}
 
@@ -60,9 +60,9 @@ class Load:
     """Clients that call until told to stop.
 
     Args:
-        record: What came of it all.
+        record: The record of all outcomes.
         rate: Calls a second, in all lanes together.
-        seed: Of all that is drawn.
+        seed: The seed of all random choices.
     """
 
     def __init__(self, record: Record, rate: float, seed: int) -> None:
@@ -76,7 +76,7 @@ class Load:
         return f"{lane}-{self._number}"
 
     async def run(self, lanes: list[Lane], seconds: float) -> None:
-        """Put the load on for so many seconds, and wait until every client is gone."""
+        """Apply the load for this many seconds, and wait until every client has left."""
         self._stopping = False
         workers = sum(lane.workers for lane in lanes)
         with trio.move_on_after(seconds + 90) as scope:
@@ -200,7 +200,7 @@ class Load:
             yield group
 
     async def calm(self, lane: Lane, calls: int) -> None:
-        """Make some calls that must be answered, whatever was before."""
+        """Make some calls that must succeed, whatever happened before."""
         rng = random.Random(0)
         quiet = attrs.evolve(
             lane, tears=lane.breaks, members={k: attrs.evolve(v, tears=False) for k, v in lane.members.items()}

@@ -1,4 +1,4 @@
-"""A record of effects outside the processes that had them: a line for each effect, appended in one system call."""
+"""A record of effects, kept outside the processes that caused them: a line for each, appended in one system call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ledger:
 
 
 def effects(path: Path) -> dict[str, Counter[str]]:
-    """Read for each kind of line how often each call is there."""
+    """Count how often each call occurs, for each kind of line."""
     found: dict[str, Counter[str]] = {}
     with path.open() as lines:
         for line in lines:

@@ -13,7 +13,7 @@ Points = list[tuple[float, float]]
 
 
 def nice(most: float) -> float:
-    """Give a round step for about five lines."""
+    """Return a round step that gives about five grid lines."""
     step = 1.0
     while True:
         for factor in (1, 2, 5):

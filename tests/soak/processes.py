@@ -67,7 +67,7 @@ class Served:
                 await trio.sleep(0.02)
 
     async def end(self, number: int) -> None:
-        """Send it a signal and wait until it is gone."""
+        """Send it a signal and wait until it has exited."""
         if self._process is None:
             return
         self._process.send_signal(number)
@@ -82,7 +82,7 @@ class Served:
         self._process = None
 
     async def measured(self, number: int = signal.SIGUSR1) -> dict[str, Any]:
-        """Have it say its figures; with SIGUSR2 after malloc has given back what it keeps free."""
+        """Have it write its figures; with SIGUSR2, after malloc has returned its free memory."""
         assert self._process is not None
         had = self.figures.stat().st_size if self.figures.exists() else 0
         self._process.send_signal(number)
@@ -129,7 +129,7 @@ async def kill_children_now_and_then(rng: random.Random, every: float, spared: s
 
 
 def is_stdio(process: psutil.Process) -> bool:
-    """Whether it is a stdio server for the clients that may lose theirs."""
+    """Whether it is a stdio server of clients that may lose their server."""
     try:
         return any('"stdio-killed"' in argument for argument in process.cmdline())
     except psutil.Error:

@@ -13,7 +13,7 @@ ANSWERED, FAILED, CANCELLED, TIMED_OUT, WRONG, HUNG = "answered", "failed", "can
 
 
 class Record:
-    """The calls, a line each; the broken promises; counts for the reports on the way."""
+    """The calls, one line each; the broken promises; and counts for progress reports."""
 
     def __init__(self, out: Path) -> None:
         self.path = out / "calls.jsonl"

@@ -1,4 +1,4 @@
-"""The promises, held against what was written down; and the figures."""
+"""The promises, checked against the records; and the figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MORE_USED = MIB  # what malloc has in use once all is settled: a leak outside Py
 
 
 def check_ledger(out: Path) -> tuple[list[str], dict[str, int]]:
-    """Hold the record of what was asked against the ledger of what was done."""
+    """Compare the record of the calls with the ledger of their effects."""
     done = effects(out / "effects.log")
     did, ended = done.get("did", Counter()), done.get("cancelled", Counter()) + done.get("finished", Counter())
     broken = [f"done {number} times: {call}" for call, number in did.items() if number > 1]
@@ -56,8 +56,8 @@ def check_ledger(out: Path) -> tuple[list[str], dict[str, int]]:
 
 
 def unexpected(log: Path) -> list[str]:
-    """Give the log's entries with tracebacks, but for those of a connection that was torn: a proxy's to its upstream,
-    or that on which a tool has asked the user; and for what httpx makes of a cancelled request of HTTP/2.
+    """Return the log's entries with tracebacks, except those of a broken connection (a proxy's to its upstream, or one
+    on which a tool has asked the user) and those that httpx makes of a cancelled HTTP/2 request.
     """
     entries = re.split(r"^(?=\d{4}-\d\d-\d\d )", log.read_text(errors="replace"), flags=re.MULTILINE)
     fair = re.compile(
@@ -69,7 +69,7 @@ def unexpected(log: Path) -> list[str]:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Give the median slope of all pairs (Theil and Sen), thinned out to some hundred points: MiB a minute."""
+    """Return the median slope of all pairs (Theil and Sen), thinned out to some hundred points: MiB a minute."""
     points = points[:: max(1, len(points) // 200)]
     slopes = [
         (later[1] - earlier[1]) / (later[0] - earlier[0])
@@ -81,7 +81,7 @@ def slope(points: list[tuple[float, float]]) -> float:
 
 
 def slopes(samples: list[dict[str, Any]], name: str) -> dict[str, float]:
-    """Tell how resident memory grew under load, by quarter and in the second half."""
+    """Return how resident memory grew under load, by quarter and in the second half."""
     load = [(line["time"], line[name]["rss"]) for line in samples if line["phase"] == "load" and "rss" in line[name]]
     if not load:
         return {}
@@ -124,7 +124,7 @@ def compare(settled: list[dict[str, Any]], name: str) -> tuple[list[str], dict[s
 
 
 def cpu(samples: list[dict[str, Any]]) -> float:
-    """Give the part of one core that the steady processes took under load, all together."""
+    """Return the share of one core that the steady processes took together under load."""
     load = [line for line in samples if line["phase"] == "load"]
     if len(load) < 2:
         return 0.0
@@ -141,7 +141,7 @@ def lanes_of(soak: Soak) -> dict[str, dict[str, int]]:
 
 
 def report(soak: Soak) -> int:
-    """Write report.json and the plots, print the short of it, and return the exit status."""
+    """Write report.json and the plots, print a summary, and return the exit status."""
     out, record = soak.out, soak.record
     samples = [json.loads(line) for line in (out / "samples.jsonl").open()]
     broken = [f"{each['what']}: {each}" for each in record.violations]

@@ -1,4 +1,4 @@
-"""The whole of it: processes, lanes, phases, samples."""
+"""A whole run: processes, lanes, phases, samples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.soak.tools import make_server
 from trio_mcp import HttpServerParameters, streamable_http_client
 
 LONG = 10.0
-"""Minutes from which on a run settles in the middle as well."""
+"""A run of at least this many minutes settles in the middle as well."""
 
 
 @attrs.frozen(kw_only=True)
@@ -213,7 +213,7 @@ class Soak:
             nursery.cancel_scope.cancel()
 
     async def _settle(self) -> None:
-        """Nothing tears any more: every lane must answer, and all that the load has left must go away."""
+        """Stop breaking connections: every lane must answer, and everything that the load has left must go away."""
         self._phase = "calm"
         for chaos in self.chaos.values():
             chaos.calm = True
@@ -296,7 +296,7 @@ def children() -> int:
 
 
 def busy(servers: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the work of the servers that must end and has not."""
+    """Return the servers' work that should have ended and has not."""
     must_end = ("running", "queued", "parked", "messages_waiting")
     found = {field: sum(each[field] for each in servers) for field in must_end}
     found["http sessions"] = sum(http["sessions"] + http["sse_sessions"] for each in servers for http in each["http"])

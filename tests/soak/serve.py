@@ -79,7 +79,7 @@ async def serve_proxies(given: dict[str, Any], nursery: trio.Nursery) -> list[An
 
 
 async def end_with_the_driver(nursery: trio.Nursery) -> None:
-    """Wait until the driver is gone, however it went."""
+    """Wait until the driver has ended, for whatever reason."""
     async with trio.lowlevel.FdStream(os.dup(0)) as stream:
         await stream.receive_some()
     nursery.cancel_scope.cancel()

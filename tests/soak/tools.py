@@ -1,4 +1,4 @@
-"""The server that is called: its tools note in the ledger what they did."""
+"""The server under load: its tools record in the ledger what they did."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answer(BaseModel):
 
 
 def make_server(ledger: Ledger, name: str) -> Server:
-    """Make the server; every effect is noted in the ledger once it is done."""
+    """Make the server; every effect is recorded in the ledger once it is done."""
     server = Server(name, version="1")
 
     @server.tool
@@ -43,7 +43,7 @@ def make_server(ledger: Ledger, name: str) -> Server:
 
     @server.tool
     async def steps(call: str, number: int, pause: float, ctx: Context, close: bool = False) -> str:
-        """Report each step; on the way, perhaps end the stream, so that the client has to come back."""
+        """Report each step; sometimes end the stream midway, so that the client has to reconnect."""
         ledger.note(call, "did")
         for step in range(1, number + 1):
             await ctx.report_progress(step, number, f"step {step}")
@@ -62,7 +62,7 @@ def _add_more(server: Server, ledger: Ledger) -> None:
 
     @server.tool
     async def slow(call: str, number: int, seconds: float) -> str:
-        """Take long; for those who give up."""
+        """Take a long time, for callers that give up."""
         ledger.note(call, "did")
         try:
             await trio.sleep(seconds)
@@ -100,7 +100,7 @@ def _add_more(server: Server, ledger: Ledger) -> None:
 
     @server.tool
     async def announce(call: str, number: int) -> str:
-        """Tell those who listen that something has changed."""
+        """Notify the listeners that something has changed."""
         ledger.note(call, "did")
         server.notify_tools_changed()
         server.notify_resource_updated(f"soak://text/{number}")

@@ -67,7 +67,7 @@ async def test_beyond_the_limit_the_oldest_go_and_a_gap_is_said(make: Callable[.
 
 
 async def test_an_event_that_is_there_is_kept_as_it_is(make: Callable[..., EventStore]) -> None:
-    """An attempt that was cancelled is made again."""
+    """A cancelled attempt is repeated."""
     async with opened(make()) as store:
         await store.append("a", events(1, 1, 2))
         await store.append("a", events(1, 2, 3))

@@ -11,13 +11,13 @@ from trio.testing import MockClock
 
 @pytest.fixture
 def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
+    """A clock that jumps when nothing happens, after a moment for data on its way through the kernel."""
     return MockClock(autojump_threshold=0.05)
 
 
 @pytest.fixture(scope="module", params=["transports", "client"])
 def every_sender(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test runs on the transports that a link has by default, and on the client that goes through proxies."""
+    """Run each test on a link's default transports, and on the client that goes through proxies."""
     with pytest.MonkeyPatch.context() as patch:
         # httpx has its own reference to the function, so it does not look for the proxy.
         patch.setattr("urllib.request.getproxies", lambda: {"all": "proxy"} if request.param == "client" else {})
@@ -26,6 +26,6 @@ def every_sender(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams of the legacy era are resumed at once."""
+    """Resume streams of the legacy era at once."""
     if request.node.get_closest_marker("legacy"):
         monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)

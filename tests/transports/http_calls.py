@@ -63,7 +63,7 @@ cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="a
 
 @contextlib.asynccontextmanager
 async def modern(call: Any = None, **tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """Connect a client to a modern server that answers calls so, or with these tools; any other tool answers "ok"."""
+    """Connect a client to a modern server that answers calls like this or with these tools; other tools return "ok"."""
     handlers = {"server/discover": discovered, "tools/call": call or Calls(**tools)}
     with trio.fail_after(DEADLINE):
         async with peer(handlers) as server, Client(server.url) as client:
@@ -75,7 +75,7 @@ async def works(client: Client) -> None:
 
 
 async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
-    """Wait until no exchange is open on either side, and only the tasks live that serve the connections kept for later.
+    """Wait until no exchange is open on either side, and only the tasks of idle connections are left.
 
     A connection may still wait to be accepted, only to be found closed; one that never ends runs into the safety net.
     """

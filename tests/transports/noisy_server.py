@@ -1,4 +1,4 @@
-"""A server whose tools do everything that a tool should not do to its standard streams, or to those who wait for it."""
+"""A server whose tools do everything that a tool should not do to its standard streams, or to its callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
 
 @server.tool
 def make_noise(how: str) -> str:
-    """Write NOISE to what a program takes for its standard output."""
+    """Write NOISE to what a program believes to be its standard output."""
     match how:
         case "print":
             print("NOISE", flush=True)
@@ -48,7 +48,7 @@ def make_noise(how: str) -> str:
 
 @server.tool
 def read_input(how: str) -> str:
-    """Read from what a program takes for its standard input."""
+    """Read from what a program believes to be its standard input."""
     match how:
         case "descriptor":
             return os.read(0, 100).decode()

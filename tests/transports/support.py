@@ -17,6 +17,7 @@ import psutil
 import trio
 
 import trio_mcp
+from tests.forks import children
 from trio_mcp import SessionMessage, StdioServerParameters, stdio_client
 from trio_mcp.jsonrpc.messages import Notification
 
@@ -65,9 +66,9 @@ async def no_survivors() -> AsyncIterator[dict[str, str]]:
     A killed process that is not our child vanishes when its new parent reaps it, so it gets a moment.
     """
     mark = uuid.uuid4().hex
-    before = set(psutil.Process().children())
+    before = set(children())
     yield {MARK: mark}
-    zombies = [child for child in psutil.Process().children() if child not in before]
+    zombies = [child for child in children() if child not in before]
     assert not zombies, "children that were not reaped"
     await vanished(mark)
     survivors = marked(mark)
@@ -78,7 +79,7 @@ async def no_survivors() -> AsyncIterator[dict[str, str]]:
 
 
 async def vanished(mark: str) -> None:
-    """Wait until no process carries a mark, or for long enough."""
+    """Wait until no process carries a mark, or until a time limit."""
     with trio.move_on_after(5):
         while marked(mark):  # noqa: ASYNC110 - only the process table knows
             await trio.sleep(0.01)

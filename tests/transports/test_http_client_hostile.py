@@ -1,4 +1,4 @@
-"""A server that wants to do harm gets one error for one call, and neither memory nor time without end."""
+"""A hostile server causes one error for one call; it can't use up memory or time."""
 
 from __future__ import annotations
 

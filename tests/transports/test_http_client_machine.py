@@ -60,7 +60,7 @@ def steps(restarts: bool) -> Any:
 
 
 class Faulty:
-    """A server that does to each call what the name of its tool says."""
+    """A server that treats each call as the name of its tool says."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -178,7 +178,7 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
 
 
 def ending(script: list[Step]) -> list[Step]:
-    """Cancel every step that would hang in the end."""
+    """Cancel every step that would otherwise hang."""
     return [
         attrs.evolve(step, patience=30) if step.fault == "hang" and step.patience is None else step for step in script
     ]

@@ -1,4 +1,4 @@
-"""How a stdio server ends: by the end of its input, a signal, a cancellation, or a client that has gone."""
+"""How a stdio server ends: by the end of its input, a signal, a cancellation, or a client that has left."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
 
 @attrs.define
 class Streams:
-    """What a server has for standard streams, and the client's ends of them."""
+    """A server's standard streams, and the client's ends of them."""
 
     to_server: trio.testing.MemorySendStream
     from_server: trio.testing.MemoryReceiveStream
@@ -194,7 +194,7 @@ class Streams:
     stdout: trio.abc.SendStream
 
     async def written(self) -> list[str]:
-        """Return the methods of what was written."""
+        """Return the methods of the messages that were written."""
         return [json.loads(line)["method"] for line in (await self.from_server.receive_some()).splitlines()]
 
 

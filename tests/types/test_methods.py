@@ -84,7 +84,7 @@ def test_modern_results_are_those_of_the_published_responses(revision: str) -> N
         assert spec.cacheable is ("ttlMs" in definitions(revision)[spec.results[0].__name__]["properties"])
 
 
-# The official SDK leaves the methods of tasks, and what comes of them, out of its tables.
+# The official SDK leaves the methods of tasks, and their results, out of its tables.
 def without_tasks(methods: set[str]) -> set[str]:
     return {method for method in methods if not method.startswith(("tasks/", "notifications/tasks/"))}
 

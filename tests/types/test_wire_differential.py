@@ -1,4 +1,4 @@
-"""Both ways against the official SDK's types: what one side builds, the other accepts, and neither changes it."""
+"""Comparison with the official SDK's types: what one side builds, the other accepts, and neither changes it."""
 
 import functools
 from collections.abc import Callable

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.published
 
 
 def plain(value: Any) -> Any:
-    """Write again what was read of a construct that is not itself a model."""
+    """Write back what was read from a construct that is not itself a model."""
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Any instance of any construct, in any revision, fits that revision's schema and survives the way over the wire."""
+"""Any instance of any construct, in any revision, fits that revision's schema and survives a round trip."""
 
 import functools
 

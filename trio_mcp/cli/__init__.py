@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
     """Return the function that runs a command."""
-    # Loaded only now: `--help` and completion need none of these modules.
+    # Imported late: `--help` and completion need none of these modules.
     match name:
         case "run":
             from trio_mcp.cli.run import run

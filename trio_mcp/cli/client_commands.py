@@ -90,7 +90,7 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
 
 
 async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
-    """Return everything of these kinds that the server lists; without kinds, of all that it has declared.
+    """Return everything of these kinds that the server lists; by default of all kinds that it has declared.
 
     Raises:
         CapabilityError: If a kind is named that the server does not offer.

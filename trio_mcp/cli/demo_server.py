@@ -34,7 +34,7 @@ def make_server() -> Server:
 
     @server.tool
     async def wait(ctx: Context) -> None:
-        """Report that it has begun, and wait until it is cancelled."""
+        """Report the start, then wait until cancelled."""
         await ctx.report_progress(0, message="waiting")
         try:
             await trio.sleep_forever()
@@ -44,7 +44,7 @@ def make_server() -> Server:
 
     @server.tool
     async def why_cancelled() -> list[str]:
-        """Say why each wait was cancelled, as soon as one was."""
+        """Return why each wait was cancelled, once one has been."""
         with trio.move_on_after(5):
             while not cancellations:  # noqa: ASYNC110
                 await trio.sleep(0.001)

@@ -20,11 +20,11 @@ from trio_mcp.server.base_server import BaseServer
 __all__ = ["load_server"]
 
 OURS = (__file__, importlib.__file__, "<frozen importlib")
-"""The beginnings of file names in a traceback that lie between us and the imported file."""
+"""Prefixes of the file names in a traceback that lie between our code and the imported file."""
 
 
 def load_server(name: str) -> BaseServer:
-    """Load the server meant by ``FILE``, ``FILE:name`` or ``package.module:name``.
+    """Load the server named by ``FILE``, ``FILE:name`` or ``package.module:name``.
 
     The name may also be that of a function without parameters that makes the server. Without a name there must be
     exactly one server in the module, or one function annotated as returning a `Server`. Output printed meanwhile

@@ -107,7 +107,7 @@ CONNECTION = (
 SERVING = (
     Argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ..."),
     Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
-    Argument("--port", type=int, help="the port to listen on; 0 takes a free one"),
+    Argument("--port", type=int, help="the port to listen on; 0 picks a free one"),
 )
 # `store_const` rather than `store_true`, so that an option that is not given is None here, too.
 HTTP = (
@@ -116,7 +116,7 @@ HTTP = (
     Argument("--stateless", action="store_const", const=True, help="keep no sessions"),
     Argument("--json-only", action="store_const", const=True, help="respond with JSON, never with a stream"),
     Argument("--allowed-host", action="append", metavar="NAME", help="a name by which the server may be reached"),
-    Argument("--allowed-origin", action="append", metavar="ORIGIN", help="a web page that may call; * for any"),
+    Argument("--allowed-origin", action="append", metavar="ORIGIN", help="the origin of a web page; * for any"),
     Argument("--cors", action="store_const", const=True, help="let browsers pass responses to those pages"),
     Argument("--event-store", metavar="FILE", help="store what is sent, for clients whose connection breaks"),
 )

@@ -1,4 +1,4 @@
-"""``trio-mcp run --reload``: runs the server in a process of its own, restarted when a source file changes.
+"""``trio-mcp run --reload``: runs the server in a child process, and restarts it when a source file changes.
 
 Over stdio the client keeps its connection: this process holds it, and passes messages on. A new server process gets the
 ``initialize`` that the client sent to the first one.
@@ -36,7 +36,7 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["reload_process", "reload_stdio", "source_files", "until_signalled"]
 
 INTERVAL = 0.5
-"""Seconds between two looks at the files. Polling needs no support of the platform, and works on network drives."""
+"""Seconds between two checks of the files. Polling needs no support of the platform, and works on network drives."""
 
 MAX_FILES = 10_000  # chosen: a folder such as a home directory must not keep the disk busy
 MAX_WAITING = 1000
@@ -83,7 +83,7 @@ def _say(text: str) -> None:
 
 
 async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: object) -> int:
-    """Serve until that ends, or until SIGINT or SIGTERM; return the signal, or else 0."""
+    """Serve until ``serve`` returns, or until SIGINT or SIGTERM; return the signal, or 0 without one."""
     received = 0
     # By default SIGTERM would end this process at once, and the server's process would outlive it.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -100,7 +100,7 @@ async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: obj
 
 
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
-    """Serve until cancelled, starting over whenever a file in the folder changes."""
+    """Serve until cancelled, restarting whenever a file in the folder changes."""
     while True:
         # Before the server is started: what is saved while it is being imported is a change, too.
         before = source_files(folder)

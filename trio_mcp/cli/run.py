@@ -1,4 +1,4 @@
-"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server of a file or module, or pass another server's offer on."""
+"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server of a file or module, or what another server offers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS = {
 """The options that each transport takes, under the names that `argparse` gives them."""
 
 LISTS = {"allowed_host": "allowed_hosts", "allowed_origin": "allowed_origins"}
-"""Options that may be given several times, and the setting that their values make."""
+"""Options that may be given several times, and the setting that collects their values."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -131,7 +131,7 @@ def _flag(name: str) -> str:
 
 @contextlib.contextmanager
 def _event_store(given: dict[str, Any]) -> Iterator[None]:
-    """Open the event store of a file, put it in place of the file's name, and close it at the end."""
+    """Replace the name of the event store's file by the open store, and close it at the end."""
     if "event_store" not in given:
         yield
         return

@@ -33,7 +33,7 @@ class _Stopped(Exception):
 
 
 def has_terminal() -> bool:
-    """Tell whether a user can be asked: standard input and standard error must both be a terminal."""
+    """Return whether a user can be asked: standard input and standard error must both be a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -43,7 +43,7 @@ class Dialogue:
     Questions that come at the same time are asked one after the other.
 
     Args:
-        before: Called before anything is written, to clear the terminal's line of anything else.
+        before: Called before anything is written, to clear the current line of the terminal.
     """
 
     def __init__(self, before: Callable[[], object] = lambda: None) -> None:

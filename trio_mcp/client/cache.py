@@ -19,7 +19,7 @@ __all__ = ["CacheStatistics", "Flight", "ResponseCache"]
 MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
 # Chosen: about what an entry with its key costs in CPython, rather too much than too little.
 OVERHEAD = 500
-"""Bytes counted for an entry beside its key and its result: Python's own objects."""
+"""Bytes counted for an entry besides its key and its result: Python's own objects."""
 
 # The methods whose results a change of each kind makes stale.
 LISTS = {
@@ -46,7 +46,7 @@ class _Entry:
 
 @attrs.define(eq=False)
 class Flight:
-    """A request in flight; a change announced meanwhile spoils its response for the cache."""
+    """A request in flight; if a change is announced meanwhile, its response is not cached."""
 
     question: Question
     spoiled: bool = False
@@ -144,13 +144,13 @@ class ResponseCache:
         return None
 
     def departs(self, question: Question) -> Flight:
-        """Note that a request is about to be sent; `landed` must follow."""
+        """Record that a request is about to be sent; `landed` must follow."""
         flight = Flight(question)
         self._flights.add(flight)
         return flight
 
     def landed(self, flight: Flight) -> None:
-        """Note that a request has ended, with or without a result."""
+        """Record that a request has ended, with or without a result."""
         self._flights.discard(flight)
 
     def keep(self, flight: Flight, owner: Hashable, result: dict[str, Any]) -> None:

@@ -725,7 +725,7 @@ class Client(EnteredOnce):
             TypeError: If an argument has the wrong type, for example a string instead of a list of URIs.
             ValueError: If nothing was asked for, a URI is empty, or there are too many.
             CapabilityError: If a server of the legacy era has declared nothing of what was asked for.
-            LocalProtocolError: If the client is not connected; on entering, if too many blocks are open already.
+            LocalProtocolError: If the client is not connected; on entering, if too many blocks are already open.
 
         Entering raises `McpError` if the server refuses, `RequestTimeout` if it does not respond in time,
         `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. `Subscription` says

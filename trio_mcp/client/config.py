@@ -174,7 +174,7 @@ class _Reader:
             return None
 
     def _goes_by_url(self, path: tuple[Any, ...], entry: Mapping[Any, Any]) -> bool | None:
-        """Tell whether the server has a URL rather than a command; None if its entry does not say."""
+        """Return whether the server has a URL rather than a command; None if its entry does not say."""
         kind = self._of(str, path, entry, "type")
         if kind is not None and kind not in TYPES:
             near = difflib.get_close_matches(kind, TYPES, 1)

@@ -156,7 +156,7 @@ class Connection:
             self._ended.set()
 
     def _declared(self, revision: str) -> dict[str, Any]:
-        """Put together what the client declares; nothing else does."""
+        """Put together everything that the client declares."""
         return merged(self.inputs.capabilities(revision), self._capabilities)
 
     async def _negotiate(self, session: ConnectedSession) -> None:
@@ -272,7 +272,7 @@ def check_log_level(level: object) -> None:
 
     Raises:
         TypeError: If it is not a string.
-        ValueError: If it is another string.
+        ValueError: If there is no such level.
     """
     check_choice("a log level", level, get_args(LoggingLevel))
 

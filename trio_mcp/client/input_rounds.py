@@ -1,6 +1,6 @@
 """Rounds of input: a modern server responds with questions, and the request is sent again with the answers.
 
-2026-07-28 `basic/patterns/mrtr`. Each round is a request of its own, with a new id, and passes the middleware.
+2026-07-28 `basic/patterns/mrtr`. Each round is a separate request, with a new id, and passes the middleware.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
             # Collected instead of raised: the caller gets this exception itself, not a group around it.
             failures.append(exc)
             # The other questions of this round are pointless now: the call fails with the first failure.
-            nursery.cancel_scope.cancel("another input of the same round failed")
+            nursery.cancel_scope.cancel("another question of the same round failed")
 
     async with trio.open_nursery() as nursery:
         for key, (method, get_answer) in ready.items():

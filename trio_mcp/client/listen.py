@@ -82,7 +82,7 @@ class Listening:
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
         # The usual end; a timeout below gives another reason.
-        reason = "the client listens no more"
+        reason = "the client no longer listens"
         # Held in both eras: statistics count it, and legacy notifications are delivered to all that are held.
         with self._subscriptions.holding(asked) as feed:
             # A nursery of the block's own: leaving the block cancels the request, which tells the server.
@@ -178,9 +178,9 @@ class ResourceWatches:
 
     @contextlib.asynccontextmanager
     async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
-        """Be subscribed to resources while the block runs.
+        """Keep resources subscribed while the block runs.
 
-        Leaving never waits: a task of the session unsubscribes. So it does if this is cancelled while subscribing.
+        Leaving never waits: a task of the session unsubscribes, also after a cancellation while subscribing.
 
         Raises:
             LocalProtocolError: If the client has too many subscriptions.

@@ -182,7 +182,7 @@ class Feed:
         self._wanted = events_of(self.honored)
 
     def acknowledge(self) -> None:
-        """Note that the server has agreed."""
+        """Record that the server has agreed."""
         self.acknowledged = True
         self._opened.set()
 
@@ -308,7 +308,7 @@ class Subscriptions:
         """Hold a new subscription while the block runs.
 
         Raises:
-            LocalProtocolError: If there are `MAX_LISTENS` already.
+            LocalProtocolError: If there are already `MAX_LISTENS` of them.
         """
         if len(self._held) >= MAX_LISTENS:
             raise LocalProtocolError(
@@ -394,6 +394,6 @@ def _read_acknowledgement(notification: Notification, feed: Feed) -> None:
 
 # Also used by the cache: reading a folder may have returned what lies in it.
 def lies_below(uri: str, above: str) -> bool:
-    """Tell whether a URI names a part of what another names."""
+    """Return whether a URI names a part of what another names."""
     # Only at a boundary of the URI: `x://ab` does not lie below `x://a`.
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

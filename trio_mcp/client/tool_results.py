@@ -62,7 +62,7 @@ class OutputSchemas:
         return len(self._schemas)
 
     def knows(self, name: str) -> bool:
-        """Tell whether listing the tools could teach nothing about one."""
+        """Return whether listing the tools again would not say more about a tool."""
         return name in self._schemas or self._all_known
 
     def learn(self, tools: Iterable[Tool]) -> None:

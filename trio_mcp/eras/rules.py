@@ -1,6 +1,6 @@
 """What differs between revisions, as named facts: code that serves a request asks for the fact, not for the revision.
 
-Which fields a revision has is not told here: the models of `trio_mcp.types` know the revisions of their fields.
+The fields of each revision are not listed here: the models of `trio_mcp.types` declare them.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ class ServerNegotiation:
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
         # A second handshake could change the revision under requests that are being served.
         if self.session is not None:
-            raise McpError(INVALID_REQUEST, "this session is initialized already")
+            raise McpError(INVALID_REQUEST, "this session is already initialized")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
         if type(requested) is not str or type(info) is not dict or type(capabilities) is not dict:
             raise McpError(

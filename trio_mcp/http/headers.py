@@ -112,7 +112,7 @@ def encode_value(text: str) -> str:
     An empty text is encoded, too: some intermediaries drop empty fields.
 
     Raises:
-        ValueError: If the text holds a lone surrogate, which UTF-8 can't carry.
+        ValueError: If the text contains a lone surrogate, which UTF-8 can't carry.
     """
     plain = text and _PLAIN.fullmatch(text) and text == text.strip(" ")
     # A plain text that happens to look encoded must be encoded, or the receiver would decode it.
@@ -125,8 +125,8 @@ def decode_value(value: str) -> str:
     """Decode a header value written by `encode_value` or by another implementation.
 
     Raises:
-        ValueError: If the value holds characters that a header must not hold, or Base64 that an encoder would never
-            write.
+        ValueError: If the value contains characters that a header must not contain, or Base64 that an encoder would
+            never write.
     """
     if not _FIELD_VALUE.fullmatch(value):
         raise ValueError("holds invalid characters")
@@ -148,7 +148,7 @@ def standard_headers(request: Request) -> dict[str, str]:
     """Return the headers ``Mcp-Method`` and ``Mcp-Name`` of a modern request; the version header is added elsewhere.
 
     Raises:
-        ValueError: If the method can't be sent in a header, or the name holds a lone surrogate.
+        ValueError: If the method can't be sent in a header, or the name contains a lone surrogate.
     """
     if not request.method or encode_value(request.method) != request.method:
         # Unlike the name, the method has no encoding: the specification sends it verbatim.

@@ -1,4 +1,4 @@
-"""Tool arguments that are repeated as ``Mcp-Param-*`` headers: which ones, their values, and checking that they agree.
+"""Tool arguments repeated as ``Mcp-Param-*`` headers: find them, write their values, check that they agree.
 
 2026-07-28 `basic/transports/streamable-http`, section Custom Headers from Tool Parameters.
 """
@@ -100,7 +100,8 @@ def parameter_values(arguments: Any, parameters: Iterable[ParameterHeader]) -> d
     A value of a type that no header can hold is left out; the tool's own validation will refuse it.
 
     Raises:
-        ValueError: If an integer is outside the range that these headers may carry, or a text holds a lone surrogate.
+        ValueError: If an integer is outside the range that these headers may carry, or a text contains a lone
+            surrogate.
     """
     headers = {}
     for parameter in parameters:

@@ -1,4 +1,4 @@
-"""Serving a run of a server over HTTP: on its own, or as an ASGI application beside others."""
+"""Serving a run of a server over HTTP: on its own, or as an ASGI application alongside others."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class BatchInProgress:
 # Returned by `Peer.receive`, in the order in which the session is to act on them.
 @attrs.define
 class RequestStarted:
-    """The session is to run a handler now, and to call `Peer.finished` when the handler's task has ended."""
+    """A handler to run now; the session calls `Peer.finished` when the handler's task has ended."""
 
     incoming: IncomingRequest
 
@@ -150,7 +150,7 @@ class ProgressReceived:
 
 @attrs.define
 class CancelRequested:
-    """The peer has cancelled a running request of its own; the session is to cancel the handler's scope."""
+    """The peer has cancelled a running request of its own; the session cancels the handler's scope."""
 
     incoming: IncomingRequest
     reason: str | None
@@ -158,14 +158,14 @@ class CancelRequested:
 
 @attrs.define
 class Reply:
-    """The session is to send this now."""
+    """A message to send now."""
 
     message: Message
 
 
 @attrs.define
 class Fault:
-    """Something invalid arrived that belongs to no request; the session is to report it to ``on_error``."""
+    """Something invalid arrived that belongs to no request; the session reports it to ``on_error``."""
 
     error: RemoteProtocolError
 

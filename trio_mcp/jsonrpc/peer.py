@@ -440,7 +440,7 @@ class Peer:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def end_of_input(self) -> list[OutgoingRequest]:
-        """Note that the peer will send nothing more; it may still read the responses to its requests.
+        """Record that the peer will send nothing more; it may still read the responses to its requests.
 
         Returns:
             Our requests that will never be answered, to be settled with an error.

@@ -140,7 +140,7 @@ class ProxyFeature:
             # Built anew, without the answers that were just sent: only the newest state goes back (2026-07-28
             # `basic/patterns/mrtr`).
             params = {**self._params(context, upstream), "requestState": token}
-        raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking for the request again")
+        raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
     def _question(self, context: Context[Any], request: Any, spoken: str) -> Any:
         if not isinstance(request, dict):

@@ -28,7 +28,7 @@ Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
 # Chosen: an id and a weak reference each, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
-"""The calls given up that are remembered one by one; of older ones only whether they were all the same client's."""
+"""How many given-up calls are remembered one by one; of older ones, only whether all belonged to one client."""
 CALL: Final = "call"
 """The key in a question's metadata: the context of the client's call that it is about, or None."""
 
@@ -100,13 +100,13 @@ class UnansweredCalls:
         return metadata
 
     def _answered(self, request_id: RequestId | None) -> None:
-        """Note that the upstream has answered a request, in time or not."""
+        """Record that the upstream has answered a request, in time or not."""
         if request_id is not None:
             self._waited_for.pop(request_id, None)
             self._given_up.pop(request_id, None)
 
     def all_of(self, client: object) -> bool:
-        """Tell whether all of them are this client's."""
+        """Return whether all of them are this client's."""
         return (
             all(each.connection is client for each in self._waited_for.values())
             and all(each() is client for each in self._given_up.values())

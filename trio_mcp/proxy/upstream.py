@@ -330,7 +330,7 @@ class Upstream:
             self._watches[uri] = scope = trio.CancelScope()
             self._nursery.start_soon(self._watch, uri, scope)
         else:
-            self._watches.pop(uri).cancel("no client listens any more")
+            self._watches.pop(uri).cancel("no client is listening any more")
 
     async def _watch(self, uri: str, scope: trio.CancelScope) -> None:
         def updated(event: Any) -> None:

@@ -5,8 +5,8 @@
 than the pure-Python library and loads in a fraction of the time. It can't be interrupted, so the possible cost of a
 validation is counted before it starts. ``format`` is an annotation, as in 2020-12.
 
-A schema is taken apart into subschemas. Each place in a value is examined by some of them, by each a number of times:
-shared and recursive references multiply, which is how a small schema can take exponential time. The subschemas that
+A schema is taken apart into subschemas. Each place in a value is examined by some of them, each of them possibly many
+times: shared and recursive references multiply, so a small schema can take exponential time. The subschemas that
 examine a place, with these numbers, are called a state; the state of a member or item follows from its parent's. States
 are computed when a value first leads to them, and kept, so counting is a walk over the value with one dictionary lookup
 per step. One examination of a place by a simple subschema is called a look; it is the unit of cost.
@@ -121,7 +121,7 @@ def take_apart(schema: dict[str, Any]) -> Part:
 
 
 class _Dismantling:
-    """The work of taking one schema apart."""
+    """Takes one schema apart."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
@@ -163,7 +163,7 @@ class _Dismantling:
         if self._size > MAX_SUBSCHEMAS:
             raise SchemaError(f"the schema is too large: more than {MAX_SUBSCHEMAS} subschemas")
         if depth > MAX_SCHEMA_DEPTH:
-            raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} deep")
+            raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
         # An id inside would be a new base for the references below it. Refusing it keeps references simple: each is a
         # fragment of the one document.
         if isinstance(schema.get(self._id), str) and schema is not self._schema:
@@ -368,7 +368,7 @@ class CostModel:
         while pending:
             places, depth, hops = pending.pop()
             if depth > MAX_DEPTH:
-                raise SchemaError(f"the value is nested more than {MAX_DEPTH} deep")
+                raise SchemaError(f"the value is nested more than {MAX_DEPTH} levels deep")
             for current, state in places:
                 work += state.work
                 # A scalar takes one step here. So does a container, whose content is walked when its turn comes.

@@ -168,7 +168,7 @@ class BaseServer:
 
     @contextlib.contextmanager
     def override(self, provider: Callable[..., Any], stand_in: Callable[..., Any]) -> Iterator[None]:
-        """Replace a provider by another one, in tests: ``with server.override(get_db, fake_db): ...``.
+        """Replace a provider in tests: ``with server.override(get_db, fake_db): ...``.
 
         The override applies to every function called inside the block, for any client. A stand-in may depend on the
         provider that it replaces.

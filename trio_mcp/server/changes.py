@@ -285,7 +285,7 @@ class Audience:
 
     @property
     def waiting(self) -> int:
-        """The number of changes the client is still to be told of, without those not passed on to listeners yet."""
+        """The number of changes pending for the client, not counting those not yet passed on to listeners."""
         return sum(len(listener.waiting) for listener in self._listeners)
 
     def check_room_for(self, topics: Collection[Topic]) -> None:
@@ -314,7 +314,7 @@ class Audience:
             self._forget(listener)
 
     def end(self) -> None:
-        """Let ``subscriptions/listen`` requests return once they have sent everything; later ones, too."""
+        """Let ``subscriptions/listen`` requests, also later ones, return once they have sent everything."""
         self._ending = True
         for listener in self._listeners:
             if listener is not self._lasting:  # that one belongs to no request that could be answered

@@ -29,7 +29,7 @@ __all__ = ["Connection", "Exchange", "Served", "SharedByClients"]
 
 # Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
-"""The number of pages a client has been asked to visit and not been told are complete (2025-11-25)."""
+"""The limit of pages that a client was asked to visit and that are not yet reported complete (2025-11-25)."""
 
 
 class Served(Protocol):
@@ -224,7 +224,7 @@ class Connection(ServerSession):
 
     @property
     def changes_waiting(self) -> int:
-        """The number of changes this client is still to be notified of, without those the run has not passed on yet."""
+        """The number of changes pending for this client, not counting those that the run has not yet passed on."""
         return self.audience.waiting
 
     @property
@@ -305,7 +305,7 @@ class Exchange:
 
     @property
     def changes_waiting(self) -> int:
-        """The number of changes this client is still to be notified of."""
+        """The number of changes pending for this client."""
         return 0 if self._audience is None else self._audience.waiting
 
     def statistics(self) -> SessionStatistics:

@@ -108,7 +108,7 @@ class Context(RequestContext, Generic[StateT]):
     def trace_context(self) -> TraceContext | None:
         """The trace named in the request's ``_meta``; None if missing or malformed.
 
-        Requests that the handler sends with this library carry it on.
+        Requests that the handler sends with this library propagate it.
         """
         return TraceContext.from_meta(self.meta)
 
@@ -186,7 +186,7 @@ class Context(RequestContext, Generic[StateT]):
         """
         # The protocol's own notifications depend on the revision and on capabilities; those have methods that check.
         if is_spec_method(method):
-            raise ValueError(f"the protocol defines {method!r}; a notification of your own needs a name of your own")
+            raise ValueError(f"the protocol defines {method!r}; choose another name for your own notification")
         await self.send_notification(method, None if params is None else as_object(params, "params"))
 
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:

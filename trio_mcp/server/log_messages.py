@@ -75,11 +75,11 @@ class McpLogHandler(logging.Handler):
 
     It sends records logged while a handler of a `Server` runs: in its task, in child tasks, and in the thread of a sync
     tool. Records from elsewhere, after the response, below the level that the client wants, or from this library itself
-    are not sent. Only the message of a record is sent; set a formatter to send more, such as tracebacks, but mind that
-    clients may not be meant to see them.
+    are not sent. Only the message of a record is sent; set a formatter to send more, such as tracebacks, if clients may
+    see them.
 
-    Logging never waits and never fails because of it: if a client does not read and there is no room left, the record
-    is dropped.
+    The handler never waits and never raises: if a client does not read and there is no room left, the record is
+    dropped.
 
     Args:
         level: The least severe level to send, as for any handler.

@@ -162,7 +162,7 @@ class ServerStatistics:
         listening: Open ``subscriptions/listen`` requests.
         topics: Lists, and resources by URI, whose changes at least one client listens to.
         watched_resources: How many of these topics are resources.
-        changes_waiting: Changes that at least one client is still to be notified of.
+        changes_waiting: Changes pending for at least one client.
         messages_waiting: Messages waiting for a link.
         http: The statistics of each HTTP endpoint that the server is served on.
     """

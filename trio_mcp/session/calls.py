@@ -359,7 +359,7 @@ class Calls:
     async def _call_in_scope(
         self, outgoing: OutgoingRequest, waiting: Call, started: float, limits: Limits, related: RequestId | None
     ) -> None:
-        """Send a request, and wait, where time may run out while waiting for room or in a progress callback."""
+        """Send a request and wait; time may run out while waiting for room or in a progress callback."""
         # Those waits are not on the mailbox, so only a cancel scope can end them.
         with trio.CancelScope(deadline=limits.deadline(started, started)) as scope:
             await self._sink.room()

@@ -191,7 +191,7 @@ class ClientSession(BaseSession):
 
     def _not_open(self) -> None:
         if self._server is not None:
-            raise LocalProtocolError(f"the session is open already, with revision {self._server.revision}")
+            raise LocalProtocolError(f"the session is already open, with revision {self._server.revision}")
 
     def _open(self, era: ModernClientEra | None, server: ServerDeclaration) -> ServerDeclaration:
         # The peer needs the revision: batches and requests from the server exist in some revisions only.

@@ -81,7 +81,7 @@ class RequestContext:
         return self.incoming.metadata or {}
 
     async def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """Send a notification that belongs to this request, unless the request is answered or cancelled already.
+        """Send a notification that belongs to this request, unless the request is already answered or cancelled.
 
         Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
         """
@@ -170,7 +170,7 @@ class RequestHooks(Protocol):
 class Handlers:
     """The running handlers of one link, each in its own task and cancel scope.
 
-    A session has one beside its `Calls`; a single modern request over HTTP has this half alone.
+    A session has one next to its `Calls`; a single modern request over HTTP has this half alone.
 
     Args:
         peer: The requests in flight.

@@ -100,7 +100,7 @@ class Outbox:
         """Send a control message without waiting.
 
         Returns:
-            Whether it was accepted; False if ``max_control`` messages wait already, because the peer does not read.
+            Whether it was accepted; False if ``max_control`` messages already wait, because the peer does not read.
         """
         # Waiting bulk doesn't matter here, as control may overtake it; a message being written does.
         if not self._control and not self._writing and self._try_now(message, None):

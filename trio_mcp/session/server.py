@@ -69,7 +69,7 @@ class ServerSession(BaseSession):
         self._peer.revision = revision
 
     def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
-        """Return the response to ``initialize``, the first request of a session that is fed, instead of sending it."""
+        """Return the response to ``initialize``, the first request of a session that is fed, without sending it."""
         # Over HTTP the response decides whether the session is kept, and goes out with its id in a header.
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)

@@ -314,7 +314,7 @@ class BaseSession(EnteredOnce):
     def begin(self, nursery: trio.Nursery) -> None:
         """Run the session's tasks in the given nursery, until `end`.
 
-        This replaces entering the session, for one that gets its messages through `feed`.
+        This replaces entering the session if it gets its messages through `feed`.
         """
         # So an idle session over HTTP has no reader task.
         self._nursery = nursery
@@ -560,10 +560,10 @@ class BaseSession(EnteredOnce):
             params_type: The model that validates the parameters; without it the handler gets plain data.
 
         Raises:
-            ValueError: If the method has a handler already.
+            ValueError: If the method already has a handler.
         """
         if method in self._added:
-            raise ValueError(f"the method {method!r} has a handler already")
+            raise ValueError(f"the method {method!r} already has a handler")
         self._added[method] = (handler, params_type)
 
     # --- what we send --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 __all__ = ["Owner", "SessionSink", "Sink"]
 
 # Implemented by `Outbox` for a link, by the `Router` of a legacy session over HTTP, and by the exchange of a modern
-# POST (docs/design.md, "The way of a call"). A session doesn't know which one it has.
+# POST (docs/design.md, "The path of a call"). A session doesn't know which one it has.
 
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 """The request that a message belongs to; once the request is cancelled, the message need not be sent."""
@@ -46,7 +46,7 @@ class Sink(Protocol):
 
         Args:
             related: The peer's request whose stream is closed; None for the stream of the session.
-            retry: The number of seconds after which the peer is to reconnect; None leaves that to the sink.
+            retry: The number of seconds after which the peer should reconnect; None leaves that to the sink.
 
         Returns:
             Whether the stream was closed. False if there is no stream that the peer could resume.

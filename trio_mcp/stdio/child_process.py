@@ -37,13 +37,13 @@ LAST_WORDS = 1024 * 1024
 """Bytes read from a pipe after the process has exited: the most that a pipe can hold without privileges (pipe(7))."""
 
 LONGEST_LINE = 8192
-"""Bytes after which a line is split. Chosen: a bound on what a child that writes no newlines makes us keep."""
+"""Bytes after which a line is split. Chosen: it bounds what is kept of a child's output without newlines."""
 
 TAIL = 20
 """Lines kept for the error message. Chosen: a short traceback."""
 
 PENDING = 256
-"""Lines that may wait for a slow sink before the child has to wait as well. Chosen."""
+"""Lines that may wait for a slow sink before the child has to wait too. Chosen."""
 
 
 async def start_process(params: StdioServerParameters) -> ChildProcess:
@@ -73,7 +73,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
-    """Say what the system's error means, which has one number for many causes."""
+    """Explain the system's error, whose number stands for many causes."""
     # ENOENT may be about the directory, the program, or the interpreter named in a script; EACCES likewise. Only the
     # text is found this way, after the fact, so it does no harm if the file system changes meanwhile.
     command, cwd = params.command, params.cwd
@@ -213,7 +213,7 @@ class ChildOutput(trio.abc.ReceiveStream):
         self._left = LAST_WORDS
 
     def end(self) -> None:
-        """Note that the child has exited: from now on only what is in the pipe is read."""
+        """Record that the child has exited: from now on only what is in the pipe is read."""
         self._ended = True
         self._waiting.cancel()
 

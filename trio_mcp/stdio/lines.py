@@ -58,8 +58,8 @@ async def write_lines(
     Args:
         outbound: The messages to write.
         stream: The stream to write to.
-        inbound: The way back to the session, for requests that can't be encoded.
-        limit: A scope whose deadline is moved on with each piece written, so that it does not pass while there is
+        inbound: The channel back to the session, for requests that can't be encoded.
+        limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
             progress.
 
     Raises:
@@ -109,7 +109,7 @@ def check_size(max_bytes: int | None) -> None:
 class PipeReader(trio.abc.ReceiveStream):
     """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` owns it."""
 
-    # `FdStream` yields to other tasks, tries to read in vain, and then waits. This class waits first, which saves a
+    # `FdStream` yields to other tasks, tries a read that fails, and then waits. This class waits first, which saves a
     # scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
     # after the other.
 

@@ -28,11 +28,11 @@ def default_environment() -> dict[str, str]:
 
 
 def _no_null(name: str, *values: str) -> None:
-    """Check that no value holds a null character."""
+    """Check that no value contains a null character."""
     # It would end the string in the system call (`execve`).
     for value in values:
         if "\0" in value:
-            raise ValueError(f"{name} must not hold a null character, got {value!r}")
+            raise ValueError(f"{name} must not contain a null character, got {value!r}")
 
 
 def _check_command(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -68,7 +68,7 @@ def _check_env(instance: object, attribute: attrs.Attribute[Any], value: Any) ->
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"env has a name that a variable can't have: {name!r}")
         if "\0" in content:
-            raise ValueError(f"env must not hold a null character, as {name!r} does")
+            raise ValueError(f"env must not contain a null character, as {name!r} does")
 
 
 def _check_cwd(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:

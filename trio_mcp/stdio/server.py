@@ -1,4 +1,4 @@
-"""The server's end of stdio: messages on standard input and output, from which everything else is kept away.
+"""The server's end of stdio: messages on standard input and output, which carry nothing else.
 
 A server must not write anything but messages to its stdout (`basic/transports/stdio`). So the wire moves to private
 descriptors, and code that prints, as well as child processes, finds standard error in place of standard output.

@@ -41,7 +41,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
     """
     global _in_use
     if _in_use:
-        raise LocalProtocolError("this process serves its standard streams already")
+        raise LocalProtocolError("this process already serves its standard streams")
     for fd, name in enumerate(("input", "output")):
         if not _is_open(fd):
             raise TransportError(f"there is no standard {name} to serve: it is closed")

@@ -98,7 +98,7 @@ def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
 
 
 ReadableIcons = Annotated[list[Icon], WrapValidator(_readable_icons)]
-"""A list of icons from which malformed ones are left out: a bad decoration must not cost the list of tools it is in."""
+"""A list of icons without the malformed ones, so that a bad icon does not cost the whole list of tools."""
 
 
 class Icons(WireModel, since="2025-11-25"):

@@ -46,7 +46,7 @@ class CompletionArgument(WireModel):
 
 
 class CompletionContext(WireModel, since="2025-06-18"):
-    """The values of other arguments that are known already."""
+    """The values of other arguments that are already known."""
 
     arguments: dict[str, str] | None = None
 

@@ -15,7 +15,7 @@ MISMATCH, NO_VERSION = -32020, -32022
 
 Base: TypeAlias = Callable[[random.Random], Message]
 Ways: TypeAlias = Callable[[random.Random], list[tuple[str, ...]]]
-"""What may stand for a field: each tuple is one way, with the values of so many fields."""
+"""Ways to send a field: each tuple is one way, with a value for each field line."""
 
 
 def encoded(text: str) -> str:

@@ -541,7 +541,7 @@ def several_streams(rng: random.Random) -> Draft:
         fields = [(name.lower().encode(), value.encode()) for name, value in message.fields if name != "Host"]
         parts.append(opened([*get(b"/mcp", method=b"POST"), *fields], stream, 0))
         parts.append(frame(DATA, END_STREAM, stream, message.body))
-    return sent(rng, "RFC 9113, 5: streams are served beside each other", {200}, parts, stream=stream)
+    return sent(rng, "RFC 9113, 5: streams are served concurrently", {200}, parts, stream=stream)
 
 
 KINDS = kinds_of(__name__)

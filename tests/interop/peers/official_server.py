@@ -1,4 +1,4 @@
-"""A stdio server on the official Python SDK: the peer our client meets. It serves both eras."""
+"""A stdio server on the official Python SDK, for our client. It serves both eras."""
 
 from __future__ import annotations
 

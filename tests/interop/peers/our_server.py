@@ -1,4 +1,4 @@
-"""The stdio server that other people's clients meet: the tools of official_server.py, with our own public API."""
+"""A stdio server for other people's clients: the tools of official_server.py, with our own public API."""
 
 from __future__ import annotations
 

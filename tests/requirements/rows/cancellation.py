@@ -20,7 +20,7 @@ def server() -> Server:
 
     @made.tool
     async def hold(ctx: Context, name: str = "it") -> None:
-        """Say that it runs, and wait forever."""
+        """Report that it runs, and wait forever."""
         await ctx.report_progress(1)
         try:
             await trio.sleep_forever()
@@ -33,7 +33,7 @@ def server() -> Server:
 
     @made.tool
     async def wait_for_end() -> str:
-        """Give name and reason of the next `hold` that ended."""
+        """Return the name and reason of the next `hold` that ends."""
         async with news:
             while not ended:
                 await news.wait()

@@ -28,7 +28,7 @@ TEXT: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
 
 
 class Seen(list[Any]):
-    """What has come to a script, and a way to wait for it."""
+    """The messages that a script has received, and a way to wait for them."""
 
     def __init__(self) -> None:
         super().__init__()

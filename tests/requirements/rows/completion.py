@@ -1,4 +1,4 @@
-"""``server/utilities/completion``: what a server that completes arguments has to do."""
+"""``server/utilities/completion``: the duties of a server that completes arguments."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def server() -> Server:
 
     @made.tool
     async def version(ctx: Context) -> str:
-        """Say which revision this request speaks."""
+        """Return the revision of this request."""
         return ctx.protocol_version
 
     @made.tool

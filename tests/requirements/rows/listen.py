@@ -1,4 +1,4 @@
-"""How a server tells of changes: ``basic/patterns/subscriptions``; before 2026-07-28 notifications of a session."""
+"""How a server announces changes: ``basic/patterns/subscriptions``; before 2026-07-28 notifications of a session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server() -> Server:
 
     @made.tool
     async def change(what: str) -> None:
-        """Tell of a change: of a list, or of the resource of this URI."""
+        """Announce a change of a list, or of the resource with this URI."""
         lists = {
             "tools": made.notify_tools_changed,
             "prompts": made.notify_prompts_changed,
@@ -82,7 +82,7 @@ NOTIFIED = NotOverHttp("over HTTP a subscription is a response, whose end is tha
 
 
 async def listen(hand: Peer, request_id: Any = None, **wanted: Any) -> Any:
-    """Open a stream, and give its id when it is acknowledged."""
+    """Open a stream, and return its id when it is acknowledged."""
     started = await hand.request("subscriptions/listen", {"notifications": wanted}, request_id=request_id)
     await hand.hear(ACKNOWLEDGED)
     return started

@@ -1,4 +1,4 @@
-"""``server/utilities/logging``: what a server that logs to its clients has to do."""
+"""``server/utilities/logging``: the duties of a server that logs to its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``server/prompts``: what a server that offers prompts has to do."""
+"""``server/prompts``: the duties of a server that offers prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``server/resources``: what a server that offers resources has to do."""
+"""``server/resources``: the duties of a server that offers resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages, schemas and metadata: what no transport has to do with, and other tests hold."""
+"""Messages, schemas and metadata: requirements that don't depend on a transport, checked by other tests."""
 
 from __future__ import annotations
 

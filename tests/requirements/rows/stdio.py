@@ -1,4 +1,4 @@
-"""``basic/transports/stdio``: what other tests hold, with real processes and bytes on real pipes."""
+"""``basic/transports/stdio``: checked by other tests, with real processes and bytes on real pipes."""
 
 from __future__ import annotations
 

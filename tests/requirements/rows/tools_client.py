@@ -1,4 +1,4 @@
-"""``server/tools``, from the client's side: what a client has to do with what a server offers."""
+"""``server/tools``, from the client's side: what a client does with a server's tools."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ async def test_a_response_that_the_store_does_not_keep_is_an_error(revision: str
         r = await raw.post("tools/call", ADD, id=5)
         assert r.status_code == (200 if revision == LATEST else 500)
         assert told(r)["id"] == 5
-        assert "is no longer kept" in told(r)["error"]["message"]
+        assert "are no longer stored" in told(r)["error"]["message"]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "unknown session"])

@@ -75,7 +75,7 @@ async def test_events_that_are_no_longer_kept_are_reported_and_not_replayed_in_p
             await r.aread()
         async with raw.listen("1-1") as r:
             assert r.status_code == 410
-            assert "no longer kept" in (await r.aread()).decode()
+            assert "no longer stored" in (await r.aread()).decode()
 
 
 async def test_without_a_store_no_event_has_an_id() -> None:

@@ -39,7 +39,7 @@ class RootsSource:
 
     @staticmethod
     def checked(roots: Roots) -> Callable[[], Awaitable[RootList] | RootList] | list[Root]:
-        """Check roots, for `set`. Raises as the constructor does."""
+        """Check roots for `set`; raise what the constructor raises."""
         return roots if callable(roots) else _as_roots(roots)
 
     def set(self, checked: Callable[[], Awaitable[RootList] | RootList] | list[Root]) -> None:

@@ -68,7 +68,7 @@ KINDS: dict[str, tuple[Callable[..., AsyncIterator[Any]], str]] = {
     "resources": (Client.iter_resources, "uri"),
     "resource_templates": (Client.iter_resource_templates, "uri_template"),
 }
-"""How a client lists each kind, and the field by which its items are known."""
+"""How a client lists each kind, and the field that identifies its items."""
 
 BY_URI = ("resources", "resource_templates")
 
@@ -193,7 +193,7 @@ class Catalog:
 
     @contextlib.contextmanager
     def using(self, server: str, what: str, name: str) -> Iterator[None]:
-        """Put the server's name on errors raised in the block, and a similar name if the server does not know this."""
+        """Put the server's name on errors raised in the block, and a similar name if that one is unknown."""
         try:
             with about(server):
                 yield
@@ -262,7 +262,7 @@ class Catalog:
 
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
-    """Tell whether a URI matches one of a server's templates."""
+    """Return whether a URI matches one of a server's templates."""
     # Bounded, as the server chooses the templates.
     work = 0
     for text in templates:

@@ -127,7 +127,7 @@ class Member:
         self._ending = True
         # Connected: end only the wait inside `async with Client`, so that the client is closed gracefully. Else there
         # is nothing to close.
-        (self._serving or self._scope).cancel("the server leaves its group")
+        (self._serving or self._scope).cancel("the server is being removed from its group")
 
     def end_now(self) -> None:
         """Close it without waiting."""
@@ -193,7 +193,7 @@ class Member:
         elif status.state == "connecting":
             error = TransportError("is not connected yet" + _because(status.cause))
         elif status.retry_at is None:
-            error = TransportError("is not connected, and won't be tried again" + _because(status.cause))
+            error = TransportError("is not connected, and will not be retried" + _because(status.cause))
         else:
             seconds = max(0.0, status.retry_at - trio.current_time())
             error = TransportError(f"is not connected; the next attempt is in {seconds:.1f} s" + _because(status.cause))
@@ -313,7 +313,7 @@ class Members:
         """
         check_text("a server's name", name)
         if name in self.by_name:
-            raise ValueError(f"there is a server {name!r} in the group already; remove it first, or use another name")
+            raise ValueError(f"there is already a server {name!r} in the group; remove it first, or use another name")
         member = self.by_name[name] = Member(name, target, options, self._reconnect, self._status_changed)
         return member
 
@@ -407,7 +407,7 @@ def _task_name(member: Member) -> str:
 
 
 def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
-    """Tell whether a server can't be connected before the deadline."""
+    """Return whether a server can't be connected before the deadline."""
     if status.state == "failed":
         return status.retry_at is None or status.retry_at > deadline
     return status.state == "closed"
@@ -440,7 +440,7 @@ def _plain_text(cause: Exception) -> str:
 
 
 def did_you_mean(name: object, names: Iterable[str], most: int = 1000) -> str:
-    """Return the end of a message about an unknown name: the known name most like it, if any."""
+    """Return the end of a message about an unknown name: the most similar known name, if any."""
     known = list(names)
     # The name may come from a model, the known ones from a server: both are bounded.
     near = difflib.get_close_matches(name[:LONGEST_HINTED], known[:most], 1) if isinstance(name, str) else []

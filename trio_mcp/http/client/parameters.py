@@ -30,7 +30,7 @@ def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], 
         # The URL is not quoted: it may hold a secret.
         raise ValueError(f"url must begin with {':// or '.join(allowed)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
-        raise ValueError("url must not hold spaces or control characters")
+        raise ValueError("url must not contain spaces or control characters")
     try:
         parts = urlsplit(value)
         if not parts.hostname:

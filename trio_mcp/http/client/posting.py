@@ -73,7 +73,7 @@ _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "un
 
 Answer: TypeAlias = Response | ErrorResponse | Malformed
 TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
-"""Takes an event, and returns whether its stream is finished: nothing more of it is wanted."""
+"""Takes an event; returns True when no more events of its stream are wanted."""
 
 
 # --- what the legacy era adds (its entry is `door`) --------------------------------------------------------------
@@ -117,7 +117,7 @@ class SessionKeeper(Protocol):
         """
 
     def announcing(self, done: trio.Event) -> None:
-        """Note that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
+        """Record that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
 
     async def end(self) -> None:
         """End the session, because the link is closed."""
@@ -186,7 +186,7 @@ class Remote:
         self._ids = itertools.count(1)
 
     async def report(self, text: str) -> None:
-        """Report something that belongs to no call to the session above, for its ``on_error``."""
+        """Report a fault that belongs to no call to the session above, for its ``on_error``."""
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
     def headers(self, session: Session | None) -> dict[str, str]:
@@ -195,9 +195,9 @@ class Remote:
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
     async def tell(self, message: Message) -> None:
-        """Send a message that has no response; once more if the connection breaks and it may arrive twice.
+        """Send a message that gets no response; send it again if the connection breaks and a duplicate does no harm.
 
-        Our own responses may: a server ignores the second.
+        Our own responses may arrive twice: a server ignores the second.
 
         Raises:
             TrioMcpError: If the server did not accept it.

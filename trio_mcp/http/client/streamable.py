@@ -246,7 +246,7 @@ class HttpLink:
 
 
 def _as_ours(exc: Exception) -> Exception:
-    """Return the exception that a call raises for this one, which may come from a hook of the caller's HTTP client."""
+    """Return what a call raises for this exception, which may come from a hook of the caller's HTTP client."""
     if isinstance(exc, TrioMcpError):
         return exc
     logger.error("an HTTP exchange failed", exc_info=exc)

@@ -44,7 +44,7 @@ session."""
 MAX_KEPT_ALIVE: Final = 100
 """Connections kept for further requests. Chosen: as many as a link has requests under way at once."""
 KEPT_ALIVE: Final = 3.0
-"""Seconds for which a connection is used again if the server does not say how long it keeps it; many do for five."""
+"""Seconds for which a connection is used again if the server does not say for how long; many keep it for five."""
 EARLIER: Final = 1.5
 """Seconds before the server closes a connection at which it is no longer used. Chosen: the time for a request to get
 there."""
@@ -203,7 +203,7 @@ class HttpResponse:
 
 
 class HttpWire:
-    """A maker of HTTP exchanges with one origin.
+    """Makes HTTP exchanges with one origin.
 
     Args:
         sender: Sends the requests.

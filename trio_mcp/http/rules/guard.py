@@ -34,8 +34,8 @@ class HostGuard:
         allowed_hosts: Names such as ``"example.com"``, which allows any port, or ``"example.com:8000"``. None
             allows any host: for a server behind a proxy that checks, or one that doesn't know its own name.
         allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None allows those on the
-            allowed hosts, or none if any host is allowed: the origin being the very host that the request names
-            proves nothing, as it is so in a DNS rebinding attack.
+            allowed hosts, or none if any host is allowed: in a DNS rebinding attack the origin equals the Host header,
+            so a match proves nothing.
 
     Raises:
         TypeError: If one is not a list of strings.
@@ -48,7 +48,7 @@ class HostGuard:
             if isinstance(given, str):
                 raise TypeError(f"{name} must be a list, got the string {given!r}")
             if not all(isinstance(entry, str) for entry in given or ()):
-                raise TypeError(f"{name} must hold only strings, got {given!r}")
+                raise TypeError(f"{name} must contain only strings, got {given!r}")
         self._seen: set[str] = set()  # Host headers accepted before, as sent: saves the regular expression
         self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
         self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}

@@ -81,10 +81,10 @@ Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "ba
 # A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
 # entry instead of filling the memory.
 OTHER: Final = "other"
-"""Stands, in the rules for a head, for an HTTP method that no revision uses."""
+"""In the rules for a head: an HTTP method that no revision uses."""
 
 LASTING: Final = "lasting"
-"""Stands, in the rules for a message, for a request that is always answered with a stream: `subscriptions/listen`."""
+"""In the rules for a message: a request that is always answered with a stream, `subscriptions/listen`."""
 
 _KINDS: Final[Mapping[type, Kind]] = {
     Request: "request",
@@ -398,8 +398,7 @@ _STATUS: Final = {
 def status_of(answer: Response | ErrorResponse, era: Era) -> int:
     """Return the HTTP status for a response that is sent as one JSON text."""
     # Only the modern era has a status for some errors (S, Protocol Version Header; `basic/index`, _meta). Invalid
-    # params that a handler reports are not among them: a client that probes with a call would take a 400 for a legacy
-    # server's.
+    # params that a handler reports have none: to a client that probes with a call, a 400 would mean a legacy server.
     if era is Era.LEGACY or type(answer) is Response:
         return 200
     assert isinstance(answer, ErrorResponse)

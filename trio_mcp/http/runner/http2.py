@@ -73,7 +73,7 @@ class Http2(H2Protocol):
     async def send_task(self) -> None:
         """Send what is queued.
 
-        Requests never write themselves: one cancelled half-way would take the connection along.
+        Requests never write themselves: one cancelled half-way would break the connection.
         """
         while not self.closed:
             try:
@@ -209,9 +209,9 @@ class Http2(H2Protocol):
 class _Buffer(StreamBuffer):
     """The data queued on a stream.
 
-    Two differences from hypercorn's: a request that adds data goes on when there is room again, not whenever the sender
-    has tried; and a request that waits for the end goes on when the end was sent, because the connection may be closed
-    right after.
+    Two differences from hypercorn's: a request that adds data continues when there is room again, not whenever the
+    sender has tried; and a request that waits for the end continues when the end has been sent, because the connection
+    may be closed right after.
 
     Attributes:
         framing: Bytes received on the stream that were not content, less a quarter of the content.

@@ -9,7 +9,7 @@ connection:
 * What the application leaves unread of a body is dropped instead of blocking the connection forever.
 * A client that has already sent its next request, and then leaves, is noticed.
 * The idle timeout is a deadline, not a task started anew for each request; the head and the body of a response are sent
-  together; and nothing waits a turn of the event loop for what is already there.
+  together; and data that is already there is handled without waiting a turn of the event loop.
 * An exception ends only its connection, with a line in the log.
 """
 
@@ -301,7 +301,7 @@ class HttpConnection:
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
     async def _shake_hands(self) -> bool:
-        """Do the TLS handshake, for which the peer has no more time than for the head of a request.
+        """Do the TLS handshake; the peer has as much time for it as for the head of a request.
 
         Returns:
             Whether it succeeded.
@@ -438,7 +438,7 @@ class Http1(H11Protocol):
         self.can_read = _NextRequest(self, receive, patience)
 
     async def handle(self, event: Event) -> None:
-        """Act on bytes received. All that is there of a body goes on in one piece, however it was chunked."""
+        """Act on bytes received. What has arrived of a body is passed on in one piece, however it was chunked."""
         if not isinstance(event, RawData):
             await super().handle(event)
             return
@@ -497,7 +497,7 @@ class Http1(H11Protocol):
         target, headers = request.target, list(request.headers)
         self._framing = 0
         if not request.http_version.startswith(b"1."):
-            raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are spoken here", error_status_hint=505)
+            raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are supported", error_status_hint=505)
         # h11 holds a head against the limit only while it is incomplete: one that came in one piece would pass.
         if len(target) > self.config.h11_max_incomplete_size:
             raise h11.RemoteProtocolError("the target is too long", error_status_hint=414)
@@ -596,7 +596,7 @@ class _NextRequest(EventWrapper):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             await super().wait()
-            nursery.cancel_scope.cancel("the answer has been sent")
+            nursery.cancel_scope.cancel("the response has been sent")
         if self._left:
             raise _ClientLeft
 

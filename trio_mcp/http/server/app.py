@@ -92,7 +92,7 @@ class HttpApp:
             except ValueError as exc:
                 # Section Schema Extension: clients over HTTP must leave such a tool out of their list. Tell its author
                 # once; calls from clients that don't look are served without the headers.
-                logger.error("modern clients can't call the tool %r over HTTP, fix its schema: %s", name, exc)
+                logger.error("modern clients can't call the tool %r over HTTP until its schema is fixed: %s", name, exc)
                 headers = ()
             if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # mostly removed tools
                 self._tool_headers.clear()
@@ -135,12 +135,12 @@ class HttpApp:
             await self._legacy.get(verdict, request, answer)
 
     def _explain(self) -> NoReturn:
-        """Raise the error that says why a call can't be served here and now."""
+        """Raise the error that says why this call can't be served."""
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
             raise RuntimeError(
-                "this application runs on Trio, but was called without it: serve it with `server.serve_http`, or with"
+                "this application runs on Trio, but was called outside Trio: serve it with `server.serve_http`, or with"
                 " hypercorn's Trio worker (`hypercorn.trio.serve`, or `hypercorn -k trio`), not with an asyncio server"
             ) from None
         if token is not self._token:
@@ -304,7 +304,7 @@ class HttpApp:
 def _other_scope(kind: str) -> str:
     if kind == "lifespan":
         return (
-            "this application has no ASGI lifespan: its life is the block of `async with server.asgi_app() as app:`,"
+            "this application has no ASGI lifespan: it lives in the block of `async with server.asgi_app() as app:`,"
             " which must surround whatever serves it; mount it, or turn off the ASGI server's lifespan protocol"
         )
     return f"this application serves HTTP, not {kind}"

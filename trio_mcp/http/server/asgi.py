@@ -98,7 +98,7 @@ class Ledger:
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.requests = self.request_bytes = 0
-        # Bodies have a count of their own because each is over within `body_timeout`: if requests could use up the room
+        # Bodies are counted separately because each ends within `body_timeout`: if requests could use up the room
         # for bodies, the response that all of them wait for could not get in.
         self.bodies = self.body_bytes = 0
 

@@ -31,7 +31,7 @@ ALLOWED: Final = (
 # Response headers that a page's script may read, besides those that the Fetch standard always exposes.
 EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "Retry-After", "WWW-Authenticate")
 PARAMETER: Final = "mcp-param-"
-"""The prefix of headers made from tool arguments: their names are the tools', so a preflight's own list is echoed."""
+"""The prefix of headers made from tool arguments: tools choose the names, so the list in a preflight is echoed."""
 MAX_PARAMETERS = 50
 """How many such names are echoed (chosen)."""
 

@@ -15,7 +15,7 @@ __all__ = ["EventStore", "EventsLost", "StoredEvent"]
 
 
 class EventsLost(Exception):
-    """The events after the one named are no longer stored, or not all of them."""
+    """Some or all of the events after the one named are no longer stored."""
 
 
 @attrs.frozen

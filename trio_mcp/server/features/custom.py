@@ -167,7 +167,7 @@ class _CustomMethod:
 def _checked_name(name: str, function: object) -> str:
     check_text("a method's name", name)
     if is_spec_method(name):
-        raise ValueError(f"the protocol defines {name!r}; a method of your own needs a name of your own")
+        raise ValueError(f"the protocol defines {name!r}; choose another name for your own")
     if name.startswith("rpc."):  # JSON-RPC 2.0, section 4
         raise ValueError(f"{name!r}: JSON-RPC reserves names that begin with 'rpc.'; choose another one")
     if not callable(function) or isinstance(function, type):

@@ -238,7 +238,7 @@ def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:
 
 
 def described(details: Mapping[str, Any], function: Function, what: str) -> dict[str, Any]:
-    """Return the fields that all definitions share beside the name, from the details and the function's docstring.
+    """Return the fields that all definitions share besides the name, from the details and the function's docstring.
 
     Raises:
         TypeError, ValueError: If an icon or a key of ``_meta`` is invalid.

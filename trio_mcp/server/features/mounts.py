@@ -1,4 +1,4 @@
-"""Mounting: everything that one server offers appears in another one, under a prefix.
+"""Mounting: everything that one server offers appears in another server, under a prefix.
 
 The registries of the mounting server hold copies of the mounted server's entries, so lists, pages and name conflicts
 need no rules of their own. A request for a copy goes to the mounted server, through its middleware and with its state.
@@ -79,7 +79,7 @@ class Mounts:
             )
         # Twice under two prefixes would work for tools, but never for the URIs of resources.
         if any(mount.other is other for mount in self.inner):
-            raise ValueError(f"{what}: it is mounted there already")
+            raise ValueError(f"{what}: it is already mounted there")
         family = other.family()
         if self in family:
             raise ValueError(f"{what}: it would contain itself")
@@ -221,7 +221,7 @@ class _Mirror(Generic[ItemT]):
         self._copies[item.name] = copy
 
     def removed(self, item: ItemT) -> None:
-        """Remove the copy of an entry, unless it has been removed here already."""
+        """Remove the copy of an entry, unless it has already been removed here."""
         copy = self._copies.pop(item.name)
         # By identity: after `remove_tool` on the mounting server, another tool may have been added under the name.
         if self._registry.get(copy.name) is copy:

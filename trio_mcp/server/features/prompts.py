@@ -86,7 +86,7 @@ class RegisteredPrompt(Entry["Prompt"]):
     def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Call:
         """Validate arguments and bind them to the function.
 
-        A string that is refused is parsed as JSON, and the value tried if the argument's type allows it.
+        A string that is refused is parsed as JSON, and the value is tried if the argument's type allows it.
 
         Raises:
             InvalidArguments: If the arguments don't fit.

@@ -56,7 +56,7 @@ class Registry(Generic[ItemT]):
     # A cursor is the serial number of the last item of its page. The next page is whatever has a higher one, so items
     # that are added or removed in between neither repeat nor hide others.
 
-    def __init__(self, kind: str, taken: str = "there is a {kind} named {name!r} already") -> None:
+    def __init__(self, kind: str, taken: str = "there is already a {kind} named {name!r}") -> None:
         self.kind = kind
         self._taken = taken
         self._items: dict[str, ItemT] = {}

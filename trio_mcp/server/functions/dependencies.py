@@ -377,7 +377,7 @@ def _provided(step: _Step, values: list[Any], context: object) -> tuple[Kind, An
 def read_dependencies(
     markers: Mapping[str, Depends], is_async: bool, surroundings: Surroundings, what: str
 ) -> Dependencies:
-    """Return the dependencies of a function, given the marker of each parameter that has one.
+    """Return the dependencies of a function from the markers of its parameters.
 
     Raises:
         TypeError: If a provider can't be used; the message names it and its parameter, and says why.

@@ -1,4 +1,4 @@
-"""Running a function that may ask the client, until it returns or needs an answer that only another request can bring.
+"""Running a function that may ask the client, until it returns or needs an answer that comes with another request.
 
 Parked functions keep waiting where they asked; the request that brings the answer resumes them (modern era).
 """

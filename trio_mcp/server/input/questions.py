@@ -1,4 +1,4 @@
-"""Questions to the client: to its user (elicitation), and for its roots. `rounds` does the asking."""
+"""Questions to the client: to its user (elicitation), and for its roots. `rounds` sends them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         method: The method of the question.
         key: The key that the handler has chosen, or None.
         timeout: Seconds to wait for the answer, or None.
-        elicitation_id: The id of a page that the user is to visit (2025-11-25); None for other questions.
+        elicitation_id: The id of a page for the user to visit (2025-11-25); None for other questions.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class InputRequest(Coroutine[Any, Any, T]):
     _forgotten = False
 
     def take(self) -> InputRequest[T]:
-        """Note that the question is being asked, or was dropped on purpose; return it."""
+        """Record that the question is being asked, or was dropped on purpose; return it."""
         self._forgotten = False
         return self
 

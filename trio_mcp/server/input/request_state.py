@@ -236,7 +236,7 @@ def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | No
             raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")
         if len(key) < MIN_KEY:
             raise ValueError(
-                f"a key must have at least {MIN_KEY} bytes, got {len(key)}; make one by secrets.token_bytes({MIN_KEY})"
+                f"a key must have at least {MIN_KEY} bytes, got {len(key)}; use secrets.token_bytes({MIN_KEY})"
             )
     return tuple(bytes(key) for key in keys)
 

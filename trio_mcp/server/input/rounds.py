@@ -287,7 +287,7 @@ class Rounds:
         for request in requests:
             key = request.key or f"input-{len(self._used) + 1}"
             if key in self._used:
-                raise ValueError(f"the key {key!r} has been used for a question of this request already")
+                raise ValueError(f"the key {key!r} is already used by another question of this request")
             self._used.add(key)
             keyed[key] = request
         return keyed

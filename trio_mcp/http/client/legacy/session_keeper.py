@@ -57,7 +57,7 @@ class EventStream:
         decoder: The decoder of the current or last connection.
         take: Takes each event.
         opened: Whether it has been open at least once.
-        answered: Set when `follow` has got a first HTTP response, of any status.
+        answered: Set when `follow` has received a first HTTP response, of any status.
     """
 
     session: LegacySession
@@ -239,7 +239,7 @@ class LegacySessions:
         remote.mends["not_streamable"] = self._go_over
 
     async def before(self, request: Request) -> LegacySession | None:
-        """Start over with ``initialize``; let every other request wait until ``notifications/initialized`` was sent."""
+        """Start over with ``initialize``; delay every other request until ``notifications/initialized`` is sent."""
         url = self.remote.wire.url
         if request.method == "initialize":
             if self.session is not None:
@@ -307,9 +307,9 @@ class LegacySessions:
             await self.remote.report(f"the server has forgotten the session, and a new one can't be opened: {exc}")
 
     async def _renew(self, lost: Session | None) -> None:
-        """Wait for a new session, which is opened once, however many calls find theirs lost.
+        """Wait for a new session, which is opened only once even if several calls have lost theirs.
 
-        If this wait is cancelled, it is opened nevertheless, for the other calls.
+        If this wait is cancelled, the session is still opened, for the other calls.
 
         Raises:
             TrioMcpError: If it can't be opened.

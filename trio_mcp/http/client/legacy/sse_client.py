@@ -126,7 +126,7 @@ def endpoint_url(stream_url: str, data: bytes) -> str:
         url = urljoin(stream_url, data.decode())
         same = origin_of(url) == origin_of(stream_url)
     except ValueError:
-        raise RemoteProtocolError("the server's endpoint event holds no valid URL, or one that is too long") from None
+        raise RemoteProtocolError("the server's endpoint event has no valid URL, or one that is too long") from None
     if not same or any(character <= " " or character == "\x7f" for character in url):
         # Spaces and control characters have no place in a URL (RFC 3986), and could end up in the head of a request.
         raise RemoteProtocolError(f"the server's endpoint event leads elsewhere, to {shown(url)}; it is not followed")

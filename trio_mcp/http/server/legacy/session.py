@@ -77,9 +77,9 @@ class HttpSession:
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
-        greeting: What a client gets first on a stream; None for the event id to come back with.
+        greeting: What a client gets first on a stream; None for an event id to reconnect with.
         exchanges: How many HTTP requests of the session are being served.
-        forgotten: Whether the client has no more use for the session, so that its stored events go, too.
+        forgotten: Whether the client has no more use for the session, so that its stored events are deleted, too.
         over: Set when the session has ended completely.
     """
 
@@ -189,7 +189,7 @@ class HttpSession:
         await self._carry(stream, request, answer, 0, at_once=False)
 
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET for the stream of messages that belong to no request, from where the client has got to."""
+        """Serve a GET for the stream of messages that belong to no request, from where the client left off."""
         stream = self.router.rest
         await self._carry(stream, request, answer, stream.start, at_once=True)
 
@@ -252,12 +252,12 @@ class HttpSession:
 
     @property
     def primes(self) -> bool:
-        """Whether streams begin with an event that gives the client an id to come back with."""
+        """Whether streams begin with an event that gives the client an id to reconnect with."""
         revision = self.revision
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
-        """Return what a client gets at once: the id to come back with (Sending Messages, 6), or a comment."""
+        """Return what a client gets at once: an id to reconnect with (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
         # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the

@@ -38,7 +38,7 @@ CREATE INDEX IF NOT EXISTS by_time ON events (time);
 
 
 class MemoryEventStore(EventStore):
-    """An event store in memory. Over a limit the oldest events go, whichever session they belong to.
+    """An event store in memory. Beyond a limit the oldest events are deleted, whichever session they belong to.
 
     Args:
         max_events: How many events are kept.
@@ -92,7 +92,7 @@ class MemoryEventStore(EventStore):
         kept = self._streams.get(session, {}).get(stream)
         # The next event must be there, or be the one that comes next: beyond that, something is missing.
         if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
-            raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
+            raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
         start = number + 1 - kept[0].number  # numbers have no gaps
         return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
 
@@ -126,7 +126,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
     Args:
         path: The file. If missing it is created, readable only by its owner.
-        max_events: How many events are kept; over that the oldest go.
+        max_events: How many events are kept; beyond that, the oldest are deleted.
         max_age: Seconds that an event is kept.
 
     Raises:
@@ -184,7 +184,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         # The query includes the event of ``number`` itself: it tells "nothing follows yet" from "all of it is gone".
         rows = await self._run(select)
         if not rows or rows[0][0] > number + 1:
-            raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
+            raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
         return [StoredEvent(stream, each, data) for each, data in rows if each > number]
 
     async def forget(self, session: str) -> None:

@@ -106,7 +106,7 @@ class Stream:
         writer: The HTTP response that carries it now.
         turn: How often it has been opened; the newest opening wins.
         asked: The requests for which it was opened.
-        fault: Why the response to them is on no stream.
+        fault: Why no stream carries the response to them.
     """
 
     number: int
@@ -367,7 +367,7 @@ class Router:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Always zero: everything is routed when it is put."""
+        """Always zero: `put` routes every message at once."""
         return 0, 0
 
     @property
@@ -494,7 +494,7 @@ class Router:
         self.lose(stream, "the client does not read the stream that the request was sent on")
         for request_id in tuple(stream.owed):
             # As if the client had cancelled it: the handler's result could reach no one.
-            params = {"requestId": request_id, "reason": "the client does not read the answer"}
+            params = {"requestId": request_id, "reason": "the client does not read the response"}
             self._owner.feed(Notification("notifications/cancelled", params))
 
     # --- the store -----------------------------------------------------------------------------------------------
