@@ -11,7 +11,7 @@ from pathlib import Path
 
 import coverage
 
-FLOOR = 80  # percent of all lines; chosen before the first whole run was measured: raise it to that, less one
+FLOOR = 92  # percent of all lines: what the last whole run measured, less one
 
 
 def main() -> None:
