@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -21,8 +21,11 @@ __all__ = [
     "check_number",
     "check_seconds",
     "check_text",
+    "given_or_default",
     "validator",
 ]
+
+BundleT = TypeVar("BundleT")
 
 
 def check_number(name: str, value: Any, *, what: str = "a number") -> None:
@@ -135,6 +138,24 @@ def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
     # An object with an async `__call__` is one, too. (`inspect` itself looks into a partial.)
     if sync and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)):
         raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
+
+
+def given_or_default(name: str, value: BundleT | None, kind: type[BundleT]) -> BundleT:
+    """Return a bundle of settings: the one given, or one with the defaults.
+
+    Args:
+        name: The name of the setting, for the error message.
+        value: The value given.
+        kind: The class of the bundle.
+
+    Raises:
+        TypeError: If the value is something else.
+    """
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {kind.__name__}(…), got {type(value).__name__}")
+    return value
 
 
 def validator(check: Callable[..., None], **options: Any) -> Callable[[object, attrs.Attribute[Any], Any], None]:

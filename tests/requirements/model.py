@@ -136,7 +136,7 @@ class Topic:
 
         Args:
             section: Where it is written.
-            text: What it is.
+            text: The requirement, in one sentence.
             asked: Method and parameters, and the way to a part of the result: keys, indexes and functions.
             expected: The value at that place; None if there must be none.
             revisions: Those that require it.

@@ -10,6 +10,7 @@ import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._checks import given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.answers.sources import Answers, InputSources
@@ -146,12 +147,10 @@ class Client(EnteredOnce):
         **unknown: Never,
     ) -> None:
         refuse_unknown(Client, unknown)
-        for name, given, kind in (("answers", answers, Answers), ("options", options, SessionOptions)):
-            if not isinstance(given, (kind, type(None))):
-                raise TypeError(f"{name} must be {kind.__name__}(…), got {type(given).__name__}")
+        answers = given_or_default("answers", answers, Answers)
+        options = given_or_default("options", options, SessionOptions)
         if cache is not None and not isinstance(cache, ResponseCache):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
-        answers, options = answers or Answers(), options or SessionOptions()
         if timeout is not USE_SESSION:
             # A copy, checked like any other: the caller's options may serve several clients.
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))

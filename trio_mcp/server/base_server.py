@@ -6,11 +6,11 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 
 import trio
 
-from trio_mcp._checks import check_choice, check_choices, check_text
+from trio_mcp._checks import check_choice, check_choices, check_text, given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
@@ -48,9 +48,6 @@ EXIT_GRACE = 5.0
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
-
-
-OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions, SessionOptions)
 
 
 class BaseServer:
@@ -95,9 +92,9 @@ class BaseServer:
         # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = _named(name, version)
         check_choices("revisions", revisions, REVISIONS)
-        lists = _options("lists", lists, ListOptions)
-        functions = _options("functions", functions, FunctionOptions)
-        self.input: Final = _options("input", input, InputOptions)
+        lists = given_or_default("lists", lists, ListOptions)
+        functions = given_or_default("functions", functions, FunctionOptions)
+        self.input: Final = given_or_default("input", input, InputOptions)
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
@@ -124,7 +121,7 @@ class BaseServer:
             discover_hints=hints["server/discover"],
         )
         self.sealer: Final = StateSealer(self.info.name, self.input.key)
-        self.options = _options("options", options, SessionOptions)
+        self.options = given_or_default("options", options, SessionOptions)
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
@@ -446,12 +443,3 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     return name.model_copy(
         update={"icons": None if name.icons is None else checked_icons(name.icons, f"server {name.name!r}")}
     )
-
-
-def _options(argument: str, given: OptionsT | None, kind: type[OptionsT]) -> OptionsT:
-    """Return one of the bundles of options: the one given, or one with the defaults."""
-    if given is None:
-        return kind()
-    if not isinstance(given, kind):
-        raise TypeError(f"{argument} must be {kind.__name__}(…), got {type(given).__name__}")
-    return given

@@ -124,7 +124,7 @@ def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str)
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = SchemaValidator(explicit_schema)
-        # Never wrapped: the author's schema describes the value as it is.
+        # Never wrapped: the author's schema describes the unwrapped value.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
     if returns in _UNDECLARED:  # nothing to promise in a schema, so whatever it returns becomes content
         return Output(None)
