@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT
 from tests.docs.test_limits_table import constant, default
 from trio_mcp import Backoff, HttpOptions, Server, SqliteEventStore, streamable_http_client
 from trio_mcp.http.client import streamable as http_link
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 
 FIELDS = {field.name: field.default for field in attrs.fields(HttpOptions)}
