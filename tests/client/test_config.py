@@ -200,17 +200,6 @@ def test_any_text_expands_or_says_why_not(text: str) -> None:
         assert "${" in problem
 
 
-def test_each_missing_variable_is_named() -> None:
-    filled, found = expand("${A} ${B} ${env:C} ${}", {})
-    assert filled == "${A} ${B} ${env:C} ${}"
-    assert [re.search(r"variable (\w+)|(\$\{\}) can't", each)[0] for each in found] == [  # type: ignore[index]
-        "variable A",
-        "variable B",
-        "variable C",
-        "${} can't",
-    ]
-
-
 # --- places -------------------------------------------------------------------------------------------------------
 
 JSON = st.recursive(

@@ -87,13 +87,6 @@ async def test_tools_of_all_servers_are_listed_and_called_by_one_name_each(mode:
         }
 
 
-async def test_a_name_does_not_depend_on_who_else_is_there() -> None:
-    async with ClientGroup({"a": desk("north")}) as group:
-        before = {tool.name for tool in await group.list_tools()}
-        await group.add("b", desk("north"))
-        assert before < {tool.name for tool in await group.list_tools()}
-
-
 async def test_a_shortened_name_works_before_it_was_listed_here() -> None:
     async with ClientGroup({"a": desk("north"), "b": desk("south")}) as group:
         name = group.join("b", "odd.name")

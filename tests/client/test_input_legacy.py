@@ -14,54 +14,9 @@ from tests.client.asking import asking, form, sample
 from tests.client.scripted import scripted
 from tests.peer import Peer
 from trio_mcp import Answers, Client, Link, McpError, memory_link_pair, types
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Request
 
 NAME = form(name={"type": "string"})
-
-
-async def test_requests_run_at_once_and_can_be_cancelled_one_by_one() -> None:
-    running: dict[str, trio.Event] = {}
-    reasons: list[str | None] = []
-
-    async def elicit(params: Any) -> Any:
-        go_on = running[params.message] = trio.Event()
-        try:
-            await go_on.wait()
-        except trio.Cancelled as exc:
-            reasons.append(exc.reason)
-            raise
-        return {"name": params.message}
-
-    async with asking(answers=Answers(elicitation=elicit)) as (_, server):
-        ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abc"]
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(running) == ["a", "b", "c"]
-        cancelled = {"requestId": ids[1], "reason": "the tool was cancelled"}
-        await server.send(Notification("notifications/cancelled", cancelled))
-        running["c"].set()
-        running["a"].set()
-        await trio.testing.wait_all_tasks_blocked()
-        assert reasons == ["the tool was cancelled"]
-        assert server.answers == {
-            ids[index]: Response(ids[index], {"action": "accept", "content": {"name": name}})
-            for index, name in ((0, "a"), (2, "c"))
-        }
-
-
-async def test_closing_the_client_cancels_the_callbacks() -> None:
-    ended: list[str] = []
-
-    async def elicit(params: Any) -> Any:
-        try:
-            await trio.sleep_forever()
-        finally:
-            ended.append(params.message)
-
-    async with asking(answers=Answers(elicitation=elicit)) as (client, server):
-        await server.request("elicitation/create", NAME)
-        await trio.testing.wait_all_tasks_blocked()
-        await client.aclose()
-        assert ended == ["Please fill in"]
 
 
 async def test_a_request_without_a_callback_is_an_unknown_method() -> None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from tests.client.asking import DONE, MODERN, answered, asking, asks, request, rounds
+from tests.tables import each_of
 from trio_mcp import Answers, Client, InputError, LocalProtocolError, Server, types
 from trio_mcp.jsonrpc.messages import ErrorData, Notification
 
@@ -42,20 +43,10 @@ async def test_a_function_is_asked_each_time(era: str) -> None:
     assert await ask(era, later) == {"roots": [{"uri": "file:///later"}]}
 
 
-@pytest.mark.parametrize(
-    "root",
-    [
-        "https://example.org/",
-        "file:/one/slash",
-        "/a/path",
-        "",
-        "file:///a/../b",
-        "file:///a/%2e%2E/b",
-        "file:///a b",
-        "file:///a\nb",
-        "file://[::1/a",
-    ],
-)
+NO_ROOTS = "https://example.org/ | file:/one/slash | /a/path | file:///a/../b | file:///a/%2e%2E/b | file://[::1/a"
+
+
+@each_of("root", NO_ROOTS, "", "file:///a b", "file:///a\nb")
 async def test_what_is_not_a_root(root: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only file:// URIs, and none that leads elsewhere (sections Root and Security Considerations)."""
     with pytest.raises(ValueError, match="root"):

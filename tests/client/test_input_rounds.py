@@ -9,13 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.asking import DONE, MODERN, TOOLS, asking, asks, form, request, rounds, sample, text, url
+from tests.client.asking import DONE, MODERN, TOOLS, asks, form, request, rounds, sample, text, url
 from tests.client.scripted import scripted, sent
 from tests.injection import cancel_everywhere
 from trio_mcp import (
     Answers,
     CallOptions,
-    Client,
     InputError,
     LocalProtocolError,
     RemoteProtocolError,
@@ -420,19 +419,6 @@ async def test_cancelling_the_call_cancels_the_callbacks_and_nothing_is_sent(inp
         assert (await client.call_tool("x")).text == "done"
 
 
-@pytest.mark.parametrize("inputs", [1, 2])
-async def test_a_scope_of_the_callbacks_own_stays_its_own(inputs: int) -> None:
-    async def elicit(params: Any) -> Any:
-        with trio.move_on_after(0):
-            await trio.sleep_forever()
-        return "cancel"
-
-    asking_for = asks(**{f"q{number}": ASK for number in range(inputs)})
-    async with rounds(asking_for, DONE, answers=Answers(elicitation=elicit)) as (client, asked):
-        await client.call_tool("x")
-    assert set(sent(asked[1])["inputResponses"]) == set(asking_for["inputRequests"])
-
-
 async def test_a_cancellation_at_every_step_leaves_nothing() -> None:
     running: set[object] = set()
 
@@ -526,9 +512,3 @@ async def test_a_modern_server_may_not_send_requests_of_its_own() -> None:
         await wire.send(Request(1, "elicitation/create", form()))
         await trio.testing.wait_all_tasks_blocked()
     assert ["the server sent the request 'elicitation/create'" in str(fault) for fault in faults] == [True]
-
-
-async def test_legacy_servers_ask_nothing_by_results() -> None:
-    async with asking(answers=ADA) as (client, server):
-        assert isinstance(client, Client)
-        assert await server.ask("elicitation/create", form(name={"type": "string"})) == accepted("Ada")

@@ -19,8 +19,6 @@ from trio_mcp import (
     Client,
     Link,
     LocalProtocolError,
-    McpError,
-    NegotiationError,
     ProcessExited,
     RequestTimeout,
     Server,
@@ -65,23 +63,6 @@ async def test_several_clients_close_in_any_order_from_any_task_and_the_others_g
         await first.aclose()
         await second.aclose()
         await trio.lowlevel.checkpoint()  # and the block itself was never cancelled
-
-
-async def test_a_close_settles_pending_calls_of_other_tasks() -> None:
-    outcomes: list[type[BaseException]] = []
-
-    async def call(client: Client) -> None:
-        try:
-            await client.call_tool("wait")
-        except SessionClosed as exc:
-            outcomes.append(type(exc))
-
-    async with Client(make_server()) as client, trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(call, client)
-        await trio.testing.wait_all_tasks_blocked()
-        await client.aclose()
-    assert outcomes == [SessionClosed] * 3
 
 
 async def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
@@ -138,45 +119,6 @@ async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockCloc
         async with Client(silent, options=SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))):
             pass
     assert trio.current_time() - started == pytest.approx(9)
-
-
-async def test_a_lifespan_that_fails_reaches_the_block() -> None:
-    @contextlib.asynccontextmanager
-    async def broken(server: Server) -> AsyncIterator[None]:
-        raise Oops("no database")
-        yield
-
-    with pytest.raises(Oops, match="no database"):
-        async with Client(Server("x", lifespan=broken)):
-            pass
-
-
-async def test_a_server_in_memory_ends_by_itself_when_its_client_leaves() -> None:
-    trail: list[str] = []
-
-    @contextlib.asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        trail.append("open")
-        yield
-        await trio.lowlevel.checkpoint()
-        trail.append("closed in order")
-
-    async with Client(Server("x", lifespan=lifespan)):
-        pass
-    assert trail == ["open", "closed in order"]
-
-
-async def test_a_pinned_revision_is_not_negotiable() -> None:
-    with pytest.raises(NegotiationError, match=r"speaks 2025-11-25, not '2025-03-26'"):
-        async with Client(Server("x", revisions=["2025-11-25"]), mode="2025-03-26"):
-            pass
-    with pytest.raises(McpError, match="serves 2026-07-28") as caught:
-        async with Client(Server("x", revisions=["2026-07-28"]), mode="legacy"):
-            pass
-    assert caught.value.data["supported"] == ["2026-07-28"]
-    with pytest.raises(McpError):
-        async with Client(Server("x", revisions=["2025-11-25"]), mode="2026-07-28"):
-            pass
 
 
 @pytest.mark.parametrize(

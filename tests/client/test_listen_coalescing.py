@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -25,7 +27,14 @@ from tests.client.listening import (
 from tests.client.scripted import scripted
 from tests.effort import examples
 from tests.peer import settle
-from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, SessionOptions, ToolsListChanged
+from trio_mcp import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    SessionOptions,
+    Subscription,
+    ToolsListChanged,
+)
 from trio_mcp.client.subscriptions import ChangeEvent
 from trio_mcp.jsonrpc.messages import Notification
 
@@ -38,8 +47,30 @@ EVENTS: list[tuple[ChangeEvent, str, str | None]] = [
     *((ResourceUpdated(uri), UPDATED, uri) for uri in URIS),
 ]
 
-three_flags = st.tuples(st.booleans(), st.booleans(), st.booleans())
 steps = st.lists(st.integers(0, len(EVENTS) - 1) | st.just("take") | st.just("settle"), max_size=40)
+
+
+@contextlib.asynccontextmanager
+async def slow_listener(revision: str, **wanted: Any) -> AsyncIterator[tuple[Subscription, Any, list[Exception]]]:
+    """Yield a subscription, what sends it a notice, and the faults that are reported."""
+    faults: list[Exception] = []
+    options = SessionOptions(on_error=faults.append)
+    async with (
+        scripted(SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, options=options) as (client, requests, wire),
+        trio.open_nursery() as nursery,
+    ):
+
+        async def acknowledge() -> None:
+            await settle()
+            await wire.send(acknowledgement(requests[-1]))
+
+        async def tell(method: str, **params: Any) -> None:
+            await wire.send(notice(method, requests[-1].id if revision == MODERN else None, **params))
+
+        if revision == MODERN:
+            nursery.start_soon(acknowledge)
+        async with client.listen(**wanted) as events:
+            yield events, tell, faults
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
@@ -59,46 +90,32 @@ async def test_a_listener_of_any_speed_sees_the_last_change_of_each_and_nothing_
     versions: Counter[ChangeEvent] = Counter()
     read: Counter[ChangeEvent] = Counter()
     told: Counter[ChangeEvent] = Counter()
-    async with (
-        scripted(
-            SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, options=SessionOptions(on_error=lambda _: None)
-        ) as rig,
-        trio.open_nursery() as nursery,
-    ):
-        client, requests, wire = rig
-        if revision == MODERN:
+    wishes = dict(zip(names, flags, strict=True))
+    async with slow_listener(revision, **wishes, resources=sorted(asked)) as (events, tell, _):
 
-            async def acknowledge() -> None:
+        async def take() -> None:
+            event = await anext(events)
+            told[event] += 1
+            read[event] = versions[event]
+
+        for step in steps:
+            if step == "settle":
                 await settle()
-                await wire.send(acknowledgement(requests[-1]))
-
-            nursery.start_soon(acknowledge)
-        async with client.listen(**dict(zip(names, flags, strict=True)), resources=sorted(asked)) as events:
-            subscription = requests[-1].id if revision == MODERN else None
-
-            async def take() -> None:
-                event = await anext(events)
-                told[event] += 1
-                read[event] = versions[event]
-
-            for step in steps:
-                if step == "settle":
-                    await settle()
-                elif step == "take":
-                    if events.waiting:
-                        await take()
-                else:
-                    event, method, uri = EVENTS[step]
-                    versions[event] += 1
-                    await wire.send(notice(method, subscription, **({} if uri is None else {"uri": uri})))
-            await settle()
-            assert events.waiting <= len(EVENTS)
-            while events.waiting:
-                await take()
-            assert set(told) <= wanted
-            for event in wanted:
-                assert read[event] == versions[event]
-                assert told[event] <= versions[event]
+            elif step == "take":
+                if events.waiting:
+                    await take()
+            else:
+                event, method, uri = EVENTS[step]
+                versions[event] += 1
+                await tell(method, **({} if uri is None else {"uri": uri}))
+        await settle()
+        assert events.waiting <= len(EVENTS)
+        while events.waiting:
+            await take()
+        assert set(told) <= wanted
+        for event in wanted:
+            assert read[event] == versions[event]
+            assert told[event] <= versions[event]
 
 
 async def test_events_wait_in_the_order_of_their_first_occurrence() -> None:
@@ -184,26 +201,11 @@ async def told_to_one_who_asked_for(
     asked: list[str], told: list[str], revision: str = MODERN
 ) -> tuple[list[str], list[Exception]]:
     """Return what a listener hears that reads only once all of it has arrived, and the faults reported."""
-    faults: list[Exception] = []
-    async with (
-        scripted(
-            SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, options=SessionOptions(on_error=faults.append)
-        ) as rig,
-        trio.open_nursery() as nursery,
-    ):
-        client, requests, wire = rig
-
-        async def acknowledge() -> None:
-            await settle()
-            await wire.send(acknowledgement(requests[-1]))
-
-        if revision == MODERN:
-            nursery.start_soon(acknowledge)
-        async with client.listen(resources=asked) as events:
-            for uri in told:
-                await wire.send(notice(UPDATED, requests[-1].id if revision == MODERN else None, uri=uri))
-            await settle()
-            heard = [await anext(events) for _ in range(events.waiting)]
+    async with slow_listener(revision, resources=asked) as (events, tell, faults):
+        for uri in told:
+            await tell(UPDATED, uri=uri)
+        await settle()
+        heard = [await anext(events) for _ in range(events.waiting)]
     return [event.uri for event in heard if isinstance(event, ResourceUpdated)], faults
 
 

@@ -210,26 +210,6 @@ async def test_a_change_for_many_is_told_in_slices_that_others_run_between(
         nursery.cancel_scope.cancel()
 
 
-async def test_announcing_costs_the_same_however_many_listen() -> None:
-    """It marks the topic; no listener is touched before the announcer has continued."""
-    changes = Changes()
-    told: list[Topic] = []
-
-    def send(topic: Topic) -> bool:
-        told.append(topic)
-        return True
-
-    listeners = [Listener(send, trio.lowlevel.checkpoint) for _ in range(10)]
-    for listener in listeners:
-        changes.add(listener, TOPICS[0])
-    for _ in range(1000):
-        changes.announce(TOOLS_CHANGED)
-        changes.announce(RESOURCE_UPDATED, "x://unwatched")
-    assert told == []
-    assert list(changes.waiting) == [TOPICS[0]]
-    assert not any(listener.waiting for listener in listeners)
-
-
 async def test_a_cut_off_fan_out_has_forgotten_nothing(autojump_clock: trio.testing.MockClock) -> None:
     """At the end of a run what was announced is still told: see `Changes.tell_all`."""
     told: list[int] = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from pydantic import BaseModel
 
 from tests.server.harness import server_with
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Name, Peer, accept, hand_client, said, text_of
@@ -341,3 +342,63 @@ async def test_an_error_may_name_the_pages_to_visit() -> None:
 def test_the_error_takes_pages_only(arguments: Any) -> None:
     with pytest.raises(TypeError, match=r"ctx\.elicit_url"):
         UrlElicitationRequired(*arguments)
+
+
+# --- responses to what has not been asked yet ------------------------------------------------------------------------
+
+
+class Age(BaseModel):
+    age: int
+
+
+async def named(ctx: Context) -> str:
+    name = await ctx.elicit("Who?", Name, key="name")
+    age = await ctx.elicit("How old?", Age, key="age")
+    return f"{name.data and name.data.name} {age.data and age.data.age}"
+
+
+async def unnamed(ctx: Context) -> str:
+    answer = await ctx.elicit("Who?", Name)
+    return answer.action
+
+
+async def early(client: Peer, named: str = "named", **responses: Any) -> Any:
+    return await client.ask("tools/call", {"name": named, "inputResponses": responses})
+
+
+@pytest.fixture(params=[False, True], ids=["replayed", "parked"])
+def asking(request: pytest.FixtureRequest) -> Server:
+    return server_with(named, unnamed, park_input=request.param)
+
+
+async def test_a_question_with_a_key_takes_the_response_to_it(asking: Server) -> None:
+    async with hand_client(asking) as client:
+        assert text_of(await early(client, name=accept(name="Ada"), age=accept(age=36))) == "Ada 36"
+
+
+async def test_only_the_missing_answers_are_asked_for_and_the_rest_kept(asking: Server) -> None:
+    """Error Handling: ask again for what is missing, rather than refuse."""
+    async with hand_client(asking) as client:
+        asked = await early(client, name=accept(name="Ada"), other=accept(name="x"))
+        assert set(asked["inputRequests"]) == {"age"}
+        retry = {"requestState": asked["requestState"], "inputResponses": {"age": accept(age=36)}}
+        assert text_of(await client.ask("tools/call", {"name": "named", **retry})) == "Ada 36"
+
+
+async def test_responses_to_unasked_questions_are_ignored(asking: Server) -> None:
+    async with hand_client(asking) as client:
+        asked = await early(client, wrong=accept(name="x"), other=7)
+        assert set(asked["inputRequests"]) == {"name"}
+        asked = await early(client, "unnamed", **{"input-1": accept(name="x")})
+        assert set(asked["inputRequests"]) == {"input-1"}
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [(12345, "not a valid answer"), ({}, "not a valid answer"), (accept(name=7), "does not fit the form")],
+)
+async def test_an_invalid_response_is_refused(asking: Server, response: Any, text: str) -> None:
+    async with hand_client(asking) as client:
+        answer = await early(client, name=response)
+        assert answer.code == -32602
+        assert text in answer.message

@@ -55,21 +55,6 @@ async def test_the_lifespan_is_entered_once_per_serving_and_its_state_reaches_ha
     assert recorder.events == ["in", "out", "in", "in", "out", "out"]
 
 
-async def test_the_lifespan_gets_the_server_and_may_add_tools() -> None:
-    @contextlib.asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[str]:
-        server.add_tool(lambda: server.info.name, name="who")
-        try:
-            yield "state"
-        finally:
-            server.remove_tool("who")
-
-    server = Server("test", lifespan=lifespan)
-    async with client_of(server) as client:
-        assert (await client.call_tool("who")).content[0].text == "test"
-    assert server.statistics().tools == 0
-
-
 class Broken(Exception):
     pass
 

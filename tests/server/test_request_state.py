@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
 
 import attrs
@@ -171,15 +169,6 @@ def test_a_splice_of_two_tokens_is_refused(cut: int, other: RequestState) -> Non
     for token in (TOKEN[:cut] + second[cut:], second[:cut] + TOKEN[cut:]):
         if token not in (TOKEN, second):
             refused(token)
-
-
-@given(st.sampled_from(["r", "q", "a", "s", "k", "m", "d", "p", "e"]), json_values)
-def test_a_changed_payload_in_a_fresh_encoding_is_refused(field: str, value: Any) -> None:
-    version, body, mac = TOKEN.split(".")
-    payload = json.loads(base64.urlsafe_b64decode(body + "=="))
-    encoded = base64.urlsafe_b64encode(json.dumps({**payload, field: value}).encode()).decode()
-    for each in (encoded, encoded.rstrip("=")):
-        refused(f"{version}.{each}.{mac}")
 
 
 @given(st.sampled_from(["+", "=", "==", "\n", " ", "."]), st.integers(0, 2))

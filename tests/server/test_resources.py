@@ -274,30 +274,3 @@ def test_safe_join_never_leaves_whatever_the_path(path: str) -> None:
         return
     assert joined.is_relative_to(root)
     assert ".." not in joined.parts
-
-
-@both_eras
-async def test_a_directory_is_served_and_nothing_beside_it(revision: str, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "root/a b").mkdir(parents=True)
-    (tmp_path / "root/a b/c.txt").write_text("contents")
-
-    def file(path: str) -> str:
-        found = safe_join(tmp_path / "root", path)
-        if not found.is_file():
-            raise ResourceNotFound
-        return found.read_text()
-
-    async with client_of(serving("files://{+path}", file), revision) as client:
-        assert (await read(client, "files://a%20b/c.txt"))[0]["text"] == "contents"
-        for path in (
-            "../secret",
-            "%2E%2E/secret",
-            "..%2Fsecret",
-            "a%20b",
-            "none",
-            "/etc/passwd",
-            "%2Fetc%2Fpasswd",
-            "%00",
-        ):
-            assert (await refused(client, f"files://{path}")).message == "Resource not found"

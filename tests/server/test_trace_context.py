@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from tests.server.harness import both_eras, client_of, server_with
+from tests.server.harness import both_eras, client_of
 from trio_mcp import Client, Context, Server, TraceContext
 
 TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", "a=1", "user=alice")
@@ -72,26 +72,3 @@ async def test_a_server_that_calls_another_passes_the_trace_of_the_request_on(re
             await client.request("tools/call", {"name": way, "_meta": {"traceparent": "broken"}})
     count = 2 if way == "child_tasks" else 1
     assert seen == [TRACE] * count + [OTHER] * count + [None] * count
-
-
-@both_eras
-async def test_concurrent_requests_keep_their_traces_apart(revision: str) -> None:
-    seen: dict[int, TraceContext | None] = {}
-
-    async def look(number: int, ctx: Context) -> None:
-        for _ in range(3):
-            await trio.lowlevel.checkpoint()
-            assert TraceContext.current() == ctx.trace_context
-        seen[number] = ctx.trace_context
-
-    traces = {n: TraceContext(f"00-{n:032x}-{n:016x}-01") if n % 3 else None for n in range(1, 30)}
-
-    async def call(client: Client, number: int) -> None:
-        trace = traces[number]
-        with trace.use() if trace else contextlib.nullcontext():
-            await client.call_tool("look", {"number": number})
-
-    async with client_of(server_with(look), revision) as client, trio.open_nursery() as nursery:
-        for number in traces:
-            nursery.start_soon(call, client, number)
-    assert seen == traces

@@ -29,7 +29,7 @@ topic.held(
         basic/patterns/mrtr#multi-round-trip-requests
         rounds.py::test_a_modern_server_may_not_send_requests_of_its_own modern
     In the legacy era a result never asks for input.
-        basic/patterns/mrtr#multi-round-trip-requests rounds.py::test_legacy_servers_ask_nothing_by_results legacy
+        basic/patterns/mrtr#multi-round-trip-requests rounds.py::test_the_legacy_era_has_no_rounds legacy
     The last result of several rounds is validated against the output schema.
         server/tools#output-schema rounds.py::test_the_last_result_is_checked_against_the_output_schema modern
     A client declares only capabilities that the revision knows.

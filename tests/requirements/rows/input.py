@@ -182,7 +182,7 @@ topic.held(
         basic/patterns/mrtr#server-requirements-basic-workflow input_replay.py::test_a_state_expires modern
     A requestState is valid only for the principal it was given to.
         basic/patterns/mrtr#server-requirements-basic-workflow
-        principal.py::test_only_the_same_identity_resumes_a_request modern
+        context.py::test_only_the_same_identity_resumes_a_request modern
     A requestState with any bit flipped fails its signature check.
         basic/patterns/mrtr#security-considerations request_state.py::test_a_flipped_bit_is_refused modern
     Two requestStates can't be combined into a third.
@@ -192,7 +192,7 @@ topic.held(
     Prompts and resources may ask for input, as tools may.
         basic/patterns/mrtr#supported-requests input_eras.py::test_prompts_and_resources_may_ask_too
     A response of the wrong shape is refused with -32602.
-        basic/patterns/mrtr#error-handling input_offered.py::test_an_invalid_response_is_refused modern
+        basic/patterns/mrtr#error-handling input_replay.py::test_an_invalid_response_is_refused modern
     Each inputRequest matches the schema.
         basic/patterns/mrtr#inputrequests input_replay.py::test_the_result_that_asks_is_as_the_schema_says modern
     A form is a flat object of primitive fields.
