@@ -10,10 +10,7 @@ import trio
 
 from tests.client.servers import make_server
 from trio_mcp import (
-    Answers,
     ClientGroup,
-    Context,
-    InputError,
     Listed,
     ListOptions,
     LocalProtocolError,
@@ -175,21 +172,6 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
             await group.complete(ResourceTemplateReference(uri="y://{name}"), "name")
         with pytest.raises(TypeError, match="ref must be"):
             await group.complete("x", "name")  # type: ignore[arg-type]
-
-
-async def test_an_unanswered_input_request_names_the_server_too() -> None:
-    async def refuse(params: object) -> None:
-        raise ValueError("the user is away")
-
-    server = Server("asks")
-
-    @server.tool
-    async def hello(ctx: Context) -> str:
-        return str(await ctx.sample("hi", max_tokens=1))
-
-    async with ClientGroup({"a": server}, answers=Answers(sampling=refuse)) as group:
-        with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*the user is away"):
-            await group.call_tool("a__hello")
 
 
 async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_clock: trio.testing.MockClock) -> None:

@@ -191,19 +191,3 @@ async def test_a_malformed_log_message_goes_to_on_error_without_a_traceback(capl
         await trio.testing.wait_all_tasks_blocked()
     assert ["malformed log message" in str(fault) for fault in faults] == [True]
     assert "Traceback" not in caplog.text
-
-
-async def test_a_failing_callback_is_logged_and_costs_one_notification(caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[str] = []
-
-    def fail_first(notification: Notification) -> None:
-        seen.append(notification.method)
-        if len(seen) == 1:
-            raise ZeroDivisionError
-
-    async with connected(on_message=fail_first) as (_, wire):
-        await wire.send(Notification("acme/1"))
-        await wire.send(Notification("acme/2"))
-        await trio.testing.wait_all_tasks_blocked()
-    assert seen == ["acme/1", "acme/2"]
-    assert "ZeroDivisionError" in caplog.text

@@ -14,17 +14,9 @@ from pydantic import BaseModel
 
 from tests.peer import settle
 from tests.server.harness import server_with
-from tests.server.input_harness import (
-    LEGACY,
-    MODERN,
-    Name,
-    accept,
-    hand_client,
-    said,
-    text_of,
-)
+from tests.server.input_harness import LEGACY, MODERN, Name, accept, hand_client, said, text_of
 from trio_mcp import Context, Depends, Elicited, LocalProtocolError, McpError, Server, types
-from trio_mcp.jsonrpc.messages import ErrorData, Response
+from trio_mcp.jsonrpc.messages import ErrorData, Request
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
 every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
@@ -380,28 +372,9 @@ async def test_progress_goes_to_the_request_that_is_served(revision: str, park: 
     }[revision, park]
 
 
-async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served() -> None:
-    """So that a transport with one stream for each request finds the right one (2025-11-25 `basic/transports`)."""
-
-    async def tool(ctx: Context) -> str:
-        await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
-        return "done"
-
-    async with hand_client(server_with(tool), LEGACY) as client:
-        request = await client.request("tools/call", {"name": "tool"})
-        for _ in range(2):
-            question = await client.link.read.receive()
-            assert question.related_request_id == request
-            await client.respond(question.message, answers(question.message))
-        answer = await client.expect(Response)
-        assert (answer.id, text_of(answer.result)) == (request, "done")
-
-
 @pytest.mark.parametrize("sync", [False, True])
 async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> None:
-    """This includes questions of its thread, which is unwound."""
-    from trio_mcp.jsonrpc.messages import Request
-
+    """This includes questions of its thread, which is unwound; all of them belong to the request that is served."""
     server = Server("test")
     unwound: list[str] = []
     left = trio.Event()
@@ -427,7 +400,7 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
         told = [await client.link.read.receive() for _ in range(2)]
         assert all(isinstance(each.message, Request) for each in asked)
         assert {each.message.params["requestId"] for each in told} == {each.message.id for each in asked}
-        assert {each.related_request_id for each in told} == {request}
+        assert {each.related_request_id for each in (*asked, *told)} == {request}
         if sync:
             await left.wait()
     assert unwound == (["RoundEnded"] if sync else [])
