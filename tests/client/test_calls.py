@@ -46,7 +46,10 @@ class Call:
     capability: str
 
 
-def _call(method: str, make: Any, params: dict[str, Any], answer: dict[str, Any], capability: str) -> Call:
+def _call(method: str, name: str, given: Any, params: dict[str, Any], answer: dict[str, Any], capability: str) -> Call:
+    def make(client: Client, **more: Any) -> Any:
+        return getattr(client, name)(*given, **more)
+
     return Call(method, make, params, {"ttlMs": 0, "cacheScope": "private", **answer}, capability)
 
 
@@ -54,45 +57,22 @@ COMPLETED: dict[str, Any] = {"completion": {"values": ["python", "pytorch"], "to
 URI = {"uri": "file:///a"}
 LANGUAGE = {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "language", "value": "py"}}
 PATH = {"ref": {"type": "ref/resource", "uri": "file:///{path}"}, "argument": {"name": "path", "value": ""}}
-GIVEN = {"name": "x", "arguments": {"a": "1"}}
+NAME, GIVEN = {"name": "x"}, {"name": "x", "arguments": {"a": "1"}}
+COMPLETE = ("completion/complete", "complete")
 CALLS: dict[str, Call] = {
-    "a tool": _call("tools/call", lambda c, **m: c.call_tool("x", {"a": "1"}, **m), GIVEN, {"content": []}, "tools"),
-    "a prompt": _call(
-        "prompts/get", lambda c, **m: c.get_prompt("x", {"a": "1"}, **m), GIVEN, {"messages": []}, "prompts"
-    ),
-    "a prompt alone": _call(
-        "prompts/get", lambda c, **m: c.get_prompt("x", **m), {"name": "x"}, {"messages": []}, "prompts"
-    ),
-    "a resource": _call(
-        "resources/read", lambda c, **m: c.read_resource("file:///a", **m), URI, {"contents": []}, "resources"
-    ),
-    "of a prompt": _call(
-        "completion/complete",
-        lambda c, **m: c.complete(PROMPT, "language", "py", **m),
-        LANGUAGE,
-        COMPLETED,
-        "completions",
-    ),
-    "of a template": _call(
-        "completion/complete", lambda c, **m: c.complete(TEMPLATE, "path", **m), PATH, COMPLETED, "completions"
-    ),
+    "a tool": _call("tools/call", "call_tool", ("x", {"a": "1"}), GIVEN, {"content": []}, "tools"),
+    "a prompt": _call("prompts/get", "get_prompt", ("x", {"a": "1"}), GIVEN, {"messages": []}, "prompts"),
+    "a prompt alone": _call("prompts/get", "get_prompt", ("x",), NAME, {"messages": []}, "prompts"),
+    "a resource": _call("resources/read", "read_resource", ("file:///a",), URI, {"contents": []}, "resources"),
+    "of a prompt": _call(*COMPLETE, (PROMPT, "language", "py"), LANGUAGE, COMPLETED, "completions"),
+    "of a template": _call(*COMPLETE, (TEMPLATE, "path"), PATH, COMPLETED, "completions"),
 }
 WATCHES: dict[str, Call] = {
-    "watching": _call(
-        "resources/subscribe", lambda c, **m: c.subscribe_resource("file:///a", **m), URI, {}, "resources.subscribe"
-    ),
-    "no longer": _call(
-        "resources/unsubscribe", lambda c, **m: c.unsubscribe_resource("file:///a", **m), URI, {}, "resources.subscribe"
-    ),
+    each: _call(f"resources/{each}", f"{each}_resource", ("file:///a",), URI, {}, "resources.subscribe")
+    for each in ("subscribe", "unsubscribe")
 }
 LISTS: dict[str, Call] = {
-    name: _call(
-        f"{path}/list",
-        lambda c, name=name, **m: getattr(c, f"list_{name}")(**m),
-        {},
-        {key: []},
-        path.partition("/")[0],
-    )
+    name: _call(f"{path}/list", f"list_{name}", (), {}, {key: []}, path.partition("/")[0])
     for name, path, key in (
         ("prompts", "prompts", "prompts"),
         ("resources", "resources", "resources"),

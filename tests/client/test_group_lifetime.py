@@ -51,8 +51,7 @@ async def test_servers_are_connected_to_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("failure", [TransportError("not today"), Oops("not today")])
 async def test_if_all_are_required_one_failure_fails_the_group(failure: Exception) -> None:
-    broken = Flaky()
-    broken.refusal = failure
+    broken = Flaky(refusal=failure)
     silent = trio.Event()  # a server that takes forever must not hold up the error
 
     @contextlib.asynccontextmanager
@@ -71,8 +70,7 @@ async def test_if_all_are_required_one_failure_fails_the_group(failure: Exceptio
 
 
 async def test_any_required() -> None:
-    one, other = Flaky(), Flaky()
-    one.refusal = Oops("no one")
+    one, other = Flaky(refusal=Oops("no one")), Flaky()
     async with ClientGroup({"one": one, "other": other}, require="any", reconnect=NEVER) as group:
         assert (group.status["one"].state, group.status["other"].state) == ("failed", "connected")
     other.refusal = TransportError("no other")
@@ -148,8 +146,7 @@ async def test_adding_and_removing() -> None:
 
 
 async def test_adding_what_can_not_be_connected_to(autojump_clock: trio.testing.MockClock) -> None:
-    broken = Flaky()
-    broken.refusal = Oops("no")
+    broken = Flaky(refusal=Oops("no"))
     async with ClientGroup({"a": make_server()}) as group:
         with pytest.raises(Oops):
             await group.add("b", broken)
@@ -165,8 +162,7 @@ async def test_adding_what_can_not_be_connected_to(autojump_clock: trio.testing.
 
 
 async def test_a_call_that_waits_for_a_server_which_is_removed() -> None:
-    broken = Flaky()
-    broken.refusal = Oops("no")
+    broken = Flaky(refusal=Oops("no"))
     statuses = Statuses()
     reconnect = Backoff(first=4, longest=60, jitter=0)
     async with ClientGroup({"a": broken}, require="none", reconnect=reconnect, on_status=statuses) as group:

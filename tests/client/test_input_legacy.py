@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,8 +10,8 @@ import trio.testing
 
 from tests.client.asking import DONE, asking, form, rounds, sample
 from tests.client.scripted import scripted
-from tests.peer import Peer
-from trio_mcp import Answers, Client, Link, McpError, memory_link_pair, types
+from tests.peer import Peer, played
+from trio_mcp import Answers, Client, McpError, TransportError, types
 from trio_mcp.client.connection import merged
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Request
 from trio_mcp.types import meta
@@ -45,28 +43,19 @@ async def test_a_callback_may_call_the_server_meanwhile() -> None:
 
 async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
     """2025-11-25 `basic/lifecycle`, Initialization: only pings and log messages come before."""
-    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        wire = Peer(theirs)
+    refused: list[ErrorData] = []
 
-        @contextlib.asynccontextmanager
-        async def target() -> AsyncIterator[Link]:
-            yield ours
-
-        async def connect() -> None:
-            async with Client(
-                target,
-                mode="legacy",
-                answers=Answers(elicitation=lambda params: pytest.fail("the callback was called")),
-            ):
-                pytest.fail("connected without a handshake")
-
-        nursery.start_soon(connect)
+    async def ask_too_early(wire: Peer) -> None:
         assert (await wire.expect(Request)).method == "initialize"
         await wire.send(Request(1, "elicitation/create", NAME))
-        answer = await wire.receive()
-        assert isinstance(answer, ErrorResponse)
-        assert answer.error == ErrorData(-32600, "the handshake is not complete")
-        nursery.cancel_scope.cancel()
+        refused.append((await wire.expect(ErrorResponse)).error)
+        await wire.close()
+
+    answers = Answers(elicitation=lambda params: pytest.fail("the callback was called"))
+    with pytest.raises(TransportError):
+        async with Client(played(ask_too_early), mode="legacy", answers=answers):
+            pytest.fail("connected without a handshake")
+    assert refused == [ErrorData(-32600, "the handshake is not complete")]
 
 
 async def test_an_elicitation_that_must_come_first_is_raised_with_its_data() -> None:

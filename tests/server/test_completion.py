@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.server.harness import both_eras, client_of, every_revision
 from trio_mcp import Client, Context, McpError, Server
@@ -167,36 +165,6 @@ async def test_types_with_known_values_complete_by_themselves(
     assert found == {"values": values, "total": len(values), "hasMore": False}
 
 
-@given(
-    values=st.lists(
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-        | st.integers(-(2**63), 2**63 - 1)
-        | st.booleans(),
-        min_size=1,
-        max_size=6,
-        unique_by=str,
-    )
-)
-async def test_every_suggestion_is_accepted(values: list[Any]) -> None:
-    """Each suggestion is a valid value of the argument, and every value is suggested."""
-
-    def prompt(value: Any) -> str:
-        seen.append(value)
-        return ""
-
-    seen: list[Any] = []
-    prompt.__annotations__["value"] = Literal[tuple(values)]
-    server = Server("test")
-    server.add_prompt(prompt)
-    async with client_of(server) as client:
-        suggested = (await complete(client, prompt_params("value", "", "prompt")))["values"]
-        for each in suggested:
-            await client.request("prompts/get", {"name": "prompt", "arguments": {"value": each}})
-    as_text = [value if isinstance(value, str) else str(value).lower() for value in values]
-    assert sorted(suggested) == sorted(set(as_text))
-    assert [value if isinstance(value, str) else str(value).lower() for value in seen] == suggested
-
-
 async def test_a_function_goes_before_the_type() -> None:
     server = Server("test")
     server.add_prompt(paint)
@@ -223,9 +191,6 @@ async def test_an_argument_without_suggestions_has_an_empty_list_and_an_unknown_
             assert (await refused(client, params)).message == message
         for params in (prompt_params("code"), *(resource_params(each, uri=uri) for each in ("owner", "name", "size"))):
             assert await complete(client, params) == {"values": [], "total": 0, "hasMore": False}
-
-
-# --- the capability ------------------------------------------------------------------------------------------------
 
 
 # --- registration --------------------------------------------------------------------------------------------------

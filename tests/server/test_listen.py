@@ -16,7 +16,7 @@ from tests.peer import Peer, client_peer, process_peer, settle
 from tests.server.harness import LEGACY, MODERN, client_of, server_with
 from tests.server.input_harness import hand_client
 from tests.server.listening import ACKNOWLEDGED, news_of
-from trio_mcp import Client, HandlerOptions, ListOptions, McpError, Server, SessionOptions, memory_link_pair
+from trio_mcp import Client, ListOptions, McpError, Server, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Response
 from trio_mcp.server import changes
 from trio_mcp.server.changes import Listener
@@ -100,23 +100,6 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
             if isinstance(message, Notification):
                 news.append(message.method)
         assert news == [ACKNOWLEDGED, TOOLS]
-
-
-async def test_subscriptions_do_not_use_up_call_slots() -> None:
-    """A session serves as many calls as ever, however much its client listens to."""
-    options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
-    async with client_peer(full_server(options=options)) as wire:
-        await wire.listen(1, toolsListChanged=True)
-        await wire.listen(2, toolsListChanged=True)
-        refusal = await wire.listen(3, toolsListChanged=True)
-        assert refusal.error.code == OVERLOADED
-        assert "2 are open" in refusal.error.message
-        await wire.request("tools/call", {"name": "one", "arguments": {}}, 4)
-        answer = await wire.receive()
-        assert isinstance(answer, Response)
-        await wire.cancel(1)
-        await settle()
-        assert await wire.listen(5, toolsListChanged=True) == acknowledgement(5, toolsListChanged=True)
 
 
 async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,31 +275,6 @@ async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert peer.arrived() == []
         nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_a_call_in_progress_goes_on_after_the_tool_is_removed(revision: str) -> None:
-    started, go = trio.Event(), trio.Event()
-
-    async def slow() -> str:
-        started.set()
-        await go.wait()
-        return "done"
-
-    server = server_with(slow)
-    results: list[Any] = []
-    async with client_of(server, revision) as client, trio.open_nursery() as nursery:
-
-        async def use() -> None:
-            results.append((await client.call_tool("slow")).content[0].text)
-
-        nursery.start_soon(use)
-        await started.wait()
-        server.remove_tool("slow")
-        with pytest.raises(McpError, match="unknown tool"):
-            await client.call_tool("slow")
-        go.set()
-    assert results == ["done"]
 
 
 async def test_no_change_from_another_thread_is_lost() -> None:

@@ -119,12 +119,6 @@ def test_keys_can_be_rotated() -> None:
         sealer(keys=KEY).open(sealed(keys=[new, KEY]), "tools/call", PARAMS, ANN)
 
 
-def test_every_process_has_a_key_of_its_own_by_default() -> None:
-    token = StateSealer("server").seal(STATE, "tools/call", PARAMS, None, 600)
-    with pytest.raises(StateRefused):
-        StateSealer("server").open(token, "tools/call", PARAMS, None)
-
-
 @pytest.mark.parametrize(
     ("keys", "error", "text"),
     [

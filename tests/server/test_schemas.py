@@ -193,42 +193,37 @@ async def check_agreement(annotation: Any, data: st.DataObject, revision: str) -
 
 
 async def test_objects_are_structured_content_as_they_are_and_all_else_is_wrapped() -> None:
-    class Case(NamedTuple):
-        annotation: Any
-        value: Any
-        structured: Any
-
-    cases = [
-        Case(Point, Point(x=1), {"x": 1, "y": 0.5, "label": None}),
-        Case(Pair, Pair(1), {"left": 1, "right": "r", "more": []}),
-        Case(Options, {"name": "n"}, {"name": "n"}),
-        Case(dict[str, int], {"a": 1}, {"a": 1}),
-        Case(dict[int, str], {1: "a"}, {"1": "a"}),
-        Case(dict, {"a": None}, {"a": None}),
-        Case(RootModel[dict[str, int]], {"a": 1}, {"a": 1}),
-        Case(Node, Node(next=Node()), {"next": {"next": None}}),
-        Case(Tree, Tree(value=1), {"value": 1, "children": []}),
-        Case(int, 3, {"result": 3}),
-        Case(str, "s", {"result": "s"}),
-        Case(list[int], [1], {"result": [1]}),
-        Case(Optional[int], None, {"result": None}),
-        Case(Optional[Point], Point(x=1), {"result": {"x": 1, "y": 0.5, "label": None}}),
-        Case(list[Tree], [Tree(value=1)], {"result": [{"value": 1, "children": []}]}),
-        Case(Cat | Dog, Dog(kind="dog", name="d"), {"result": {"kind": "dog", "name": "d"}}),
-        Case(object, {"a": 1}, {"result": {"a": 1}}),
-        Case(Colour, Colour.RED, {"result": "red"}),
-        Case(decimal.Decimal, decimal.Decimal("1.50"), {"result": "1.50"}),
-        Case(decimal.Decimal, decimal.Decimal("1E+3"), {"result": "1E+3"}),
+    cases: list[tuple[Any, Any, Any]] = [
+        (Point, Point(x=1), {"x": 1, "y": 0.5, "label": None}),
+        (Pair, Pair(1), {"left": 1, "right": "r", "more": []}),
+        (Options, {"name": "n"}, {"name": "n"}),
+        (dict[str, int], {"a": 1}, {"a": 1}),
+        (dict[int, str], {1: "a"}, {"1": "a"}),
+        (dict, {"a": None}, {"a": None}),
+        (RootModel[dict[str, int]], {"a": 1}, {"a": 1}),
+        (Node, Node(next=Node()), {"next": {"next": None}}),
+        (Tree, Tree(value=1), {"value": 1, "children": []}),
+        (int, 3, {"result": 3}),
+        (str, "s", {"result": "s"}),
+        (list[int], [1], {"result": [1]}),
+        (Optional[int], None, {"result": None}),
+        (Optional[Point], Point(x=1), {"result": {"x": 1, "y": 0.5, "label": None}}),
+        (list[Tree], [Tree(value=1)], {"result": [{"value": 1, "children": []}]}),
+        (Cat | Dog, Dog(kind="dog", name="d"), {"result": {"kind": "dog", "name": "d"}}),
+        (object, {"a": 1}, {"result": {"a": 1}}),
+        (Colour, Colour.RED, {"result": "red"}),
+        (decimal.Decimal, decimal.Decimal("1.50"), {"result": "1.50"}),
+        (decimal.Decimal, decimal.Decimal("1E+3"), {"result": "1E+3"}),
     ]
-    for case in cases:
+    for annotation, value, structured in cases:
 
-        def give(value: Any = case.value) -> Any:
+        def give(value: Any = value) -> Any:
             return value
 
-        give.__annotations__ = {"return": case.annotation}
+        give.__annotations__ = {"return": annotation}
         assert tool_of(give).output_schema["type"] == "object"  # type: ignore[index]
         result = await call(give, {})
-        assert result.structured_content == case.structured, case
+        assert result.structured_content == structured, annotation
 
 
 # --- values that conform to a schema ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, Strict, field_validator
 
-from tests.server.harness import MODERN, call, client_of, listed, server_with, text_of, tool_of
+from tests.server.harness import MODERN, call, client_of, server_with, text_of, tool_of
 from tests.strategies import json_values
 from trio_mcp import Context, McpError, Server, ToolError
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -239,32 +239,6 @@ async def test_the_items_of_an_iterable_are_checked_before_the_call() -> None:
     assert (await call(function, {"numbers": [1, 2]})).data == 3
     assert (await call(function, {"numbers": [1, "x"]})).is_error
     assert len(called) == 1
-
-
-async def test_types_that_are_local_to_a_function() -> None:
-    """In strings (all annotations are, in this module) they don't become part of the closure."""
-
-    class Inner(BaseModel):
-        x: int
-
-    def outer(server: Server) -> None:
-        class Innermost(BaseModel):
-            y: int
-
-        @server.tool
-        def plain(inner: Inner, innermost: Innermost) -> Innermost:
-            return innermost
-
-        @server.tool(title="With details")
-        async def detailed(inner: list[Inner], innermost: Optional[Innermost] = None) -> Inner:  # noqa: UP045
-            return inner[0]
-
-    server = Server("test")
-    outer(server)
-    tools = listed(server)
-    assert [tool.name for tool in tools] == ["plain", "detailed"]
-    for tool in tools:
-        assert set(tool.input_schema["$defs"]) == {"Inner", "Innermost"}
 
 
 def test_an_unresolvable_annotation_says_so() -> None:
