@@ -11,6 +11,7 @@ import trio.testing
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from trio.testing import MockClock
 
 from tests.client.scripted import scripted
 from tests.effort import examples
@@ -57,7 +58,7 @@ def contents(**hints: Any) -> dict[str, Any]:
 FOR_A_SECOND = contents(ttlMs=1000, cacheScope="private")
 
 
-async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: MockClock) -> None:
     """`now < t_received + ttlMs`."""
     answers = {"resources/read": FOR_A_SECOND}
     async with scripted(answers, revision=MODERN, cache=ResponseCache()) as (client, asked, _):
@@ -126,9 +127,7 @@ async def test_a_cache_is_for_one_server() -> None:
         Client(Server("two"), cache=cache)
 
 
-async def test_a_stale_result_is_returned_on_request_when_the_server_is_unreachable(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_stale_result_is_returned_on_request_when_the_server_is_unreachable(autojump_clock: MockClock) -> None:
     """Clients MAY serve stale responses if errors occur; but an error of the server's is its answer."""
     answers: dict[str, Any] = {"resources/read": FOR_A_SECOND}
     cache = ResponseCache(stale_if_error=10)

@@ -58,6 +58,10 @@ def desk(place: str) -> Server:
     async def note(name: str) -> str:
         return f"{name} of {place}"
 
+    @server.completion(resource=f"desk://{place}/{{name}}", argument="name")
+    async def names(typed: str) -> list[str]:
+        return [f"{typed} at {place}"]
+
     return server
 
 
@@ -155,19 +159,9 @@ async def test_what_is_listed_counts_more_than_a_template_also_after_a_change() 
 
 
 async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None:
-    server = Server("x")
-
-    @server.resource("x://{name}")
-    async def note(name: str) -> str:
-        return name
-
-    @server.completion(resource="x://{name}", argument="name")
-    async def names(typed: str) -> list[str]:
-        return [f"{typed}!"]
-
-    async with ClientGroup({"a": desk("north"), "x": server}) as group:
-        found = await group.complete(ResourceTemplateReference(uri="x://{name}"), "name", "n")
-        assert found.completion.values == ["n!"]
+    async with ClientGroup({"a": desk("north"), "b": desk("south")}) as group:
+        found = await group.complete(ResourceTemplateReference(uri="desk://south/{name}"), "name", "n")
+        assert found.completion.values == ["n at south"]
         with pytest.raises(LocalProtocolError, match="no server of the group"):
             await group.complete(ResourceTemplateReference(uri="y://{name}"), "name")
         with pytest.raises(TypeError, match="ref must be"):

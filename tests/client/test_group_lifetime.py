@@ -12,9 +12,10 @@ import pytest
 import trio
 
 from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
-from tests.client.servers import make_server, script
+from tests.client.servers import make_server, say_nothing, script
 from tests.forks import children
 from tests.injection import cancel_after, cancel_everywhere
+from tests.peer import played
 from trio_mcp import (
     Backoff,
     ClientGroup,
@@ -25,7 +26,6 @@ from trio_mcp import (
     ServerStatus,
     SessionClosed,
     TransportError,
-    memory_link_pair,
 )
 
 # --- entering -----------------------------------------------------------------------------------------------------
@@ -52,15 +52,8 @@ async def test_servers_are_connected_to_at_the_same_time() -> None:
 @pytest.mark.parametrize("failure", [TransportError("not today"), Oops("not today")])
 async def test_if_all_are_required_one_failure_fails_the_group(failure: Exception) -> None:
     broken = Flaky(refusal=failure)
-    silent = trio.Event()  # a server that takes forever must not hold up the error
-
-    @contextlib.asynccontextmanager
-    async def slow() -> AsyncIterator[Link]:
-        await silent.wait()
-        raise AssertionError
-        yield
-
-    group = ClientGroup({"good": make_server(), "slow": slow, "broken": broken})
+    silent = played(say_nothing)  # it must not hold up the error
+    group = ClientGroup({"good": make_server(), "slow": silent, "broken": broken})
     with pytest.raises(type(failure)) as caught:
         async with group:
             raise AssertionError("entered")
@@ -304,11 +297,8 @@ DYING = script("import os; os._exit(7)", after="die")
 async def test_a_lost_server_comes_back_and_the_others_do_not_notice() -> None:
     flaky = Flaky()
     statuses = Statuses()
-    async with ClientGroup(
-        {"flaky": flaky, "good": make_server()},
-        reconnect=AT_ONCE,
-        on_status=statuses,
-    ) as group:
+    servers = {"flaky": flaky, "good": make_server()}
+    async with ClientGroup(servers, reconnect=AT_ONCE, on_status=statuses) as group:
         lost: list[TransportError] = []
 
         async def wait_in_vain() -> None:
@@ -424,11 +414,7 @@ async def test_a_server_that_is_given_up_stays_failed(autojump_clock: trio.testi
 
 
 async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing.MockClock) -> None:
-    @contextlib.asynccontextmanager
-    async def silent() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, _):
-            yield ours
-
+    silent = played(say_nothing)
     async with ClientGroup({"a": silent, "b": make_server()}, require="none", max_wait=3) as group:
         started = trio.current_time()
         with pytest.raises(TransportError, match="server 'a': is not connected yet"):

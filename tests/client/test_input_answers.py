@@ -384,17 +384,6 @@ async def test_the_user_refuses() -> None:
     assert raised.reason == "McpError: User rejected sampling request (error -1)"
 
 
-async def test_a_callback_that_fails_gives_nothing_away(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(params: Any) -> Any:
-        raise KeyError("a secret")
-
-    refused = await ask_model("2025-11-25", sample(), fail)
-    assert refused == ErrorData(-32603, "internal error in 'sampling/createMessage'")
-    assert "a secret" in caplog.text
-    raised = await ask_model(MODERN, sample(), fail)
-    assert isinstance(raised.__cause__, KeyError)
-
-
 # --- where the server may work (`client/roots`) ----------------------------------------------------------------------
 
 

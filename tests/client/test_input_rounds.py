@@ -406,15 +406,12 @@ async def test_a_cancellation_at_every_step_leaves_nothing() -> None:
 
 async def test_rounds_by_hand() -> None:
     declared = types.ClientCapabilities(elicitation=types.ElicitationCapability(form={}))
-    async with rounds(asks("s", q=ASK, u=request("elicitation/create", url())), DONE, capabilities=declared) as (
-        client,
-        asked,
-    ):
+    question = asks("s", q=ASK, u=request("elicitation/create", url()))
+    async with rounds(question, DONE, capabilities=declared) as (client, asked):
         first = await client.call_tool_once("x", {"a": 1}, meta={"a/b": 1})
         assert isinstance(first, types.InputRequiredResult)
         assert first.input_requests is not None
-        question = first.input_requests["q"].params
-        assert isinstance(question, types.ElicitRequestFormParams)
+        assert isinstance(first.input_requests["q"].params, types.ElicitRequestFormParams)
         responses = {"q": types.ElicitResult(action="accept", content={"name": "Ada"}), "u": {"action": "decline"}}
         second = await client.call_tool_once(
             "x", {"a": 1}, input_responses=responses, request_state=first.request_state

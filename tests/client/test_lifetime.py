@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 
-from tests.client.servers import make_server
+from tests.client.servers import make_server, say_nothing
 from tests.forks import children
 from tests.injection import cancel_everywhere
+from tests.peer import Peer, played
 from trio_mcp import (
     CallOptions,
     Client,
-    Link,
     LocalProtocolError,
     ProcessExited,
     RequestTimeout,
@@ -26,7 +24,6 @@ from trio_mcp import (
     SessionOptions,
     StdioServerParameters,
     TransportError,
-    memory_link_pair,
 )
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
@@ -109,14 +106,10 @@ async def test_a_server_that_prints_garbage() -> None:
 
 
 async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockClock) -> None:
-    @contextlib.asynccontextmanager
-    async def silent() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, _):
-            yield ours
-
+    options = SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))
     started = trio.current_time()
     with pytest.raises(TransportError, match=r"did not complete the connection within connect_timeout=9 seconds"):
-        async with Client(silent, options=SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))):
+        async with Client(played(say_nothing), options=options):
             pass
     assert trio.current_time() - started == pytest.approx(9)
 
@@ -156,20 +149,11 @@ def test_bad_arguments_are_refused_at_once(argument: dict[str, object], error: t
 async def test_one_keyword_limits_every_call_but_not_connecting(
     mode: str, arguments: dict[str, Any], limit: float, autojump_clock: trio.testing.MockClock
 ) -> None:
-    server = make_server()
+    async def start_slowly(peer: Peer) -> None:
+        await trio.sleep(4)
+        await make_server().serve(peer.link)
 
-    @contextlib.asynccontextmanager
-    async def slow_to_start() -> AsyncIterator[Link]:
-        async def serve(link: Link) -> None:
-            await trio.sleep(4)
-            await server.serve(link)
-
-        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-            nursery.start_soon(serve, theirs)
-            yield ours
-            nursery.cancel_scope.cancel()
-
-    async with Client(slow_to_start, mode=mode, **arguments) as client:
+    async with Client(played(start_slowly), mode=mode, **arguments) as client:
         assert client.protocol_version == (LATEST_MODERN if mode == "auto" else LATEST_LEGACY)
         started = trio.current_time()
         with pytest.raises(RequestTimeout):

@@ -101,18 +101,6 @@ async def test_entering_waits_for_the_acknowledgement_and_events_come_typed_in_o
     assert (faults, wire.heard) == ([], [])  # it has ended, so there is nothing to cancel
 
 
-async def test_only_what_was_asked_for_is_in_the_filter() -> None:
-    async with modern() as (client, asked, wire):
-        async with listening(client, asked, wire, resources=("x:/a", "x:/a")):
-            pass
-        async with listening(client, asked, wire, prompts_list_changed=True):
-            pass
-    assert [sent(request)["notifications"] for request in asked] == [
-        {"resourceSubscriptions": ["x:/a"]},
-        {"promptsListChanged": True},
-    ]
-
-
 async def test_each_subscription_gets_only_its_own_notifications() -> None:
     async with modern() as (client, asked, wire), listening(client, asked, wire, **EVERYTHING) as (one, first):
         async with listening(client, asked, wire, **EVERYTHING) as (other, second):
@@ -153,12 +141,10 @@ async def test_what_does_not_name_a_subscription_is_a_fault_and_reaches_none(met
 
 
 async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_delivered() -> None:
-    async with scene(acknowledged=False, tools_list_changed=True, resources=["x:/a", "x:/b"]) as (
-        listener,
-        request,
-        wire,
-        faults,
-    ):
+    asked: dict[str, Any] = {"tools_list_changed": True, "resources": ("x:/a", "x:/b", "x:/a")}
+    async with scene(acknowledged=False, **asked) as (listener, request, wire, faults):
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["x:/a", "x:/b"]}
+        assert sent(request)["notifications"] == wanted  # this once, and nothing else
         await wire.send(acknowledgement(request, promptsListChanged=True, resourceSubscriptions=["x:/b", "x:/c"]))
         await settle()
         assert listener.subscription is not None
@@ -350,18 +336,12 @@ BAD_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"resources": []}, ValueError, "nothing to listen for"),
     ({"tools_list_changed": False}, ValueError, "nothing to listen for"),
     ({"tools_list_changed": 1}, TypeError, "tools_list_changed must be True or False, got 1"),
-    ({"prompts_list_changed": None}, TypeError, "prompts_list_changed must be True or False"),
-    ({"resources_list_changed": "yes"}, TypeError, "resources_list_changed must be True or False"),
     ({"resources": "x:/a"}, TypeError, "resources must be a list of URIs, got 'x:/a'"),
     ({"resources": b"x:/a"}, TypeError, "resources must be a list of URIs"),
-    ({"resources": {"x:/a": 1}}, TypeError, "resources must be a list of URIs"),
-    ({"resources": 7}, TypeError, "resources must be a list of URIs"),
     ({"resources": ["x:/a", 7]}, TypeError, "a URI must be a string, got 7"),
-    ({"resources": [["x:/a"]]}, TypeError, "a URI must be a string"),
     ({"resources": ["x:/a", ""]}, ValueError, "a URI must not be empty"),
     ({"resources": [f"x:/{number}" for number in range(1001)]}, ValueError, "1000 resources at once, got 1001"),
     ({"tools_list_changed": True, "timeout": 0}, ValueError, "timeout must be more than 0"),
-    ({"tools_list_changed": True, "timeout": "1"}, TypeError, "timeout must be a number"),
 ]
 
 

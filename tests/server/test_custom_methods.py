@@ -176,19 +176,15 @@ def test_an_invalid_method_is_refused(name: str, function: Any, error: type[Exce
         measuring().add_method(name, function)
 
 
-@pytest.mark.parametrize(
-    ("name", "function", "error", "message"),
-    [
-        ("notifications/cancelled", two, ValueError, "the protocol defines"),
-        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is already registered"),
-        ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
-    ],
-)
-def test_an_invalid_notification_is_refused(name: str, function: Any, error: type[Exception], message: str) -> None:
+def test_an_invalid_notification_is_refused() -> None:
     server = Server("test")
     server.add_notification("com.example/ping", two)
-    with pytest.raises(error, match=message):
-        server.add_notification(name, function)
+    with pytest.raises(ValueError, match="the protocol defines"):
+        server.add_notification("notifications/cancelled", two)
+    with pytest.raises(ValueError, match=r"notification 'com\.example/ping' is already registered"):
+        server.add_notification("com.example/ping", two)
+    with pytest.raises(TypeError, match="its function must be async"):
+        server.add_notification("com.example/sync", lambda params, ctx: None)  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize("wrong", [{"params": dict}, {"result": {"type": "object"}}])

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from tests.injection import cancel_everywhere
 from tests.peer import Peer, client_peer, process_peer, settle
-from tests.server.harness import LEGACY, MODERN, client_of, server_with
+from tests.server.harness import ACKNOWLEDGED, LEGACY, MODERN, client_of, news_of, server_with
 from tests.server.input_harness import hand_client
-from tests.server.listening import ACKNOWLEDGED, news_of
 from trio_mcp import Client, ListOptions, McpError, Server, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Response
 from trio_mcp.server import changes
@@ -162,9 +162,7 @@ async def test_changes_before_the_close_are_told_before_it() -> None:
     assert [type(message) for message in seen] == [Notification, Response]
 
 
-async def test_a_client_that_does_not_read_delays_the_close_by_the_grace_only(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_client_that_does_not_read_delays_the_close_by_the_grace_only(autojump_clock: MockClock) -> None:
     server = full_server(options=SessionOptions(close_grace=3.0))
     started = trio.current_time()
     await serve_and_listen(server, 100, stalled=True)
@@ -172,13 +170,13 @@ async def test_a_client_that_does_not_read_delays_the_close_by_the_grace_only(
     assert server.statistics().runs == 0
 
 
-async def test_without_subscriptions_the_close_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_subscriptions_the_close_does_not_wait(autojump_clock: MockClock) -> None:
     started = trio.current_time()
     assert await serve_and_listen(full_server(), 0) == []
     assert trio.current_time() == started
 
 
-async def test_a_disconnect_ends_the_clients_subscriptions_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_disconnect_ends_the_clients_subscriptions_at_once(autojump_clock: MockClock) -> None:
     """Unlike calls, they are given no time to finish."""
     server = full_server()
     started = trio.current_time()
@@ -348,9 +346,7 @@ async def test_a_subscription_belongs_to_one_client_and_ends_with_it() -> None:
     assert seen == ["first"]
 
 
-async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(autojump_clock: MockClock) -> None:
     """After the answer to ``resources/unsubscribe`` nothing comes, however long the link was congested before."""
     server = with_resources()
     async with hand_client(server, LEGACY) as client:
