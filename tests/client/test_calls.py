@@ -383,13 +383,15 @@ def test_data_unwraps_only_the_wrapper() -> None:
     assert result(None) is None
 
 
-async def test_middleware_surrounds_every_request_of_the_client() -> None:
+async def test_middleware_surrounds_every_request_of_the_client_and_may_answer_by_itself() -> None:
     trail: list[str] = []
 
     def layer(name: str) -> Any:
         async def middleware(call: Any, call_next: Any) -> Any:
             trail.append(f"{name} {call.method}")
             if call.method == "tools/call":
+                if call.params["name"] == name:
+                    return {"content": [{"type": "text", "text": f"by {name}"}]}
                 call.params["arguments"]["a"] += 10
             result = await call_next()
             trail.append(f"{name} done")
@@ -403,22 +405,8 @@ async def test_middleware_surrounds_every_request_of_the_client() -> None:
         assert (await client.call_tool("greet", {"name": "x", "a": 1})).is_error  # greet takes no sum, which is added
         assert trail == ["outer tools/call", "inner tools/call", "inner done", "outer done"]
         assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 22
-
-
-async def test_middleware_can_answer_by_itself_and_errors_pass_through_it() -> None:
-    seen: list[Exception] = []
-
-    async def cache(call: Any, call_next: Any) -> Any:
-        if call.method == "tools/call" and call.params["name"] == "cached":
-            return {"content": [{"type": "text", "text": "from the cache"}]}
-        try:
-            return await call_next()
-        except McpError as exc:
-            seen.append(exc)
-            raise
-
-    async with Client(make_server(), middleware=[cache]) as client:
-        assert (await client.call_tool("cached")).text == "from the cache"
-        with pytest.raises(McpError, match="unknown tool"):
-            await client.call_tool("unknown")
-    assert len(seen) == 1
+        assert (await client.call_tool("inner", {"a": 1})).text == "by inner"
+        trail.clear()
+        with pytest.raises(McpError, match="unknown tool"):  # an error passes through
+            await client.call_tool("unknown", {"a": 1})
+        assert trail == ["outer tools/call", "inner tools/call"]

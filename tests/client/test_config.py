@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import json_values
 from trio_mcp import ConfigError, HttpServerParameters, StdioServerParameters
 from trio_mcp.client.config import expand, load_config, locate
 
@@ -202,12 +203,6 @@ def test_any_text_expands_or_says_why_not(text: str) -> None:
 
 # --- places -------------------------------------------------------------------------------------------------------
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=20,
-)
-
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
     """Yield the path of everything in a value, in the order in which it is written."""
@@ -217,7 +212,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
         yield from paths(inner, (*path, key))
 
 
-@given(JSON, st.sampled_from([None, 0, 2]))
+@given(json_values(20), st.sampled_from([None, 0, 2]))
 def test_everything_in_a_text_has_its_line(value: Any, indent: int | None) -> None:
     places = locate(json.dumps(value, indent=indent))
     everything = list(paths(value))

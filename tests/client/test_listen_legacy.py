@@ -247,7 +247,6 @@ async def test_notifications_without_a_listener_are_not_faults() -> None:
 # --- the queue of a slow listener, in both eras ----------------------------------------------------------------------
 
 
-SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
 URIS = ["x:/a", "x:/b", "x:/a/below", "x:/c"]
 EVENTS: list[tuple[ChangeEvent, str, str | None]] = [
     (ToolsListChanged(), TOOLS, None),

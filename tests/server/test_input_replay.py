@@ -8,7 +8,7 @@ import pytest
 import trio
 from pydantic import BaseModel
 
-from tests.server.harness import server_with
+from tests.server.harness import both_eras, server_with
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Name, Peer, accept, hand_client, said, text_of
 from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired, types
@@ -175,8 +175,6 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_still_asked() ->
 
 
 # --- the explicit form ---------------------------------------------------------------------------------------------
-
-both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
 
 
 @both_eras

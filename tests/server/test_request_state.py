@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import json_values
 from trio_mcp import Principal
 from trio_mcp.server.input.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer
 
@@ -41,23 +42,14 @@ def sealed(state: RequestState = STATE, **options: Any) -> str:
     return sealer(**options).seal(state, "tools/call", PARAMS, ANN, 600)
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 questions = st.builds(Question, st.sampled_from(["elicitation/create", "roots/list"]), st.text(max_size=8))
 states = st.builds(
     RequestState,
     round=st.integers(0, 99),
     questions=st.dictionaries(st.text(), questions, max_size=3),
-    answers=st.dictionaries(st.text(), st.builds(Answer, questions, json_values), max_size=3),
-    memory=st.dictionaries(st.text(), json_values, max_size=3),
-    state=json_values,
+    answers=st.dictionaries(st.text(), st.builds(Answer, questions, json_values()), max_size=3),
+    memory=st.dictionaries(st.text(), json_values(), max_size=3),
+    state=json_values(),
     parked=st.none() | st.text(),
 )
 
@@ -172,7 +164,7 @@ def test_a_non_canonical_encoding_is_refused(junk: str, part: int) -> None:
     refused(".".join(parts))
 
 
-@given(json_values)
+@given(json_values())
 def test_a_malformed_token_is_refused(value: Any) -> None:
     refused(value)
 
