@@ -230,7 +230,12 @@ async def test_nothing_limits_how_long_it_lasts_and_no_alert_is_raised(
 async def test_leaving_cancels_the_request_at_once() -> None:
     async with modern() as (client, asked, wire):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(acknowledge_first, asked, wire)
+
+            @nursery.start_soon
+            async def acknowledge() -> None:
+                await settle()
+                await wire.send(acknowledgement(asked[0]))
+
             async with client.listen(tools_list_changed=True) as events:
                 pass
         await settle()
@@ -240,12 +245,6 @@ async def test_leaving_cancels_the_request_at_once() -> None:
         assert client.statistics().subscriptions == 0
         with pytest.raises(LocalProtocolError, match="has ended"):
             await anext(events)
-
-
-async def acknowledge_first(asked: list[Any], wire: Any) -> None:
-    while not asked:
-        await trio.lowlevel.checkpoint()
-    await wire.send(acknowledgement(asked[0]))
 
 
 BROKEN_ENDS: list[dict[str, Any]] = [
@@ -337,7 +336,6 @@ BAD_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"tools_list_changed": False}, ValueError, "nothing to listen for"),
     ({"tools_list_changed": 1}, TypeError, "tools_list_changed must be True or False, got 1"),
     ({"resources": "x:/a"}, TypeError, "resources must be a list of URIs, got 'x:/a'"),
-    ({"resources": b"x:/a"}, TypeError, "resources must be a list of URIs"),
     ({"resources": ["x:/a", 7]}, TypeError, "a URI must be a string, got 7"),
     ({"resources": ["x:/a", ""]}, ValueError, "a URI must not be empty"),
     ({"resources": [f"x:/{number}" for number in range(1001)]}, ValueError, "1000 resources at once, got 1001"),

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from trio_mcp import Context as TypeCheckersContext
 
 
-class State:
-    pass
-
-
 @pytest.mark.parametrize("default", [(), (None,)], ids=["required", "optional"])
 @pytest.mark.parametrize(
     "annotation",
@@ -35,11 +31,11 @@ class State:
         Optional[Context],  # noqa: UP045
         Union[None, Context],  # noqa: UP007
         Context | None,
-        Context[State],
-        Context[State] | None,
+        Context[int],
+        Context[int] | None,
         Annotated[Context, "a note"],
         "Context",
-        TypeAliasType("Alias", Context[State] | None),
+        TypeAliasType("Alias", Context[int] | None),
     ],
     ids=str,
 )
@@ -54,7 +50,7 @@ async def test_a_parameter_annotated_as_context_is_filled_and_hidden(annotation:
     assert (await call(function, {"ctx": 1})).is_error
 
 
-class Own(Context[State]):
+class Own(Context[int]):
     pass
 
 

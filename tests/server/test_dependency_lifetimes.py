@@ -22,17 +22,8 @@ from trio_mcp.server.features.resources import ResourceNotFound
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
-async def coroutine() -> str:
-    await trio.lowlevel.checkpoint()
-    return "coroutine"
-
-
 def generator() -> Iterator[str]:
     yield "generator"
-
-
-async def async_generator() -> AsyncIterator[str]:
-    yield "async generator"
 
 
 # --- once in a request -----------------------------------------------------------------------------------------------
@@ -117,7 +108,7 @@ async def test_a_sync_function_with_dependencies_must_not_return_an_awaitable() 
     def wrapper(given: Annotated[str, Depends(generator)]) -> Any:
         return tool(given)
 
-    def fine(given: Annotated[str, Depends(async_generator)]) -> Any:
+    def fine(given: Annotated[str, Depends(Recorder().manager("a"))]) -> Any:
         return tool(given)
 
     async with client_of(server_with(wrapper, fine, expose_errors=True)) as client:
@@ -291,7 +282,7 @@ async def test_wherever_a_request_is_cancelled_its_context_managers_exit() -> No
         return given["p0"]
 
     server = Server("test")
-    outer = make("outer", [make("inner", [coroutine])])
+    outer = make("outer", [make("inner", [make("innermost", [])])])
     server.add_tool(_with_parameters(tool, [outer, make("other", [])]), name="tool")
     async with client_of(server) as client:
 

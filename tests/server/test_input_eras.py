@@ -10,20 +10,15 @@ from typing import Annotated, Any
 import pytest
 import trio
 import trio.testing
-from pydantic import BaseModel
 
 from tests.peer import settle
 from tests.server.harness import server_with
-from tests.server.input_harness import LEGACY, MODERN, Name, accept, hand_client, said, text_of
+from tests.server.input_harness import LEGACY, MODERN, Age, Name, accept, hand_client, said, text_of
 from trio_mcp import Context, Depends, LocalProtocolError, McpError, Server, types
 from trio_mcp.jsonrpc.messages import ErrorData, Request
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
 every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
-
-
-class Age(BaseModel):
-    age: int
 
 
 def answers(question: Any) -> Any:
@@ -465,7 +460,6 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
         (lambda ctx: ctx.elicit("x", dict), TypeError, "pydantic model"),
         (lambda ctx: ctx.elicit("x", Name, key=""), ValueError, "key must be"),
         (lambda ctx: ctx.elicit("x", Name, timeout=0), ValueError, "more than 0"),
-        (lambda ctx: ctx.elicit("x", Name, timeout="1"), TypeError, "number of seconds"),
         (lambda ctx: ctx.elicit_url("x", "page"), ValueError, "absolute URL"),
         (lambda ctx: ctx.elicit_url("x", "https://x .example"), ValueError, "absolute URL"),
         (lambda ctx: ctx.elicit_url("x", 3), TypeError, "url must be a string"),

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import trio
-from pydantic import BaseModel
 
 from tests.server.harness import both_eras, server_with
-from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Name, Peer, accept, hand_client, said, text_of
+from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Age, Name, Peer, accept, hand_client, said, text_of
 from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired, types
 from trio_mcp.jsonrpc.messages import ErrorData
@@ -345,10 +344,6 @@ def test_the_error_takes_pages_only(arguments: Any) -> None:
 # --- responses to what has not been asked yet ------------------------------------------------------------------------
 
 
-class Age(BaseModel):
-    age: int
-
-
 async def named(ctx: Context) -> str:
     name = await ctx.elicit("Who?", Name, key="name")
     age = await ctx.elicit("How old?", Age, key="age")
@@ -499,12 +494,9 @@ async def test_a_loop_of_tools(revision: str) -> None:
     ("messages", "text"),
     [
         ([message("assistant", USE)], "a tool result is missing"),
-        ([message("assistant", USE), "go on"], "a tool result is missing"),
         ([message("user", RESULT)], "a tool result without a tool use"),
         ([message("assistant", USE), message("user", RESULT, types.TextContent(text="x"))], "mixes tool results"),
         ([message("assistant", USE), message("assistant", RESULT)], "tool results from the user"),
-        ([message("user", USE), message("user", RESULT)], "tool uses must come from the assistant"),
-        ([message("assistant", USE), message("user", RESULT, RESULT)], "a tool result is missing"),
     ],
 )
 async def test_uses_and_results_must_match(messages: Any, text: str) -> None:

@@ -376,12 +376,9 @@ async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         await subscribe(client, "x://t/3")
 
 
-def test_an_update_needs_a_uri() -> None:
+async def test_an_update_and_the_end_of_a_subscription_need_a_uri() -> None:
     with pytest.raises(TypeError, match="must be a string"):
         with_resources().notify_resource_updated(5)  # type: ignore[arg-type]
-
-
-async def test_unsubscribing_needs_a_uri() -> None:
     async with client_of(with_resources(), LEGACY) as client:
         with pytest.raises(McpError, match="needs a uri"):
             await client.request("resources/unsubscribe", {"uri": 5})

@@ -382,6 +382,20 @@ async def test_the_words_of_a_validator_reach_the_model() -> None:
     assert await problem_with({"even": {"number": 14}}, function) == "the tool 'tool' failed"
 
 
+async def test_an_argument_that_would_be_too_costly_to_check_is_refused() -> None:
+    """2026-07-28 `basic/index`, JSON Schema Usage: bound what validation may cost."""
+    schema = {
+        "type": "object",
+        "$defs": {"a": {"anyOf": [{"items": {"$ref": "#/$defs/a"}}, {"items": {"$ref": "#/$defs/a"}}]}},
+        "properties": {"x": {"$ref": "#/$defs/a"}},
+    }
+    nested: Any = 1
+    for _ in range(60):
+        nested = [nested]
+    text = await problem_with({"x": nested}, lambda **arguments: 1, input_schema=schema)
+    assert "could take more than" in text or "branches without end" in text
+
+
 @given(arguments=json_values(20))
 async def test_whatever_the_arguments_are_the_answer_says_what_is_wrong(arguments: Any) -> None:
     """No input makes the handler itself fail (-32603), and nothing wrong is let through."""
