@@ -5,25 +5,21 @@ S: 2026-07-28 `basic/transports/streamable-http`.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import Asked, event, peer, plain, result
+from tests.http_peer import Asked, event, peer, result
 from tests.transports.http_calls import (
     TEXT,
-    cut_events,
     discovered,
     endless_stream,
     modern,
     never,
     works,
 )
-from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
     RequestTimeout,
@@ -86,36 +82,6 @@ async def test_requests_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(TransportError, match="'tools/call' was not sent: 3 requests"):
             await client.call_tool("t")
         nursery.cancel_scope.cancel()
-
-
-async def test_hundreds_of_exchanges_that_end_badly_leave_nothing_behind() -> None:
-    """Refused, failed, closed: the tasks that live are those of the connections that live."""
-    refused = plain(500)
-    async with modern(refused=refused, cut=cut_events, closed=endless_stream) as (server, client):
-        await works(client)
-
-        async def one(number: int) -> None:
-            with contextlib.suppress(TransportError), trio.move_on_after(0.01 if number % 3 == 2 else DEADLINE):
-                await client.call_tool(("refused", "cut", "closed")[number % 3])
-
-        async def batch(size: int) -> int:
-            async with trio.open_nursery() as nursery:
-                for number in range(size):
-                    nursery.start_soon(one, number)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            await works(client)
-            server.asked.clear()
-            gc.collect()
-            return len(gc.get_objects())
-
-        for _ in range(4):
-            before = await batch(60)
-        tasks = trio.lowlevel.current_statistics().tasks_living - server.live
-        for _ in range(8):
-            after = await batch(60)
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert trio.lowlevel.current_statistics().tasks_living - server.live <= tasks
-        assert after - before < 480  # objects: less than one for each of these exchanges
 
 
 async def test_a_stream_that_goes_on_after_its_answer_is_closed(autojump_clock: MockClock) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.http_peer import INITIALIZED, Asked, event, never, peer, plain, result, streaming
+from tests.http_peer import INITIALIZED, Asked, event, never, peer, plain, result
 from tests.transports.http_calls import discovered
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -240,18 +240,6 @@ async def test_the_end_of_the_old_stream_is_the_loss_of_the_link() -> None:
             nursery.start_soon(call)
             await server.until("prompts/list")
             old.cut.set()
-
-
-@pytest.mark.legacy
-@pytest.mark.parametrize("endpoint", [b"https://elsewhere.example/take", b"//elsewhere.example/", b"http://[", b"\xff"])
-async def test_an_endpoint_elsewhere_is_not_followed(endpoint: bytes) -> None:
-    """It would get the credentials of this server."""
-    get = streaming(lambda asked: b"event: endpoint\ndata: " + endpoint + b"\n\n", then="gone")
-    with trio.fail_after(DEADLINE):
-        async with peer({"GET": get}) as server:
-            with pytest.raises(Exception, match="endpoint event"):
-                async with Client(HttpServerParameters(server.url, kind="sse")):
-                    raise AssertionError("it connected")
 
 
 @pytest.mark.legacy

@@ -8,11 +8,10 @@ import logging
 import pytest
 import trio
 
-from tests.http_peer import Asked, event, giving, never, peer, plain, result, streaming
+from tests.http_peer import Asked, event, giving, peer, plain, result, streaming
 from tests.transports.http_calls import TEXT, Calls, modern, works
 from tests.transports.support import DEADLINE
 from trio_mcp import (
-    CallOptions,
     Client,
     NegotiationError,
     RemoteProtocolError,
@@ -129,19 +128,6 @@ async def test_an_invalid_host_fails_with_a_clear_error(host: str, caplog: pytes
             async with Client(f"http://{host}/mcp"):
                 raise AssertionError("it opened")
     assert caplog.records == []
-
-
-@pytest.mark.legacy
-async def test_a_server_that_never_answers_costs_the_time_for_connecting(autojump_clock: trio.abc.Clock) -> None:
-    """The request that finds out the era is part of connecting."""
-
-    options = SessionOptions(calls=CallOptions(connect_timeout=1.0))
-    async with peer({"server/discover": never, "initialize": never}) as server:
-        before = trio.current_time()
-        with pytest.raises(TransportError, match="within connect_timeout=1 seconds"):
-            async with Client(server.url, options=options):
-                raise AssertionError("it opened")
-        assert trio.current_time() - before < 5
 
 
 async def test_a_list_of_revisions_is_not_repeated_in_full() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import logging
 from collections.abc import Callable
@@ -12,11 +11,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.injection import cancel_everywhere
-from tests.strategies import json_objects
 from trio_mcp import SessionMessage, TransportError
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
@@ -71,43 +67,6 @@ class Writing:
         return found
 
 
-async def read_everything(*chunks: bytes, limit: int = 1000) -> list[Incoming]:
-    """Return what `read_lines` makes of a stream that delivers these chunks, then ends."""
-    ours, theirs = trio.testing.memory_stream_one_way_pair()
-    inbound, read = trio.open_memory_channel[SessionMessage](CHANNEL)
-
-    async def feed() -> None:
-        for chunk in chunks:
-            await ours.send_all(chunk)
-            await trio.testing.wait_all_tasks_blocked()
-        await ours.aclose()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(feed)
-        await read_lines(theirs, LineDecoder(limit), inbound)
-    inbound.close()
-    return [item.message async for item in read]
-
-
-@given(st.lists(json_objects(), max_size=8), st.data())
-def test_messages_survive_any_chunking(contents: list[dict[str, Any]], data: st.DataObject) -> None:
-    """Written and read again through a stream cut anywhere, messages are equal and in order."""
-    messages: list[Incoming] = [Notification("m", content) for content in contents]
-
-    async def main() -> list[Incoming]:
-        writing = Writing(Recorder())
-        writing.put(*messages)
-        writing.write.close()
-        await writing.run()
-        wire = b"".join(writing.stream.written)  # type: ignore[attr-defined]
-        cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=6)))
-        edges = [0, *cuts, len(wire)]
-        pieces = [wire[start:end] for start, end in itertools.pairwise(edges)]
-        return await read_everything(*filter(None, pieces), limit=1_000_000)
-
-    assert trio.run(main) == messages
-
-
 async def test_small_messages_that_wait_together_are_written_together() -> None:
     """One system call carries all that is waiting, rather than one per message."""
     writing = Writing(stream := Recorder())
@@ -127,18 +86,6 @@ async def test_a_burst_does_not_grow_without_limit() -> None:
     await writing.run()
     assert max(map(len, stream.written)) < 100_000
     assert len(stream.lines()) == 100
-
-
-async def test_a_message_is_written_without_waiting_for_company() -> None:
-    """A lone message goes out at once; nothing is held back for a batch."""
-    writing = Writing(stream := Recorder())
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(writing.run)
-        await trio.testing.wait_all_tasks_blocked()
-        writing.put(Notification("m"))
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(stream.written) == 1
-        writing.write.close()
 
 
 async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,14 +148,6 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
 
     assert await cancel_everywhere(scenario, after) > 5
     assert len(stream.lines()) == 4
-
-
-async def test_a_last_line_without_newline_counts() -> None:
-    """A peer that ends without a final newline has still sent its message."""
-    assert await read_everything(b'{"jsonrpc":"2.0","method":"a"}\n{"jsonrpc":"2.0","method":"b"}') == [
-        Notification("a"),
-        Notification("b"),
-    ]
 
 
 async def test_reading_stops_when_the_session_has_gone() -> None:

@@ -202,29 +202,6 @@ async def test_a_stuck_callback_holds_a_bounded_amount() -> None:
     assert message.params["bytes"] < 1_000_000  # type: ignore[union-attr,index]
 
 
-async def test_a_flood_without_newline_does_not_disturb_the_conversation() -> None:
-    code = """
-        import json, sys, threading
-        def flood():
-            while True:
-                sys.stderr.write("x" * 10000)
-        threading.Thread(target=flood, daemon=True).start()
-        for line in sys.stdin.buffer:
-            print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}}), flush=True)
-            if b"last" in line:
-                import os
-                os._exit(5)
-    """
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(code, stderr="discard")) as link, BaseSession(*link) as session:
-            for _ in range(20):
-                assert await session.send_request("go") == {}
-            await session.send_request("last")
-            with pytest.raises(ProcessExited) as caught:
-                await session.send_request("late")
-    assert len(caught.value.stderr_tail) < 400_000
-
-
 def test_many_servers_start_while_our_own_standard_error_is_blocked() -> None:
     """Our standard error is not read: the threads that wait to write to it must not be those that others need."""
     code = """

@@ -42,46 +42,6 @@ def test_tools_and_their_children_read_nothing_from_the_wire(server: ProcessPeer
         assert answers["next"]["result"]["structuredContent"] == {"result": how}
 
 
-@pytest.mark.parametrize(
-    ("garbage", "code", "request_id"),
-    [
-        (b"{", -32700, None),
-        (b'{"jsonrpc":"2.0","id":7,"method":"\xff"}', -32700, 7),
-        (b"[]", -32600, None),
-        (b'{"jsonrpc":"1.0","id":7,"method":"ping"}', -32600, 7),
-        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}', -32602, 7),
-        (b"[" * 100_000, -32700, None),
-        (b'{"jsonrpc":"2.0","id":7,"method":"no/such/method"}', -32601, 7),
-    ],
-)
-def test_garbage_is_answered_if_possible_and_affects_nothing_else(
-    garbage: bytes, code: int, request_id: int | None, server: ProcessPeer
-) -> None:
-    """JSON-RPC 2.0, section 5.1: an error response, with the id if it could be read; then the session goes on."""
-    server.send(garbage + b"\n", call("next", "echo", value=1))
-    answers = sorted((server.receive(), server.receive()), key=lambda answer: answer.get("id") == "next")
-    assert (answers[0]["error"]["code"], answers[0].get("id")) == (code, request_id)
-    assert answers[1]["result"]["structuredContent"] == {"result": 1}
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"   \t\r",
-        b'{"jsonrpc":"2.0","id":99,"result":{}}',
-        b'{"jsonrpc":"2.0","id":99,"error":{"code":1}}',
-        b'{"jsonrpc":"2.0","id":99,"result":',
-        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}',
-        b'{"jsonrpc":"2.0","method":"notifications/unheard-of"}',
-        b'{"jsonrpc":"2.0","method":"notifications/progress","params":[]}',
-    ],
-)
-def test_messages_that_need_no_response_get_none(garbage: bytes, server: ProcessPeer) -> None:
-    """Unexpected responses and malformed notifications are not answered: that could go on forever."""
-    server.send(garbage + b"\n", call("next", "echo", value=1))
-    assert server.receive()["id"] == "next"
-
-
 # Without a server: a size limit, and what the process prints around the block. Every request comes back as a result.
 LINK = """
     print("before")
