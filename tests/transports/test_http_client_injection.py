@@ -1,6 +1,6 @@
 """A cancellation at every step of what an HTTP client does: nothing is left open, and the next call gets through.
 
-`test_http_client_cancellation.py` has the same for plain exchanges of the modern era.
+`test_http_client_exchanges` has the same for plain exchanges of the modern era.
 """
 
 from __future__ import annotations
