@@ -9,29 +9,17 @@ from typing import Any
 import httpx
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, never, peer, result, streaming
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, peer, result, streaming
 from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
-__all__ = [
-    "TEXT",
-    "Calls",
-    "cut_events",
-    "cut_json",
-    "discovered",
-    "endless_stream",
-    "modern",
-    "never",
-    "ok",
-    "over",
-    "streamed",
-    "works",
-]
-
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
-
 discovered = giving(DISCOVERED)
+ok = giving(TEXT)
+streamed = streaming(lambda asked: b": hello\n\n" + event(result(asked.id, TEXT)))
+endless_stream = streaming(b": still here\n\n", then="gone")
+cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="abort")
 
 
 class Calls:
@@ -44,21 +32,9 @@ class Calls:
         await self.tools.get(asked.body["params"]["name"], ok)(asked)
 
 
-ok = giving(TEXT)
-
-
-streamed = streaming(lambda asked: b": hello\n\n" + event(result(asked.id, TEXT)))
-
-
-endless_stream = streaming(b": still here\n\n", then="gone")
-
-
 async def cut_json(asked: Asked) -> None:
     await asked.raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":')
     await asked.abort()
-
-
-cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="abort")
 
 
 @contextlib.asynccontextmanager

@@ -10,18 +10,11 @@ import trio
 
 from tests.http_peer import INITIALIZED, Asked, HttpPeer, giving, peer
 from tests.transports.support import DEADLINE
-from trio_mcp import (
-    Backoff,
-    Client,
-    streamable_http_client,
-)
-
-__all__ = ["CHANGED", "QUICK", "TEXT", "Restarting", "legacy", "ok", "text"]
+from trio_mcp import Backoff, Client, streamable_http_client
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-
 
 ok = giving(TEXT)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from tests.effort import examples
-from tests.http_peer import Asked, event, giving, peer, plain, result, streaming
+from tests.http_peer import Asked, event, giving, never, peer, plain, result, streaming
 from tests.transports.http_calls import (
     TEXT,
     Calls,
@@ -25,7 +25,6 @@ from tests.transports.http_calls import (
     discovered,
     endless_stream,
     modern,
-    never,
     ok,
     streamed,
     works,
