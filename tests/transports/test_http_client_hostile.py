@@ -87,9 +87,7 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_endlessly(
         if gets % 2 == 0:
             await asked.status(404)
             return
-        await asked.begin_events()
-        await asked.chunk(b"id: 1\nretry: 0\ndata:\n\n")
-        await asked.end_events()
+        await asked.events(b"id: 1\nretry: 0\ndata:\n\n")
 
     with trio.fail_after(DEADLINE):
         async with peer({"GET": listening, "tools/call": Calls()}) as server, Client(server.url) as client:
@@ -106,13 +104,11 @@ async def test_a_request_that_the_server_cancels_leaves_nothing_in_the_log(
     """However many: a refusal of a request that was cancelled is not a failure."""
 
     async def changes_its_mind(asked: Asked) -> None:
-        await asked.begin_events()
+        asks = b""
         for number in range(20):
-            request = {"jsonrpc": "2.0", "id": number, "method": "x/unknown"}
-            notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
-            await asked.chunk(event(request) + event(notice))
-        await asked.chunk(event(result(asked.id, TEXT)))
-        await asked.end_events()
+            asks += event({"jsonrpc": "2.0", "id": number, "method": "x/unknown"})
+            asks += event({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        await asked.events(asks + event(result(asked.id, TEXT)))
 
     with trio.fail_after(DEADLINE), caplog.at_level(logging.WARNING, "trio_mcp"):
         async with peer({"tools/call": Calls(t=changes_its_mind)}) as server, Client(server.url) as client:

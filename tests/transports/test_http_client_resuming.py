@@ -14,14 +14,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import INITIALIZED, Asked, event, giving, peer, plain, result, streaming
-from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Restarting, legacy, ok, text
+from tests.http_peer import INITIALIZED, Asked, event, giving, peer, plain, progress, result, streaming
+from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Faults, Restarting, legacy, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
     HttpError,
-    RemoteProtocolError,
-    SessionOptions,
     TransportError,
     streamable_http_client,
 )
@@ -47,11 +45,7 @@ async def test_the_server_speaks_on_its_own_stream_and_its_requests_are_answered
 @pytest.mark.parametrize("status", [405, 404, 400])
 async def test_a_server_without_a_stream_of_its_own_is_not_asked_again(status: int) -> None:
     """L: or else return 405; others say it in their own ways."""
-
-    async def get(asked: Asked) -> None:
-        await asked.status(status)
-
-    async with legacy({"GET": get}) as (server, client):
+    async with legacy({"GET": plain(status)}) as (server, client):
         await server.until("GET")
         assert await text(client) == "ok"
         await trio.testing.wait_all_tasks_blocked()
@@ -67,12 +61,8 @@ async def test_the_stream_is_resumed_where_it_broke_off_after_the_servers_retry_
 
     async def get(asked: Asked) -> None:
         times.append(trio.current_time())
-        await asked.begin_events()
-        if len(times) < 4:
-            await asked.chunk(b"retry: 45000\n" + event(CHANGED, f"e{len(times)}"))
-            await (asked.abort() if len(times) == 2 else asked.end_events())
-        else:
-            await asked.gone()
+        then = {2: "abort", 4: "gone"}.get(len(times), "end_events")
+        await asked.events(b"retry: 45000\n" + event(CHANGED, f"e{len(times)}"), then=then)
 
     with trio.fail_after(1000):
         async with peer({"GET": get}) as server, Client(server.url, mode="legacy"):
@@ -83,33 +73,17 @@ async def test_the_stream_is_resumed_where_it_broke_off_after_the_servers_retry_
 
 
 async def test_a_stream_that_cannot_be_reopened_is_given_up_with_an_error() -> None:
-    faults: list[str] = []
-    told = trio.Event()
-
-    def on_error(fault: RemoteProtocolError) -> None:
-        faults.append(str(fault))
-        told.set()
+    faults = Faults()
 
     async def get(asked: Asked) -> None:
-        if server.methods().count("GET") == 1:
-            await asked.begin_events()
-            await asked.chunk(event(CHANGED))
-            await asked.end_events()
-        else:
-            await asked.status(503)
+        await (asked.events(event(CHANGED)) if server.methods().count("GET") == 1 else asked.status(503))
 
-    with trio.fail_after(DEADLINE):
-        async with peer({"GET": get, "tools/call": ok}) as server:
-
-            def connect() -> Any:
-                return streamable_http_client(server.url, reconnect=QUICK)
-
-            async with Client(connect, mode="legacy", options=SessionOptions(on_error=on_error)) as client:
-                await told.wait()
-                assert await text(client) == "ok"
+    async with legacy({"GET": get}, options=faults.options) as (server, client):
+        await faults.told.wait()
+        assert await text(client) == "ok"
     assert server.methods().count("GET") == 1 + QUICK.attempts
-    assert "are no longer received" in faults[0]
-    assert "given up after 3 further attempts" in faults[0]
+    assert "are no longer received" in faults.said[0]
+    assert "given up after 3 further attempts" in faults.said[0]
 
 
 async def test_a_stream_that_finds_the_session_lost_renews_it_without_a_call() -> None:
@@ -138,19 +112,14 @@ async def test_a_stream_that_finds_the_session_lost_renews_it_without_a_call() -
 
 async def test_a_call_whose_stream_breaks_is_resumed() -> None:
     """The answer comes on a GET with the last event id; nothing is called twice, nothing heard twice."""
-    progress: list[float] = []
+    heard: list[float] = []
+
+    def token() -> Any:
+        return calls[0].body["params"]["_meta"]["progressToken"]
 
     async def call(asked: Asked) -> None:
         calls.append(asked)
-        await asked.begin_events()
-        token = asked.body["params"]["_meta"]["progressToken"]
-        await asked.chunk(b"id: p\ndata:\n\n")
-        await asked.chunk(event(note(token, 1), "e1"))
-        await asked.abort()
-
-    def note(token: Any, number: int) -> dict[str, Any]:
-        params = {"progressToken": token, "progress": number}
-        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        await asked.events(b"id: p\ndata:\n\n", event(progress(token(), 1), "e1"), then="abort")
 
     async def get(asked: Asked) -> None:
         last = asked.headers.get("last-event-id")
@@ -158,23 +127,18 @@ async def test_a_call_whose_stream_breaks_is_resumed() -> None:
             await asked.status(405)
             return
         seen.append(last)
-        token = calls[0].body["params"]["_meta"]["progressToken"]
         if last == "e1":
-            await asked.begin_events()
-            await asked.chunk(event(note(token, 2), "e2"))
-            await asked.end_events()
+            await asked.events(event(progress(token(), 2), "e2"))
         elif len(seen) == 2:
             await asked.status(503)
         else:
-            await asked.begin_events()
-            await asked.chunk(event(result(calls[0].id, TEXT), "e3"))
-            await asked.end_events()
+            await asked.events(event(result(calls[0].id, TEXT), "e3"))
 
     calls: list[Asked] = []
     seen: list[str] = []
     async with legacy({"tools/call": call, "GET": get}) as (server, client):
-        assert await text(client, on_progress=lambda note: progress.append(note.progress)) == "ok"
-    assert progress == [1, 2]
+        assert await text(client, on_progress=lambda note: heard.append(note.progress)) == "ok"
+    assert heard == [1, 2]
     assert seen == ["e1", "e2", "e2"]
     assert server.methods().count("tools/call") == 1
 
@@ -189,8 +153,7 @@ async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -
         elif ends == "refused":
             await asked.status(400, b"no such event")
         else:
-            await asked.begin_events()
-            await asked.end_events()
+            await asked.events()
 
     async with legacy({"tools/call": call, "GET": get}) as (_, client):
         with pytest.raises(TransportError, match="no such event" if ends == "refused" else "given up after 3"):
@@ -314,23 +277,17 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
     refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Authentication is such a hook; it may fail when the link listens, opens another session, or ends one."""
-    restarting, armed, faults, told = Restarting(), False, list[RemoteProtocolError](), trio.Event()
+    restarting, armed, faults = Restarting(), False, Faults()
 
     async def hook(request: httpx.Request) -> None:
         if armed and (refused == request.method or f'"{refused}"'.encode() in request.content):
             raise LookupError("no token")
 
-    def on_error(fault: RemoteProtocolError) -> None:
-        faults.append(fault)
-        told.set()
-
     async def get(asked: Asked) -> None:
         if asked.headers["mcp-session-id"] != restarting.session:
             await asked.status(404)
             return
-        await asked.begin_events()
-        await asked.chunk(event(CHANGED, "e1"))
-        await asked.end_events()
+        await asked.events(event(CHANGED, "e1"))
 
     with trio.fail_after(DEADLINE), caplog.at_level(logging.CRITICAL, "trio_mcp"):
         async with (
@@ -341,7 +298,7 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
             def connect() -> Any:
                 return streamable_http_client(server.url, http_client=http_client, reconnect=QUICK)
 
-            async with Client(connect, mode="legacy", options=SessionOptions(on_error=on_error)) as client:
+            async with Client(connect, mode="legacy", options=faults.options) as client:
                 await server.until("GET")
                 armed = True
                 if refused == "initialize":
@@ -350,6 +307,6 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
                         await client.call_tool("t")
                     armed = False
                 elif refused == "GET":
-                    await told.wait()
-                    assert "no token" in str(faults[0])
+                    await faults.told.wait()
+                    assert "no token" in faults.said[0]
                 assert await text(client) == "ok"

@@ -293,8 +293,7 @@ async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
 
 async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None:
     async def half(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.gone()
+        await asked.events(then="gone")
 
     async with peer({"GET": half}) as server, http_wire.http_wire(server.url, None, None) as wire:
         with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
