@@ -10,6 +10,7 @@ import trio.lowlevel
 
 from tests.peer import Peer
 from tests.session.harness import ScriptedServer, client_on_wire, server_on_wire, session_pair
+from tests.waiting import steps_within
 from trio_mcp import (
     BaseSession,
     ClientSession,
@@ -197,18 +198,6 @@ async def test_channels_of_the_wrong_type_are_refused() -> None:
             BaseSession(ours.read, "write")  # type: ignore[arg-type]
 
 
-class StepCounter(trio.abc.Instrument):
-    """Counts the steps of every task but the one that watches."""
-
-    def __init__(self) -> None:
-        self.watcher = trio.lowlevel.current_task()
-        self.steps = 0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is not self.watcher:
-            self.steps += 1
-
-
 @pytest.mark.parametrize("closer", ["client", "server", "both", "link", None])
 async def test_open_or_closed_an_idle_second_has_no_scheduled_step(
     closer: str | None, autojump_clock: trio.testing.MockClock
@@ -230,8 +219,4 @@ async def test_open_or_closed_an_idle_second_has_no_scheduled_step(
             await server.wait_closed()
             await client.aclose()
         await trio.testing.wait_all_tasks_blocked()
-        counter = StepCounter()
-        trio.lowlevel.add_instrument(counter)
-        await trio.sleep(1)
-        trio.lowlevel.remove_instrument(counter)
-        assert counter.steps == 0
+        assert await steps_within(1) == 0

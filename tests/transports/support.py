@@ -18,7 +18,7 @@ import trio
 
 import trio_mcp
 from tests.forks import children
-from trio_mcp import SessionMessage, StdioServerParameters, stdio_client
+from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_client
 from trio_mcp.jsonrpc.messages import Notification
 
 DEADLINE = 30
@@ -138,12 +138,20 @@ async def use(params: StdioServerParameters) -> None:
             await ready(read)
 
 
+@asynccontextmanager
+async def session_with(params: StdioServerParameters, **options: Any) -> AsyncIterator[BaseSession]:
+    """Connect to a child, and yield a session with it."""
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(params) as link, BaseSession(*link, **options) as session:
+            yield session
+
+
 # --- servers: processes that `tests.peer` talks to -----------------------------------------------------------------
 
 NOISY = [sys.executable, str(Path(__file__).with_name("noisy_server.py"))]
 
 
-def run(command: list[str], sent: bytes) -> subprocess.CompletedProcess[bytes]:
+def run(command: list[str], sent: bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """As ``printf ... | server``: everything in one go, then the end of the input."""
-    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    return subprocess.run(command, input=sent, capture_output=True, timeout=DEADLINE, env=environment, check=False)
+    options = {"stdout": -1, "stderr": -1, "env": {**os.environ, "PYTHONPATH": PACKAGE_ROOT}, **options}
+    return subprocess.run(command, input=sent, timeout=DEADLINE, check=False, **options)

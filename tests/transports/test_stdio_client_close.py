@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import psutil
@@ -22,9 +21,11 @@ from tests.transports.support import (
     open_descriptors,
     python,
     ready,
+    session_with,
     shell,
     use,
 )
+from tests.waiting import steps_within
 from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_client
 from trio_mcp.jsonrpc.messages import Notification
 
@@ -52,32 +53,21 @@ async def test_everything_written_before_the_end_reaches_the_server(tmp_path: Pa
     assert len(target.read_text().splitlines()) == 50
 
 
-async def test_a_server_that_still_has_much_to_say_may_finish(tmp_path: Path) -> None:
-    """Its last words are not read, but a full pipe must not keep it from exiting on its own."""
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_server_that_still_has_much_to_say_may_finish(when: str, tmp_path: Path) -> None:
+    """What nobody reads, before the end of its input or after, must not keep it from exiting on its own."""
     code = """
         import sys
         print('{"jsonrpc":"2.0","method":"ready"}', flush=True)
-        sys.stdin.read()
-        for _ in range(20_000):
-            print('{"jsonrpc":"2.0","method":"bye"}')
-        open(sys.argv[1], "w").write("done")
-    """
-    await use(python(code, str(tmp_path / "done"), shutdown_grace=20))
-    assert (tmp_path / "done").read_text() == "done"
-
-
-async def test_a_reader_that_stopped_reading_does_not_keep_the_server_from_exiting(tmp_path: Path) -> None:
-    """The same while the channel to the session is full already."""
-    code = """
-        import sys, threading
-        print('{"jsonrpc":"2.0","method":"ready"}', flush=True)
+        if sys.argv[2] == "after":
+            sys.stdin.read()
         for _ in range(20_000):
             print('{"jsonrpc":"2.0","method":"bulk"}')
         sys.stdin.read()
         open(sys.argv[1], "w").write("done")
     """
     with trio.fail_after(DEADLINE):
-        async with stdio_client(python(code, str(tmp_path / "done"), shutdown_grace=20)) as (read, _):
+        async with stdio_client(python(code, str(tmp_path / "done"), when, shutdown_grace=20)) as (read, _):
             await ready(read)
             await trio.testing.wait_all_tasks_blocked(0.05)
     assert (tmp_path / "done").read_text() == "done"
@@ -150,55 +140,12 @@ async def test_cancellation_at_every_step_of_start_use_and_close_leaves_no_proce
         assert await cancel_everywhere(scenario, after) > 20
 
 
-async def test_clients_side_by_side_close_in_any_order() -> None:
-    """Twenty servers, each with calls of its own, none in another's way, left one after the other at random."""
-    order = list(range(20))
-    random.Random(20).shuffle(order)
-    leave, gone = [trio.Event() for _ in order], [trio.Event() for _ in order]
-    left: list[int] = []
-
-    async def one(number: int, mark: dict[str, str], started: trio.Semaphore) -> None:
-        async with stdio_client(python(ANSWER_EVERYTHING, env=mark)) as link, BaseSession(*link) as session:
-            for n in range(5):
-                assert await session.send_request("echo", {"n": n}) == {"params": {"n": n}}
-            started.release()
-            await leave[number].wait()
-            assert await session.send_request("echo", {"n": number}) == {"params": {"n": number}}
-        left.append(number)
-        gone[number].set()
-
-    async with no_survivors() as mark:
-        started = trio.Semaphore(0)
-        with trio.fail_after(DEADLINE):
-            async with trio.open_nursery() as nursery:
-                for number in order:
-                    nursery.start_soon(one, number, mark, started)
-                for _ in order:
-                    await started.acquire()
-                for number in order:
-                    leave[number].set()
-                    await gone[number].wait()
-    assert left == order
-
-
 async def test_nothing_runs_in_an_idle_connection() -> None:
     """No polling: a quiet server costs no scheduler step."""
-
-    class Counter(trio.abc.Instrument):
-        steps = 0
-
-        def before_task_step(self, task: trio.lowlevel.Task) -> None:
-            self.steps += 1
-
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(ANSWER_EVERYTHING)) as link, BaseSession(*link) as session:
-            await session.send_request("echo")
-            await trio.testing.wait_all_tasks_blocked()
-            counter = Counter()
-            trio.lowlevel.add_instrument(counter)
-            await trio.sleep(0.1)
-            trio.lowlevel.remove_instrument(counter)
-            assert counter.steps <= 1  # our own waking
+    async with session_with(python(ANSWER_EVERYTHING)) as session:
+        await session.send_request("echo")
+        await trio.testing.wait_all_tasks_blocked()
+        assert await steps_within(0.1) == 0
 
 
 async def test_leaving_the_block_wakes_a_task_that_waits_on_a_kept_channel() -> None:

@@ -10,7 +10,17 @@ import pytest
 import trio
 import trio.testing
 
-from tests.transports.support import ANSWER_EVERYTHING, DEADLINE, MARK, marked, no_survivors, python, shell, vanished
+from tests.transports.support import (
+    ANSWER_EVERYTHING,
+    DEADLINE,
+    MARK,
+    marked,
+    no_survivors,
+    python,
+    session_with,
+    shell,
+    vanished,
+)
 from trio_mcp import (
     BaseSession,
     ProcessExited,
@@ -67,14 +77,13 @@ async def test_every_pending_call_settles_with_the_status_and_the_last_words(
 ) -> None:
     """A death in mid-call fails every call that waits, and every later one, each with an error of its own."""
     outcomes: list[Any] = []
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(DIE, stderr="discard")) as link, BaseSession(*link) as session:
-            await session.send_request("answer")
-            async with trio.open_nursery() as nursery:
-                for _ in range(5):
-                    nursery.start_soon(settle, session, outcomes, "wait")
-                nursery.start_soon(settle, session, outcomes, method, params)
-            await settle(session, outcomes, "late")
+    async with session_with(python(DIE, stderr="discard")) as session:
+        await session.send_request("answer")
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(settle, session, outcomes, "wait")
+            nursery.start_soon(settle, session, outcomes, method, params)
+        await settle(session, outcomes, "late")
     assert len({id(outcome) for outcome in outcomes}) == 7
     for outcome in outcomes:
         assert type(outcome) is ProcessExited
@@ -87,12 +96,10 @@ async def test_every_pending_call_settles_with_the_status_and_the_last_words(
 async def test_a_server_that_dies_at_once_says_so() -> None:
     """The first call fails with the status, whether the pipe broke before or after it was written."""
     for _ in range(10):
-        with trio.fail_after(DEADLINE):
-            params = shell("echo 'no module' >&2; exit 7", stderr="discard")
-            async with stdio_client(params) as link, BaseSession(*link) as session:
-                with pytest.raises(ProcessExited, match="no module") as caught:
-                    await session.send_request("first")
-                assert caught.value.returncode == 7
+        async with session_with(shell("echo 'no module' >&2; exit 7", stderr="discard")) as session:
+            with pytest.raises(ProcessExited, match="no module") as caught:
+                await session.send_request("first")
+            assert caught.value.returncode == 7
 
 
 async def test_what_the_server_sent_before_it_died_arrives_before_the_failure() -> None:
@@ -152,15 +159,14 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_hide_the_death(detach:
         async with no_survivors() as environment:
             mark = environment[MARK]
             params = python(code, str(detach), env=environment, stderr="discard")
-            with trio.fail_after(DEADLINE):
-                async with stdio_client(params) as link, BaseSession(*link) as session:
-                    with pytest.raises(ProcessExited) as caught:
-                        await session.send_request("first")
-                    assert caught.value.returncode == 4
-                    assert caught.value.stderr_tail == "parting"
-                    if not detach:
-                        await vanished(mark)  # while the block goes on
-                        assert not marked(mark)
+            async with session_with(params) as session:
+                with pytest.raises(ProcessExited) as caught:
+                    await session.send_request("first")
+                assert caught.value.returncode == 4
+                assert caught.value.stderr_tail == "parting"
+                if not detach:
+                    await vanished(mark)  # while the block goes on
+                    assert not marked(mark)
             if detach:  # it has left the group for good: its starter has to end it
                 for process in marked(mark):
                     process.kill()
@@ -177,12 +183,10 @@ async def test_a_server_that_closes_its_output_and_lives_on_is_lost() -> None:
         os.close(1)
         sys.stdin.read()
     """
-    async with no_survivors() as mark:
-        with trio.fail_after(DEADLINE):
-            async with stdio_client(python(code, env=mark)) as link, BaseSession(*link) as session:
-                with pytest.raises(ProcessExited, match="closed its standard output") as caught:
-                    await session.send_request("first")
-                assert caught.value.returncode is None
+    async with no_survivors() as mark, session_with(python(code, env=mark)) as session:
+        with pytest.raises(ProcessExited, match="closed its standard output") as caught:
+            await session.send_request("first")
+        assert caught.value.returncode is None
 
 
 async def test_a_server_that_closes_its_input_and_lives_on_is_lost() -> None:
@@ -197,12 +201,11 @@ async def test_a_server_that_closes_its_input_and_lives_on_is_lost() -> None:
     """
     async with no_survivors() as mark:
         params = python(code, env=mark, shutdown_grace=0.1, stderr="discard")
-        with trio.fail_after(DEADLINE):
-            async with stdio_client(params) as link, BaseSession(*link) as session:
-                assert await session.send_request("first") == {}
-                with pytest.raises(TransportError, match="closed its standard input") as caught:
-                    await session.send_request("second")
-                assert "not listening" in str(caught.value)
+        async with session_with(params) as session:
+            assert await session.send_request("first") == {}
+            with pytest.raises(TransportError, match="closed its standard input") as caught:
+                await session.send_request("second")
+            assert "not listening" in str(caught.value)
 
 
 async def test_a_server_that_never_reads_stalls_only_its_own_client() -> None:
@@ -211,25 +214,23 @@ async def test_a_server_that_never_reads_stalls_only_its_own_client() -> None:
     async with no_survivors() as mark:
         deaf = python("import time; time.sleep(1000)", env=mark, shutdown_grace=0.1)
         sent = 0
-        with trio.fail_after(DEADLINE):
-            async with (
-                stdio_client(deaf) as (_, write),
-                stdio_client(python(ANSWER_EVERYTHING, env=mark)) as link,
-                BaseSession(*link) as session,
-                trio.open_nursery() as nursery,
-            ):
+        async with (
+            stdio_client(deaf) as (_, write),
+            session_with(python(ANSWER_EVERYTHING, env=mark)) as session,
+            trio.open_nursery() as nursery,
+        ):
 
-                async def send_on() -> None:
-                    nonlocal sent
-                    while True:
-                        await write.send(SessionMessage(Notification("m", {"x": text})))
-                        sent += 1
+            async def send_on() -> None:
+                nonlocal sent
+                while True:
+                    await write.send(SessionMessage(Notification("m", {"x": text})))
+                    sent += 1
 
-                nursery.start_soon(send_on)
-                for _ in range(50):
-                    await session.send_request("echo")
-                assert sent < 200  # the pipe, one burst and the channel
-                nursery.cancel_scope.cancel()
+            nursery.start_soon(send_on)
+            for _ in range(50):
+                await session.send_request("echo")
+            assert sent < 200  # the pipe, one burst and the channel
+            nursery.cancel_scope.cancel()
 
 
 async def test_garbage_on_the_output_affects_nothing_else() -> None:
@@ -245,11 +246,7 @@ async def test_garbage_on_the_output_affects_nothing_else() -> None:
             print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}}), flush=True)
     """
     errors: list[Exception] = []
-    with trio.fail_after(DEADLINE):
-        async with (
-            stdio_client(python(code)) as link,
-            BaseSession(*link, options=SessionOptions(on_error=errors.append)) as session,
-        ):
-            for _ in range(3):
-                assert await session.send_request("echo") == {}
+    async with session_with(python(code), options=SessionOptions(on_error=errors.append)) as session:
+        for _ in range(3):
+            assert await session.send_request("echo") == {}
     assert len(errors) >= 6

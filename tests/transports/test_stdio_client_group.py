@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import trio
 import trio.testing
 
+from tests.peer import ENVIRONMENT, script
 from tests.transports.support import (
     DEADLINE,
     DIARY,
     MARK,
-    PACKAGE_ROOT,
     marked,
     no_survivors,
     python,
     ready,
+    run,
     shell,
     use,
 )
@@ -104,13 +102,7 @@ def test_adopted_orphans_are_reaped() -> None:
             print([child.status() for child in psutil.Process().children(recursive=True)])
         trio.run(main)
     """
-    harness = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        timeout=DEADLINE,
-        env={**os.environ, "PYTHONPATH": PACKAGE_ROOT},
-        check=False,
-    )
+    harness = run(script(code), b"")
     assert (harness.stdout, harness.stderr) == (b"[]\n", b"")
 
 
@@ -127,20 +119,15 @@ def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> Non
             print("out", flush=True)
         trio.run(main)
     """
-    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=-1, stderr=-1, env=environment, start_new_session=True
-    ) as harness:
-        try:
-            output, errors = harness.communicate(timeout=DEADLINE)  # the server itself sleeps for longer
-        finally:
-            harness.kill()
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    if process.cmdline() == ["sleep", "40.25"]:
-                        process.kill()
-    assert output == b"out\n", errors.decode()
-    assert b"could not be killed" in errors
+    try:
+        harness = run(script(code), b"", start_new_session=True)  # the server itself sleeps for longer
+    finally:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.cmdline() == ["sleep", "40.25"]:
+                    process.kill()
+    assert harness.stdout == b"out\n", harness.stderr.decode()
+    assert b"could not be killed" in harness.stderr
 
 
 def test_the_interrupt_of_the_program_ends_its_servers() -> None:
@@ -160,10 +147,7 @@ def test_the_interrupt_of_the_program_ends_its_servers() -> None:
         except KeyboardInterrupt:
             print("interrupted", flush=True)
     """
-    environment: dict[str, Any] = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=-1, stderr=-1, env=environment
-    ) as harness:
+    with subprocess.Popen(script(code), stdout=-1, stderr=-1, env=ENVIRONMENT) as harness:
         assert harness.stdout is not None
         assert harness.stdout.readline() == b"up\n"
         harness.send_signal(signal.SIGINT)

@@ -12,14 +12,13 @@ import pytest
 import trio
 
 from tests.transports.support import (
-    ANSWER_EVERYTHING,
     DEADLINE,
     no_survivors,
     open_descriptors,
     python,
     shell,
 )
-from trio_mcp import BaseSession, StdioServerParameters, TransportError, stdio_client
+from trio_mcp import StdioServerParameters, TransportError, stdio_client
 from trio_mcp.jsonrpc.messages import Notification
 
 TELL = """
@@ -88,20 +87,6 @@ async def test_the_child_inherits_no_descriptors(tmp_path: Path) -> None:
     assert numbers <= {"0", "1", "2", "3"}  # 3 is the listing's own
 
 
-async def test_no_descriptor_stays_open_after_the_block() -> None:
-    """Pipes and the handle on the process are closed with the block, not by the garbage collector."""
-    before = open_descriptors()
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(ANSWER_EVERYTHING)) as link, BaseSession(*link) as session:
-            await session.send_request("echo")
-            assert len(open_descriptors()) > len(before)
-        assert open_descriptors() == before
-        with pytest.raises(TransportError):
-            async with stdio_client(StdioServerParameters("no-such-command-here")):
-                pass
-        assert open_descriptors() == before
-
-
 # --- what is said when it can't be started ---------------------------------------------------------------------------
 
 
@@ -127,12 +112,13 @@ def executable(path: Path, content: str, mode: int = 0o755) -> str:
     ids=["unknown", "missing", "directory", "plain", "interpreter", "format", "no-cwd", "file-cwd", "too-long"],
 )
 async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, said: str, tmp_path: Path) -> None:
-    """It names the command and the cause, and leaves nothing behind."""
-    params = make(tmp_path)
+    """It names the command and the cause, and leaves no process and no descriptor behind."""
+    params, before = make(tmp_path), open_descriptors()
     async with no_survivors():
         with pytest.raises(TransportError, match=said) as caught, trio.fail_after(DEADLINE):
             async with stdio_client(params):
                 pytest.fail("it was started")
+    assert open_descriptors() == before
     assert repr(params.command) in str(caught.value)
     assert isinstance(caught.value.__cause__, OSError)
 

@@ -8,15 +8,14 @@ import os
 import subprocess
 import sys
 import termios
-import textwrap
 import time
-from typing import Any
 
 import pytest
 import trio
 
-from tests.transports.support import DEADLINE, PACKAGE_ROOT, python, shell
-from trio_mcp import BaseSession, ProcessExited, StdioServerParameters, stdio_client
+from tests.peer import ENVIRONMENT, script
+from tests.transports.support import DEADLINE, python, run, session_with, shell
+from trio_mcp import ProcessExited, StdioServerParameters, stdio_client
 from trio_mcp.jsonrpc.messages import Failure
 
 SAY_AND_EXIT = "printf 'first\\nsecond\\nthird' >&2; exit 3"
@@ -33,24 +32,6 @@ async def exit_of(params: StdioServerParameters) -> ProcessExited:
     raise AssertionError("the link ended without a word")
 
 
-def run_harness(params: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a client in a process of its own, and capture its standard error."""
-    code = f"""
-        import sys, trio
-        from trio_mcp import stdio_client, StdioServerParameters
-        async def main():
-            async with stdio_client({params}) as (read, write):
-                async for item in read:
-                    print(item.message.error.stderr_tail, end="")
-        trio.run(main)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    return subprocess.run(
-        command, stdout=subprocess.PIPE, timeout=DEADLINE, env=environment, check=False, **{"stderr": -1, **options}
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "closed", "shown"),
     [("", False, b"one\ntwo \xff\nthree\n"), (', stderr="discard"', False, b""), ("", True, b"")],
@@ -58,8 +39,17 @@ def run_harness(params: str, **options: Any) -> subprocess.CompletedProcess[byte
 )
 def test_where_standard_error_appears(options: str, closed: bool, shown: bytes) -> None:
     """Inherited is the default; bytes that are no UTF-8 pass unchanged. The error has the last lines in any case."""
-    params = rf"""StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"]{options})"""
-    harness = run_harness(params, preexec_fn=(lambda: os.close(2)) if closed else None)
+    code = rf"""
+        import sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        async def main():
+            params = StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"]{options})
+            async with stdio_client(params) as (read, write):
+                async for item in read:
+                    print(item.message.error.stderr_tail, end="")
+        trio.run(main)
+    """
+    harness = run(script(code), b"", preexec_fn=(lambda: os.close(2)) if closed else None)
     assert (harness.returncode, harness.stderr) == (0, shown)
     assert harness.stdout.decode() == "one\ntwo \ufffd\nthree"
 
@@ -80,8 +70,7 @@ def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
                     pass
         trio.run(main)
     """
-    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=writer, env=environment) as harness:
+    with subprocess.Popen(script(code), stderr=writer, env=ENVIRONMENT) as harness:
         os.close(writer)
         full = bytearray(4)
         deadline = time.monotonic() + DEADLINE
@@ -167,11 +156,10 @@ async def test_a_slow_callback_delays_neither_answers_nor_the_tail() -> None:
     async def stuck(line: str) -> None:
         await trio.sleep_forever()
 
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(code, stderr=stuck)) as link, BaseSession(*link) as session:
-            assert await session.send_request("go") == {}
-            with pytest.raises(ProcessExited) as caught:
-                await session.send_request("stop")
+    async with session_with(python(code, stderr=stuck)) as session:
+        assert await session.send_request("go") == {}
+        with pytest.raises(ProcessExited) as caught:
+            await session.send_request("stop")
     assert caught.value.stderr_tail.endswith("line 99\nthe reason")
 
 
@@ -235,11 +223,5 @@ def test_many_servers_start_while_our_own_standard_error_is_blocked() -> None:
                 end.set()
         trio.run(main)
     """
-    harness = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        stdout=subprocess.PIPE,
-        timeout=DEADLINE,
-        env={**os.environ, "PYTHONPATH": PACKAGE_ROOT},
-        check=False,
-    )
+    harness = run(script(code), b"")
     assert (harness.returncode, harness.stdout) == (0, b"all started\n")
