@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, McpError, RemoteProtocolError, RequestContext, memory_link_pair
+from trio_mcp import BaseSession, McpError, RemoteProtocolError, RequestContext, TraceContext, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types.tools import CallToolResult
 
@@ -57,10 +57,21 @@ async def test_a_handler_that_returns_no_result_is_answered_for_with_an_error(ca
     assert "must be a model or a mapping" in caplog.text
 
 
-async def test_ping_is_answered_by_either_side_without_a_handler() -> None:
+async def test_a_servers_requests_to_its_client_carry_the_current_trace_and_only_that() -> None:
+    """Those of a client do, too: tests/server/test_trace_context.py."""
+    trace = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", None, "user=alice")
+    seen: list[dict[str, Any]] = []
+
+    async def roots(params: Any, context: RequestContext) -> dict[str, Any]:
+        seen.append(context.meta)
+        return {"roots": []}
+
     async with session_pair() as (client, server):
-        await client.ping()
-        await server.send_request("ping")
+        client.add_request_handler("roots/list", roots)
+        with trace.use():
+            await server.send_request("roots/list")
+        await server.send_request("roots/list")
+    assert seen == [trace.to_meta(), {}]
 
 
 class Params(BaseModel):

@@ -131,20 +131,25 @@ async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
 async def test_handlers_that_do_not_finish_are_cancelled_after_the_grace(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
+    reasons: list[str | None] = []
+
     async def answer(context: RequestContext) -> dict[str, Any]:
-        await trio.sleep_forever()
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            reasons.append(exc.reason)
+            raise
         raise AssertionError
 
-    async with server_on_wire(answer, options=SessionOptions(handlers=HandlerOptions(drain_grace=0.5))) as (
-        server,
-        wire,
-    ):
+    options = SessionOptions(handlers=HandlerOptions(drain_grace=0.5))
+    async with server_on_wire(answer, options=options) as (server, wire):
         await wire.send(Request(1, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
         started = trio.current_time()
         await wire.close()
         await server.wait_closed()
         assert trio.current_time() - started == pytest.approx(0.5)
+    assert reasons == ["the peer closed the link"]
 
 
 async def test_messages_handed_over_before_the_close_still_leave() -> None:

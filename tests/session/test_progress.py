@@ -83,33 +83,9 @@ async def test_what_a_callback_raises_is_raised_by_the_call_which_is_cancelled()
         assert caught.value is failure
 
 
-async def test_a_slow_callback_loses_the_oldest_progress_not_memory() -> None:
-    seen: list[float] = []
-    release = trio.Event()
-
-    async def slow(event: ProgressNotificationParams) -> None:
-        await release.wait()
-        seen.append(event.progress)
-
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-
-        async def flood() -> None:
-            request = await wire.expect(Request)
-            for number in range(5000):
-                token = {"progressToken": request.id, "progress": number}
-                await wire.send(Notification("notifications/progress", token))
-            await wire.send(Response(request.id, {}))
-            release.set()
-
-        nursery.start_soon(flood)
-        await client.send_request("tools/call", {"name": "x"}, on_progress=slow)
-    assert seen[-1] == 4999
-    assert seen == sorted(seen)
-    assert len(seen) < 400
-
-
-async def test_progress_that_waits_is_bounded_in_bytes() -> None:
-    """A server may say a megabyte with each."""
+@pytest.mark.parametrize(("times", "size", "most"), [(5000, 1, 400), (100, 400_000, 3)])
+async def test_a_slow_callback_loses_the_oldest_progress_not_memory(times: int, size: int, most: int) -> None:
+    """It is bounded in number, and in bytes: a server may say a megabyte with each."""
     seen: list[float] = []
     release = trio.Event()
 
@@ -122,8 +98,8 @@ async def test_progress_that_waits_is_bounded_in_bytes() -> None:
 
         async def flood() -> None:
             request = await wire.expect(Request)
-            for number in range(100):
-                params = {"progressToken": request.id, "progress": number, "message": "x" * 400_000}
+            for number in range(times):
+                params = {"progressToken": request.id, "progress": number, "message": "x" * size}
                 await wire.send(Notification("notifications/progress", params))
             await wire.send(Response(request.id, {}))
             await trio.testing.wait_all_tasks_blocked()
@@ -132,8 +108,9 @@ async def test_progress_that_waits_is_bounded_in_bytes() -> None:
         nursery.start_soon(flood)
         async with BaseSession(*ours) as session:
             await session.send_request("tools/call", {"name": "x"}, on_progress=slow)
-    assert seen[-2:] == [98, 99]
-    assert len(seen) <= 3
+    assert seen[-2:] == [times - 2, times - 1]
+    assert seen == sorted(seen)
+    assert len(seen) <= most
 
 
 async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() -> None:
