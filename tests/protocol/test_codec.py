@@ -435,9 +435,3 @@ def test_messages_are_immutable(message: object) -> None:
     name = attrs.fields(type(message))[0].name  # type: ignore[arg-type]
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(message, name, 2)
-
-
-def test_messages_compare_by_content_and_kind() -> None:
-    assert Request(1, "x", {"a": 1}) == Request(1, "x", {"a": 1})
-    assert Request(1, "x") != Request("1", "x")
-    assert Notification("x") != Request(1, "x")

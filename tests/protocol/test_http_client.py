@@ -238,20 +238,6 @@ def test_what_a_call_raises_says_what_happened() -> None:
     assert (str(again), again.trouble, again.retry_after) == (text, "busy", 7)
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "text"),
-    [
-        (200, {"Content_Type": "text/html"}, "status 200 with the Content-Type 'text/html', which is neither"),
-        (202, {}, "status 202 without a response to the request"),
-        (307, {"Location": "https://elsewhere.example"}, "redirection to 'https://elsewhere.example'"),
-        (799, {}, "status 799 an unknown status"),
-        (405, {}, "status 405 Method Not Allowed"),
-    ],
-)
-def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: str) -> None:
-    assert text in str(failure(status, b"", LIST, None, **headers).error)
-
-
 @given(
     st.integers(200, 999),
     st.binary(max_size=40) | messages().map(encode),
