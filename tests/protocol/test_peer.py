@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.errors import MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
@@ -224,6 +224,16 @@ def test_after_the_close_nothing_goes_in_or_out() -> None:
 
 
 # --- the peer's requests -----------------------------------------------------------------------------------------
+
+
+def test_a_request_is_answered_once_and_frees_its_place_once() -> None:
+    """A second answer is our own mistake, so it raises; the end may be reported again."""
+    peer = Peer()
+    incoming = started(peer, "a")
+    assert peer.answer(incoming, {"b": 1}) == Response("a", {"b": 1})
+    with pytest.raises(LocalProtocolError, match="already answered"):
+        peer.answer(incoming, {})
+    assert [peer.finished(incoming), peer.finished(incoming), peer.running_count] == [None, None, 0]
 
 
 def test_metadata_stays_with_the_request() -> None:

@@ -16,30 +16,6 @@ from trio_mcp.jsonrpc.messages import Notification, Request, Response
 from trio_mcp.types.notices import ProgressNotificationParams
 
 
-async def count(context: RequestContext) -> dict[str, Any]:
-    for number in range(1, 6):
-        await context.report_progress(number, 5, f"step {number}")
-    return {"done": True}
-
-
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-@pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_progress_comes_in_order_and_all_of_it_before_the_call_returns(mode: str, kind: str) -> None:
-    seen: list[tuple[Any, Any, Any]] = []
-
-    def note(event: ProgressNotificationParams) -> None:
-        seen.append((event.progress, event.total, event.message))
-
-    async def note_slowly(event: ProgressNotificationParams) -> None:
-        await trio.lowlevel.checkpoint()
-        note(event)
-
-    async with session_pair(count, mode=mode) as (client, _):
-        callback = note if kind == "sync" else note_slowly
-        assert await client.send_request("tools/call", {"name": "x"}, on_progress=callback)
-        assert seen == [(number, 5, f"step {number}") for number in range(1, 6)]
-
-
 async def test_reporting_unrequested_progress_is_a_checkpoint() -> None:
     """The caller did not ask for progress, and the handler awaits nothing else."""
     rounds = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.http_peer import never, peer, plain
+from tests.http_peer import never, peer, plain, streaming
 from tests.transports.http_calls import discovered
 from tests.transports.http_legacy import OldServer
 from tests.transports.support import DEADLINE
@@ -17,8 +17,8 @@ from trio_mcp import (
     Client,
     HttpError,
     HttpServerParameters,
-    McpError,
     NegotiationError,
+    RemoteProtocolError,
     SessionOptions,
     TransportError,
 )
@@ -214,6 +214,17 @@ async def test_the_end_of_the_old_stream_is_the_loss_of_the_link() -> None:
 
 
 @pytest.mark.legacy
+async def test_an_endpoint_elsewhere_is_not_followed() -> None:
+    """It would get the credentials of this server."""
+    get = streaming(b"event: endpoint\ndata: https://elsewhere.example/take\n\n", then="gone")
+    with trio.fail_after(DEADLINE):
+        async with peer({"GET": get}) as server:
+            with pytest.raises(RemoteProtocolError, match="endpoint event"):
+                async with Client(HttpServerParameters(server.url, kind="sse")):
+                    raise AssertionError("it connected")
+
+
+@pytest.mark.legacy
 async def test_a_url_without_an_endpoint_raises_the_refusal_of_the_handshake() -> None:
     """Neither era, nor HTTP+SSE: the error is that of the handshake, and says what to look at."""
     with trio.fail_after(DEADLINE):
@@ -222,12 +233,3 @@ async def test_a_url_without_an_endpoint_raises_the_refusal_of_the_handshake() -
                 async with Client(server.url):
                     raise AssertionError("it connected")
         assert server.methods() == ["server/discover", "initialize", "GET"]
-
-
-@pytest.mark.legacy
-async def test_a_handshake_refused_with_an_error_message_raises_it() -> None:
-    with trio.fail_after(DEADLINE):
-        async with peer({"initialize": plain(200, error_of(-32000))}) as server:
-            with pytest.raises(McpError, match="-32000"):
-                async with Client(server.url, mode="legacy"):
-                    raise AssertionError("it connected")

@@ -8,34 +8,15 @@ import logging
 import pytest
 import trio
 
-from tests.http_peer import Asked, event, giving, peer, plain, result, streaming
+from tests.http_peer import Asked, event, giving, peer, result, streaming
 from tests.transports.http_calls import TEXT, Calls, modern, works
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
     NegotiationError,
-    RemoteProtocolError,
-    SessionOptions,
     TransportError,
 )
 from trio_mcp.http.client import wire as http_wire
-
-
-@pytest.mark.legacy
-async def test_a_response_that_is_not_json_fails_only_its_call() -> None:
-    """Neither on_error nor the server is told."""
-    told: list[Exception] = []
-    no_json = plain(200, b"[}")
-    with trio.fail_after(DEADLINE):
-        async with (
-            peer({"tools/call": Calls(t=no_json)}) as server,
-            Client(server.url, options=SessionOptions(on_error=told.append)) as client,
-        ):
-            with pytest.raises(RemoteProtocolError, match="invalid JSON"):
-                await client.call_tool("t")
-            await works(client)
-    assert told == []
-    assert "answer" not in server.methods()
 
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,19 +81,6 @@ async def test_closing_in_any_order_ends_both_ends(encode: bool, order: tuple[in
 
 
 @both
-async def test_closing_write_ends_the_peers_reading_after_what_was_sent(encode: bool) -> None:
-    """Closing ``write`` ends the sending side once everything before it has arrived."""
-    async with memory_link_pair(encode=encode) as (ours, theirs):
-        await pass_on(ours, Notification("last"))
-        await ours.write.aclose()
-        assert await take(theirs) == Notification("last")
-        with pytest.raises(trio.EndOfChannel):
-            await take(theirs)
-        await pass_on(theirs, Notification("still open this way"))
-        assert await take(ours) == Notification("still open this way")
-
-
-@both
 async def test_a_closed_reader_breaks_the_peers_writing(encode: bool) -> None:
     """The peer no longer reads: writing says so instead of filling a buffer."""
     async with memory_link_pair(encode=encode) as (ours, theirs):

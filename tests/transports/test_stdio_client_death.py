@@ -250,3 +250,10 @@ async def test_garbage_on_the_output_affects_nothing_else() -> None:
         for _ in range(3):
             assert await session.send_request("echo") == {}
     assert len(errors) >= 6
+
+
+async def test_a_message_that_cannot_be_encoded_fails_only_its_own_call() -> None:
+    async with session_with(python(ANSWER_EVERYTHING)) as session:
+        with pytest.raises(TransportError, match="'echo' was not sent"):
+            await session.send_request("echo", {"half": "\ud800"})
+        assert await session.send_request("echo", {"n": 1}) == {"params": {"n": 1}}

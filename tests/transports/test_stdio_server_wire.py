@@ -42,6 +42,36 @@ def test_tools_and_their_children_read_nothing_from_the_wire(server: ProcessPeer
         assert answers["next"]["result"]["structuredContent"] == {"result": how}
 
 
+@pytest.mark.parametrize(
+    ("garbage", "code", "request_id"),
+    [
+        (b"{", -32700, None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"\xff"}', -32700, 7),
+        (b"[]", -32600, None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}', -32602, 7),
+        (b"[" * 100_000, -32700, None),
+        *((answer, None, None) for answer in (b'{"id":9,"result":{}}', b'{"jsonrpc":"2.0","id":9,"result":')),
+        *(
+            (b'{"jsonrpc":"2.0","method":"notifications/%s","params":[]}' % name, None, None)
+            for name in (b"x", b"progress")
+        ),
+    ],
+)
+def test_garbage_is_answered_if_possible_and_affects_nothing_else(
+    garbage: bytes, code: int | None, request_id: int | None, server: ProcessPeer
+) -> None:
+    """JSON-RPC 2.0, section 5.1: an error response, with the id if it could be read; then the session goes on.
+
+    Unexpected responses and malformed notifications are not answered: that could go on forever.
+    """
+    server.send(garbage + b"\n", call("next", "echo", value=1))
+    answers = {answer.get("id"): answer for answer in [server.receive() for _ in range(1 if code is None else 2)]}
+    assert answers.pop("next")["result"]["structuredContent"] == {"result": 1}
+    assert {key: answer["error"]["code"] for key, answer in answers.items()} == (
+        {} if code is None else {request_id: code}
+    )
+
+
 # Without a server: a size limit, and what the process prints around the block. Every request comes back as a result.
 LINK = """
     print("before")

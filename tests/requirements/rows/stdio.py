@@ -18,7 +18,7 @@ topic.held(
     Invalid JSON is answered with -32700, an invalid message with -32600; neither affects other messages.
         basic#error-codes server_wire.py::test_garbage_is_answered_if_possible_and_affects_nothing_else
     Broken answers and broken notifications are not answered.
-        basic#error-responses server_wire.py::test_messages_that_need_no_response_get_none
+        basic#error-responses server_wire.py::test_garbage_is_answered_if_possible_and_affects_nothing_else
     A server's lines that are not messages do not affect its client otherwise.
         basic/transports/stdio client_death.py::test_garbage_on_the_output_affects_nothing_else
     A message beyond the size limit is refused and skipped, and the next one is served.
