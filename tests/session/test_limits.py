@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ import trio.lowlevel
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, HandlerOptions, RequestContext, SessionOptions, memory_link_pair
-from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response, SessionMessage
+from trio_mcp.session.outbox import Outbox
 from trio_mcp.types.error_codes import OVERLOADED
 
 
@@ -233,3 +234,42 @@ async def test_what_a_peer_sends_at_once_lets_others_run_while_it_is_reported() 
             await trio.lowlevel.checkpoint()
             turns += 1
     assert turns > 5
+
+
+# --- the outbox ----------------------------------------------------------------------------------------------------
+
+
+class Slow(trio.abc.SendChannel[SessionMessage]):
+    """Takes one message at a time, and longer for each than for the one before."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.sending = trio.Lock()
+
+    async def send(self, value: SessionMessage) -> None:
+        async with self.sending:
+            for _ in range(10 * (1 + len(self.sent))):
+                await trio.lowlevel.checkpoint()
+            assert isinstance(value.message, Notification)
+            self.sent.append(value.message.method)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_writer_ends_when_all_is_written_and_the_next_message_starts_another() -> None:
+    slow = Slow()
+    async with trio.open_nursery() as nursery:
+
+        def spawn(function: Callable[[], Awaitable[None]]) -> None:
+            nursery.start_soon(function)
+
+        outbox = Outbox(slow, spawn)
+        for name in ("first", "second"):
+            outbox.put(SessionMessage(Notification(name)))
+        await outbox.flush()
+        assert slow.sent == ["first", "second"]
+        outbox.put(SessionMessage(Notification("third")))  # and there is a writer again
+        await outbox.flush()
+        assert slow.sent[2:] == ["third"]
+        nursery.cancel_scope.cancel()

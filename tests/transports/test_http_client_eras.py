@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.http_peer import never, peer, plain, streaming
+from tests.http_peer import giving, never, peer, plain, streaming
 from tests.transports.http_calls import discovered
 from tests.transports.http_legacy import OldServer
 from tests.transports.support import DEADLINE
@@ -62,6 +62,16 @@ async def test_a_modern_refusal_does_not_lead_to_a_handshake() -> None:
                 async with Client(server.url):
                     raise AssertionError("it connected")
         assert server.methods() == ["server/discover"]
+
+
+async def test_a_list_of_revisions_is_not_repeated_in_full() -> None:
+    many = giving({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}})
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": many}) as server:
+            with pytest.raises(NegotiationError, match="the server serves xxx") as caught:
+                async with Client(server.url):
+                    raise AssertionError("it opened")
+    assert len(str(caught.value)) < 3000
 
 
 @pytest.mark.parametrize(

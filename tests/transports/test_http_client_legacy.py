@@ -16,7 +16,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, streaming
+from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, result, streaming
+from tests.transports.http_calls import TEXT, Calls, works
 from tests.transports.http_legacy import Faults, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -290,3 +291,57 @@ async def test_a_cancellation_does_not_overtake_a_request_that_is_not_yet_writte
         await server.until("notifications/cancelled")
         await trio.sleep(2)
         assert "tools/call" not in server.methods()
+
+
+@pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
+async def test_an_event_id_that_cannot_be_sent_back_fails_its_call(id: str) -> None:
+    """It is not mistaken for our own fault, with a traceback in the log."""
+    breaks_off = streaming(lambda asked: f"id: {id}\nretry: 0\ndata:\n\n".encode())
+    with trio.fail_after(DEADLINE):
+        async with peer({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
+            with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
+                await client.call_tool("t")
+            await works(client)
+    assert server.methods().count("GET") == 1
+
+
+async def test_a_server_that_always_forgets_is_not_asked_for_sessions_endlessly(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.abc.Clock
+) -> None:
+    """With no calls: a session opened only to hear the server's own messages is not opened again and again."""
+    monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.UNASKED_INTERVAL", DEADLINE)
+    gets = 0
+
+    async def listening(asked: Asked) -> None:
+        nonlocal gets
+        gets += 1
+        if gets % 2 == 0:
+            await asked.status(404)
+            return
+        await asked.events(b"id: 1\nretry: 0\ndata:\n\n")
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"GET": listening, "tools/call": Calls()}) as server, Client(server.url) as client:
+            await server.until("GET", 4)
+            await works(client)
+            await trio.sleep(10)
+            assert server.methods().count("initialize") == 2
+
+
+async def test_a_request_that_the_server_cancels_leaves_nothing_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However many: a refusal of a request that was cancelled is not a failure."""
+
+    async def changes_its_mind(asked: Asked) -> None:
+        asks = b""
+        for number in range(20):
+            asks += event({"jsonrpc": "2.0", "id": number, "method": "x/unknown"})
+            asks += event({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        await asked.events(asks + event(result(asked.id, TEXT)))
+
+    with trio.fail_after(DEADLINE), caplog.at_level(logging.WARNING, "trio_mcp"):
+        async with peer({"tools/call": Calls(t=changes_its_mind)}) as server, Client(server.url) as client:
+            await client.call_tool("t")
+            await works(client)
+    assert caplog.records == []

@@ -175,6 +175,15 @@ async def test_invalid_arguments_are_refused(arguments: dict[str, Any], error: t
             raise AssertionError("it opened")
 
 
+@pytest.mark.parametrize("host", ["x" * 70 + ".invalid", "xn--a"])
+async def test_an_invalid_host_fails_with_a_clear_error(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    with trio.fail_after(DEADLINE):
+        with pytest.raises(TransportError, match=rf"^POST http://{host}/mcp failed: "):
+            async with Client(f"http://{host}/mcp"):
+                raise AssertionError("it opened")
+    assert caplog.records == []
+
+
 async def test_tls_to_a_port_without_it_says_so() -> None:
     """What httpx raises for it has no text of its own."""
 

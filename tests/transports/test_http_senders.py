@@ -357,6 +357,28 @@ async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
     assert sent == [None, "node=a", "node=a", None, None]
 
 
+async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load balancer may tell by a cookie which server holds the session."""
+    monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
+    calls = 0
+
+    async def baker(asked: Asked) -> None:
+        nonlocal calls
+        calls += 1
+        body = json.dumps(result(asked.id, TEXT)).encode()
+        cookies = f"Set-Cookie: c{calls}=1\r\nSet-Cookie: big={'x' * 5000}\r\n"
+        head = f"HTTP/1.1 200 OK\r\n{cookies}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        await asked.raw(head.encode() + body)
+
+    async with modern(t=baker) as (server, client):
+        for _ in range(20):
+            await client.call_tool("t")
+        sent = [asked.headers.get("cookie", "") for asked in server.asked if asked.rpc == "tools/call"]
+    assert sent[1] == "c1=1"
+    assert {"c19=1"} <= set(sent[-1].split("; "))
+    assert max(len(cookies.split("; ")) for cookies in sent) == 5
+
+
 async def test_credentials_in_the_url_are_sent_and_not_shown() -> None:
     async with peer({"tools/call": ok, "server/discover": discovered}) as server:
         async with Client(server.url.replace("http://", "http://me:s%40crets@")) as client:
