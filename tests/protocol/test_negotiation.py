@@ -295,23 +295,6 @@ def test_only_a_recognised_modern_error_is_evidence_of_a_modern_server(
 # --- what requests and results carry besides their content -------------------------------------------------------
 
 
-def test_modern_requests_say_who_asks() -> None:
-    """2026-07-28 `basic/index`: on every request; what the caller put into ``_meta`` stands, its dicts stay.
-
-    2026-07-28 `server/utilities/logging`: without a log level the server sends no log messages.
-    """
-    era = ModernClientEra(MODERN, INFO, {"roots": {}})
-    stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_INFO: INFO, meta.CLIENT_CAPABILITIES: {"roots": {}}}
-    for params in (None, {}, {"a": 1}):
-        assert era.request_params(params) == {**(params or {}), "_meta": stamp}
-    era = ModernClientEra(MODERN, INFO, {}, log_level="info")
-    assert era.request_params(None)["_meta"][meta.LOG_LEVEL] == "info"
-    given = {"_meta": {"progressToken": 3, meta.LOG_LEVEL: "debug"}}
-    sent = era.request_params(given)["_meta"]
-    assert (sent["progressToken"], sent[meta.LOG_LEVEL], sent[meta.PROTOCOL_VERSION]) == (3, "debug", MODERN)
-    assert given == {"_meta": {"progressToken": 3, meta.LOG_LEVEL: "debug"}}
-
-
 @pytest.mark.parametrize("kind", ["other", "", "Complete", None, 1, ["complete"], {}, "x" * 100_000])
 def test_an_unknown_result_type_is_refused(kind: object) -> None:
     """The same section: "MUST be considered invalid"; and no megabyte of it reaches the log."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
@@ -123,16 +123,6 @@ def test_late_messages_for_a_cancelled_request_are_ignored() -> None:
     assert peer.receive(ErrorResponse(outgoing.request.id, ErrorData(1, "x"))) == ()
 
 
-def test_a_request_that_the_transport_lost_is_settled_with_its_error() -> None:
-    peer = Peer()
-    outgoing, other = sent(peer), sent(peer)
-    error = TransportError("gone")
-    event = only(peer.fail(outgoing.request.id, error), Settled)
-    assert (event.outgoing, event.outcome) == (outgoing, error)
-    assert peer.fail(outgoing.request.id, error) == peer.fail("unknown", error) == ()
-    assert not other.settled
-
-
 # --- progress ----------------------------------------------------------------------------------------------------
 
 
@@ -197,30 +187,6 @@ def test_a_modern_client_answers_nothing(message: Any) -> None:
     peer.revision = "2026-07-28"
     assert isinstance(only(peer.receive(message), Fault).error, RemoteProtocolError)
     assert peer.incoming_count == peer.running_count == 0
-
-
-# --- the end -----------------------------------------------------------------------------------------------------
-
-
-def test_after_the_close_nothing_goes_in_or_out() -> None:
-    """Everything in flight is handed back, once; handlers that end later change nothing."""
-    peer = Peer(max_running=1)
-    running = started(peer, 1)
-    peer.receive(Request(2, "x"))
-    outgoing = sent(peer)
-    assert peer.close() == ([outgoing], [running])
-    assert peer.closed
-    assert (peer.outgoing_count, peer.incoming_count) == (0, 0)
-    assert peer.close() == ([], [])
-    for message in (Request(3, "x"), Response(1, {}), Notification("n"), Malformed(1, "x"), Batch(())):
-        assert peer.receive(message) == ()
-    assert peer.answer(running, {}) is None
-    assert peer.cancel(outgoing) is None
-    assert peer.fail(outgoing.request.id, TransportError("x")) == ()
-    assert peer.finished(running) is None
-    assert peer.running_count == 0
-    with pytest.raises(SessionClosed):
-        peer.open_request("x", None)
 
 
 # --- the peer's requests -----------------------------------------------------------------------------------------

@@ -283,12 +283,6 @@ def test_what_has_been_worked_out_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 # --- what is not refused -----------------------------------------------------------------------------------------
 
 
-class Address(BaseModel):
-    street: str
-    city: Annotated[str, Field(min_length=1, max_length=80)]
-    tags: dict[str, list[str | None]] = {}
-
-
 class Cat(BaseModel):
     kind: Literal["cat"]
     lives: Annotated[int, Field(ge=0, le=9)]
@@ -296,14 +290,14 @@ class Cat(BaseModel):
 
 class Dog(BaseModel):
     kind: Literal["dog"]
-    owner: Address | None = None
+    owner: str | None = None
 
 
 class Customer(BaseModel):
     id: uuid.UUID
     born: datetime.date | None
-    home: Address
-    work: Address | None
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    tags: dict[str, list[str | None]]
     pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]]
     position: tuple[float, float]
 
@@ -315,13 +309,12 @@ class Tree(BaseModel):
 
 
 def customer(n: int) -> dict[str, Any]:
-    address = {"street": f"Street {n}", "city": "Town", "tags": {"a": ["b", None]}}
     return {
         "id": str(uuid.UUID(int=n)),
-        "born": "2000-01-01",
-        "home": address,
-        "work": None if n % 2 else address,
-        "pets": [{"kind": "cat", "lives": 9}, {"kind": "dog", "owner": address}],
+        "born": None if n % 2 else "2000-01-01",
+        "name": f"Name {n}",
+        "tags": {"a": ["b", None]},
+        "pets": [{"kind": "cat", "lives": 9}, {"kind": "dog", "owner": "x"}, {"kind": "dog"}],
         "position": [1.5, 2.5],
     }
 
@@ -376,7 +369,7 @@ def test_ordinary_schemas_and_values_are_taken(kind: str) -> None:
 
 def test_a_failure_in_a_large_value_is_still_explained() -> None:
     rows = [customer(n) for n in range(1000)]
-    rows[777]["home"]["city"] = ""
+    rows[777]["name"] = ""
     problem = SchemaValidator(ROWS).problem(rows)
     assert problem is not None
-    assert "[777]['home']['city']" in problem
+    assert "[777]['name']" in problem

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,29 @@ def open_descriptors() -> set[str]:
         except OSError:
             continue  # the directory's own descriptor, closed meanwhile
     return found
+
+
+class Recorder(trio.abc.SendStream):
+    """A stream that records the data of each `send_all`, and runs `before` first."""
+
+    def __init__(self, before: Callable[[], Any] | None = None) -> None:
+        self.written: list[bytes] = []
+        self.before = before
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.before is not None:
+            await self.before()
+        self.written.append(bytes(data))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in b"".join(self.written).splitlines()]
 
 
 # Writes down what happens to it, in the order in which it does.

@@ -29,16 +29,6 @@ def error_of(code: int, **more: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no", **more}}
 
 
-async def test_a_modern_server_is_asked_once_and_never_gets_a_handshake() -> None:
-    with trio.fail_after(DEADLINE):
-        async with peer({"server/discover": discovered}) as server, Client(server.url) as client:
-            assert client.protocol_version == "2026-07-28"
-        assert server.methods() == ["server/discover"]
-        assert server.asked[0].headers["mcp-method"] == "server/discover"
-        assert server.asked[0].headers["mcp-protocol-version"] == "2026-07-28"
-        assert "mcp-session-id" not in server.asked[0].headers
-
-
 @pytest.mark.legacy
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 422])
 @pytest.mark.parametrize("body", [b"", b"<html>", error_of(-32600), error_of(-32601)])

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import pty
 import tty
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from tests.injection import cancel_everywhere
+from tests.transports.support import Recorder
 from trio_mcp import SessionMessage, TransportError
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
@@ -24,29 +23,6 @@ from trio_mcp.stdio.lines import PipeReader, read_lines, write_lines
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
 CHANNEL = 10_000
-
-
-class Recorder(trio.abc.SendStream):
-    """A stream that records the data of each `send_all`, and runs `before` first."""
-
-    def __init__(self, before: Callable[[], Any] | None = None) -> None:
-        self.written: list[bytes] = []
-        self.before = before
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.before is not None:
-            await self.before()
-        self.written.append(bytes(data))
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in b"".join(self.written).splitlines()]
 
 
 class Writing:

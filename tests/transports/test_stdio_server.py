@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import trio
 import trio.testing
 
 from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, script
-from tests.transports.support import NOISY, run
+from tests.transports.support import NOISY, Recorder, run
 from trio_mcp import SessionMessage, TransportError, stdio_server
 from trio_mcp.jsonrpc.messages import Failure, Notification
 from trio_mcp.stdio import server as stdio_server_module
@@ -348,34 +349,16 @@ async def test_leaving_the_block_with_idle_input_ends_it_at_once(streams: Stream
     assert await streams.written() == ["x"] * 50
 
 
-class Blocked(trio.abc.SendStream):
-    """A stream whose other end takes a message when `takes` seconds have passed."""
-
-    def __init__(self, takes: float) -> None:
-        self.takes = takes
-        self.written = 0
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await trio.sleep(self.takes)
-        self.written += len(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 @pytest.mark.parametrize(("takes", "gets_it"), [(0.9 * CLOSE_GRACE, True), (1000, False)])
 async def test_a_slow_client_gets_the_last_messages_and_one_that_never_reads_holds_nothing_up(
     takes: float, gets_it: bool, streams: Streams, autojump_clock: trio.testing.MockClock
 ) -> None:
-    streams.stdout = slow = Blocked(takes)
+    streams.stdout = slow = Recorder(partial(trio.sleep, takes))
     async with stdio_server() as (_, write):
         await write.send(SessionMessage(Notification("x", {"x": "x" * 10 * CHUNK})))
         await trio.testing.wait_all_tasks_blocked()
         began = trio.current_time()
-    assert (slow.written > 10 * CHUNK) == gets_it
+    assert (sum(map(len, slow.written)) > 10 * CHUNK) == gets_it
     assert gets_it or trio.current_time() - began == pytest.approx(CLOSE_GRACE)
 
 
@@ -418,27 +401,14 @@ async def test_the_last_resort_is_stopped_by_leaving_the_block(
             assert not timer.is_alive()
 
 
-class Failing(trio.abc.SendStream):
-    """A stream that can't be written to."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    async def send_all(self, data: object) -> None:
-        await trio.lowlevel.checkpoint()
-        raise trio.BrokenResourceError from OSError(self.number, os.strerror(self.number))
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
 async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, streams: Streams) -> None:
     """Its loss arrives once, as a `Failure`; then ``read`` ends and ``write`` is broken (`Link`)."""
-    streams.stdout = Failing(number)
+
+    async def fail() -> None:
+        raise trio.BrokenResourceError from OSError(number, os.strerror(number))
+
+    streams.stdout = Recorder(fail)
     gone = number in (errno.EPIPE, errno.ECONNRESET)
     said = f"standard output can't be written: .*{os.strerror(number)}"
     with contextlib.nullcontext() if gone else pytest.raises(TransportError, match=said), trio.fail_after(5):
