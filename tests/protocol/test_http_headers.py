@@ -1,4 +1,4 @@
-"""HTTP fields: any text survives as a value, what repeats the body must be what the body says; and whose requests pass."""
+"""HTTP fields: any text survives as a value, what repeats the body must be what the body says; whose requests pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions open in either era, begin and end with their block, their close, or their link; what ends them settles all."""
+"""Sessions open in either era, and begin and end with their block, their close, or their link, which settles all."""
 
 from __future__ import annotations
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, peer, result, streaming
+from tests.http_peer import DISCOVERED, Asked, Handler, HttpPeer, event, giving, peer, result, streaming
 from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
@@ -38,12 +38,25 @@ async def cut_json(asked: Asked) -> None:
 
 
 @contextlib.asynccontextmanager
+async def serving(handlers: Mapping[str, Handler] | None = None) -> AsyncIterator[HttpPeer]:
+    """Run a server within the block, which must end in time."""
+    with trio.fail_after(DEADLINE):
+        async with peer(handlers) as server:
+            yield server
+
+
+async def connect(target: Any, **options: Any) -> None:
+    """Connect to what can't be connected to."""
+    async with Client(target, **options):
+        raise AssertionError("it connected")
+
+
+@contextlib.asynccontextmanager
 async def modern(call: Any = None, **tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
     """Connect a client to a modern server that answers calls like this or with these tools; other tools return "ok"."""
     handlers = {"server/discover": discovered, "tools/call": call or Calls(**tools)}
-    with trio.fail_after(DEADLINE):
-        async with peer(handlers) as server, Client(server.url) as client:
-            yield server, client
+    async with serving(handlers) as server, Client(server.url) as client:
+        yield server, client
 
 
 async def works(client: Client) -> None:

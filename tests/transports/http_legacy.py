@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from tests.http_peer import INITIALIZED, Asked, HttpPeer, event, giving, peer, plain, result
-from tests.transports.support import DEADLINE
+from tests.http_peer import INITIALIZED, Asked, HttpPeer, event, giving, plain, result
+from tests.transports.http_calls import serving
 from trio_mcp import Backoff, Client, SessionOptions, streamable_http_client
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
@@ -23,14 +23,13 @@ ok = giving(TEXT)
 async def legacy(
     handlers: dict[str, Any] | None = None, *, reconnect: Backoff = QUICK, **options: Any
 ) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    with trio.fail_after(DEADLINE):
-        async with peer({"tools/call": ok, **(handlers or {})}) as server:
+    async with serving({"tools/call": ok, **(handlers or {})}) as server:
 
-            def connect() -> Any:
-                return streamable_http_client(server.url, reconnect=reconnect)
+        def connect() -> Any:
+            return streamable_http_client(server.url, reconnect=reconnect)
 
-            async with Client(connect, mode="legacy", **options) as client:
-                yield server, client
+        async with Client(connect, mode="legacy", **options) as client:
+            yield server, client
 
 
 async def text(client: Client, tool: str = "t", **options: Any) -> str:

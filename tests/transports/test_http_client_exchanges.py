@@ -27,10 +27,10 @@ from tests.transports.http_calls import (
     endless_stream,
     modern,
     ok,
+    serving,
     streamed,
     works,
 )
-from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
     HttpError,
@@ -197,15 +197,14 @@ async def test_the_size_of_an_answer_is_limited_and_the_error_names_the_limit() 
     much = giving({**TEXT, "more": "x" * 2000})
     much_in_a_stream = streaming(lambda asked: event(result(asked.id, {**TEXT, "more": "x" * 2000})))
     tools = {"server/discover": discovered, "tools/call": Calls(much=much, stream=much_in_a_stream)}
-    with trio.fail_after(DEADLINE):
-        async with (
-            peer(tools) as server,
-            Client(lambda: streamable_http_client(server.url, max_message_size=1000)) as client,
-        ):
-            for tool in ("much", "stream"):
-                with pytest.raises(MessageTooLarge, match="max_message_size=1000"):
-                    await client.call_tool(tool)
-            await works(client)
+    async with (
+        serving(tools) as server,
+        Client(lambda: streamable_http_client(server.url, max_message_size=1000)) as client,
+    ):
+        for tool in ("much", "stream"):
+            with pytest.raises(MessageTooLarge, match="max_message_size=1000"):
+                await client.call_tool(tool)
+        await works(client)
 
 
 @settings(max_examples=examples(40))

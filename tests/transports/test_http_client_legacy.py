@@ -17,7 +17,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, result, streaming
-from tests.transports.http_calls import TEXT, Calls, works
+from tests.transports.http_calls import TEXT, Calls, serving, works
 from tests.transports.http_legacy import Faults, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -59,16 +59,15 @@ async def test_a_session_ends_with_a_delete_that_a_silent_server_cannot_hold_up(
     cancelled: bool, longest: float, autojump_clock: MockClock
 ) -> None:
     """L, Session Management, 5: what a client no longer needs lasts for half an hour, if it is not told."""
-    with trio.fail_after(DEADLINE):
-        async with peer({"DELETE": never}) as server:
-            with trio.CancelScope() as scope:
-                async with Client(server.url, mode="legacy"):
-                    await server.until("GET")
-                    began = trio.current_time()
-                    if cancelled:
-                        scope.cancel()
-            assert trio.current_time() - began <= longest
-            await server.until("DELETE")
+    async with serving({"DELETE": never}) as server:
+        with trio.CancelScope() as scope:
+            async with Client(server.url, mode="legacy"):
+                await server.until("GET")
+                began = trio.current_time()
+                if cancelled:
+                    scope.cancel()
+        assert trio.current_time() - began <= longest
+        await server.until("DELETE")
 
 
 async def test_without_a_session_id_there_is_nothing_to_end() -> None:
@@ -166,20 +165,19 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
 
 async def test_a_response_that_cannot_be_encoded_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     get = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "x/ask"}), then="gone")
-    with trio.fail_after(DEADLINE):
-        async with (
-            peer({"GET": get}) as server,
-            streamable_http_client(server.url) as (read, write),
-            ClientSession(read, write) as session,
-        ):
+    async with (
+        serving({"GET": get}) as server,
+        streamable_http_client(server.url) as (read, write),
+        ClientSession(read, write) as session,
+    ):
 
-            async def answer(context: Any) -> dict[str, Any]:
-                return {"not": float("nan")}
+        async def answer(context: Any) -> dict[str, Any]:
+            return {"not": float("nan")}
 
-            session.add_request_handler("x/ask", answer)
-            with caplog.at_level(logging.CRITICAL, "trio_mcp"):
-                await session.initialize()
-                replaced = await server.until("answer")
+        session.add_request_handler("x/ask", answer)
+        with caplog.at_level(logging.CRITICAL, "trio_mcp"):
+            await session.initialize()
+            replaced = await server.until("answer")
     assert replaced.body["error"]["code"] == -32603
 
 
@@ -297,11 +295,10 @@ async def test_a_cancellation_does_not_overtake_a_request_that_is_not_yet_writte
 async def test_an_event_id_that_cannot_be_sent_back_fails_its_call(id: str) -> None:
     """It is not mistaken for our own fault, with a traceback in the log."""
     breaks_off = streaming(lambda asked: f"id: {id}\nretry: 0\ndata:\n\n".encode())
-    with trio.fail_after(DEADLINE):
-        async with peer({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
-            with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
-                await client.call_tool("t")
-            await works(client)
+    async with serving({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
+        with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
+            await client.call_tool("t")
+        await works(client)
     assert server.methods().count("GET") == 1
 
 
@@ -320,12 +317,11 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_endlessly(
             return
         await asked.events(b"id: 1\nretry: 0\ndata:\n\n")
 
-    with trio.fail_after(DEADLINE):
-        async with peer({"GET": listening, "tools/call": Calls()}) as server, Client(server.url) as client:
-            await server.until("GET", 4)
-            await works(client)
-            await trio.sleep(10)
-            assert server.methods().count("initialize") == 2
+    async with serving({"GET": listening, "tools/call": Calls()}) as server, Client(server.url) as client:
+        await server.until("GET", 4)
+        await works(client)
+        await trio.sleep(10)
+        assert server.methods().count("initialize") == 2
 
 
 async def test_a_request_that_the_server_cancels_leaves_nothing_in_the_log(

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, giving, peer
-from tests.transports.support import DEADLINE
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, giving
+from tests.transports.http_calls import serving
 from trio_mcp import Client, McpError, TransportError
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.jsonrpc.messages import Request
@@ -57,9 +57,8 @@ class Tools:
 
 @contextlib.asynccontextmanager
 async def connected(tools: Tools) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    with trio.fail_after(DEADLINE):
-        async with peer(tools.handlers()) as server, Client(server.url) as client:
-            yield server, client
+    async with serving(tools.handlers()) as server, Client(server.url) as client:
+        yield server, client
 
 
 async def test_a_listed_tool_has_its_arguments_repeated() -> None:
