@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
@@ -142,12 +142,19 @@ class Together:
         await ok(asked)
 
 
+async def call_together(server: HttpPeer, client: Client, number: int) -> None:
+    """Make this many calls, which are under way at once."""
+    server.handlers["tools/call"] = Together(number)
+    async with trio.open_nursery() as nursery:
+        for _ in range(number):
+            nursery.start_soon(works, client)
+    server.handlers["tools/call"] = ok
+
+
 async def test_connections_that_have_been_idle_for_long_are_closed(autojump_clock: MockClock) -> None:
     """Extra connections from a busy moment are closed with the next request."""
-    async with modern(Together(10)) as (server, client):
-        async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(works, client)
+    async with modern() as (server, client):
+        await call_together(server, client, 10)
         assert server.live == 10
         await trio.sleep(http_wire.KEPT_ALIVE + 0.1)
         await works(client)
@@ -255,10 +262,8 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "MAX_KEPT_ALIVE", 3)
-    async with modern(Together(10)) as (server, client):
-        async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(works, client)
+    async with modern() as (server, client):
+        await call_together(server, client, 10)
         await server.until_live(3)
         await works(client)
         assert server.live == 3
@@ -269,10 +274,7 @@ async def test_each_exchange_has_a_connection_of_its_own_and_leaves_it_to_the_ne
     """No more connections than exchanges at a time."""
     async with modern() as (server, client):
         for number in (1, 5, 3, 8, 8):
-            server.handlers["tools/call"] = Together(number)
-            async with trio.open_nursery() as nursery:
-                for _ in range(number):
-                    nursery.start_soon(works, client)
+            await call_together(server, client, number)
         assert server.connections == 8
 
 

@@ -168,13 +168,18 @@ def ended(wire: ProcessPeer) -> int:
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
+def begin(wire: ProcessPeer, tool: str | None) -> None:
+    """Call a tool, if there is one, and wait until it runs."""
+    if tool is not None:
+        wire.send(call(1, tool))
+        wire.wait_for_error_text("SLEEPING")
+
+
 @pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
 def test_the_end_of_the_input_ends_the_server(tool: str | None) -> None:
     """A client that has gone does not leave a process behind, whatever a tool is busy with."""
     with process_peer(NOISY) as wire:
-        if tool is not None:
-            wire.send(call(1, tool))
-            wire.wait_for_error_text("SLEEPING")
+        begin(wire, tool)
         wire.close_input()
         assert ended(wire) == 0 or tool == "sleep_sync"
     assert wire.received == b""
@@ -185,9 +190,7 @@ def test_the_end_of_the_input_ends_the_server(tool: str | None) -> None:
 def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
     """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
     with process_peer(NOISY) as wire:
-        if tool is not None:
-            wire.send(call(1, tool))
-            wire.wait_for_error_text("SLEEPING")
+        begin(wire, tool)
         wire.process.send_signal(signal.SIGINT)
         assert ended(wire) == 130
     assert wire.errors.strip() in (b"", b"SLEEPING")
