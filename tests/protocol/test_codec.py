@@ -399,16 +399,13 @@ def test_a_doubtful_id_is_not_used(text: bytes) -> None:
 # --- the envelopes, and what may be an id ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**70, "", "1", "é"])
-def test_strings_and_integers_are_ids(value: object) -> None:
-    """`basic`, Requests: "Requests MUST include a string or integer ID"."""
-    assert is_request_id(value)
+@by_outcome("value", "valid", {True: [0, -1, 2**70, "", "1", "é"], False: [None, True, False, 1.0, b"1", [1], {}]})
+def test_strings_and_integers_are_ids_and_nothing_else_is(value: object, valid: bool) -> None:
+    """`basic`, Requests: "Requests MUST include a string or integer ID", and no null.
 
-
-@pytest.mark.parametrize("value", [None, True, False, 1.0, float("nan"), b"1", [1], {}])
-def test_nothing_else_is_an_id(value: object) -> None:
-    """Neither null (`basic`, Requests) nor what Python or JavaScript take for a number: bool, float."""
-    assert not is_request_id(value)
+    Nor what Python or JavaScript take for a number: bool, float.
+    """
+    assert is_request_id(value) is valid
 
 
 @pytest.mark.parametrize(

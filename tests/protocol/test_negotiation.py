@@ -31,7 +31,6 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISION
 MODERN = "2026-07-28"
 INFO = {"name": "server", "version": "1"}
 CLIENT = {"name": "client", "version": "2"}
-NEWEST_FIRST = list(reversed(REVISIONS))
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, UNSUPPORTED = -32600, -32601, -32602, -32022
 
 
@@ -132,25 +131,6 @@ def test_a_request_that_lacks_a_required_field_is_malformed(request_: Request) -
     """2026-07-28 `basic/index`, Per-request protocol fields: "the server MUST reject it with -32602"."""
     for revisions in (REVISIONS, MODERN_REVISIONS):
         assert refusal(negotiation(revisions).declaration, request_).code == INVALID_PARAMS
-
-
-def test_discover() -> None:
-    """2026-07-28 `server/discover`: it needs the fields of every request, and a legacy session has no such method."""
-    assert discover(negotiation(instructions="do"), modern("server/discover")) == {
-        "resultType": "complete",
-        "supportedVersions": NEWEST_FIRST,
-        "capabilities": {"tools": {"for": MODERN}},
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "instructions": "do",
-        "_meta": {meta.SERVER_INFO: INFO},
-    }
-    server = negotiation()
-    error = refusal(partial(discover, server), Request(1, "server/discover"))
-    assert (error.code, error.data) == (INVALID_PARAMS, {"supported": NEWEST_FIRST})
-    server.initialize(initialize())
-    assert refusal(partial(discover, server), Request(1, "server/discover")).code == METHOD_NOT_FOUND
-    assert discover(server, modern("server/discover"))["supportedVersions"] == NEWEST_FIRST
 
 
 @pytest.mark.parametrize("requested", [..., None, 7, ["x"], "2025-11-25"])

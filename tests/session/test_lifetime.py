@@ -267,13 +267,16 @@ class Oops(Exception):
 
 
 @pytest.mark.parametrize("error", [Oops("x"), ExceptionGroup("mine", [Oops("y")]), KeyboardInterrupt(), SystemExit(3)])
-async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(error: BaseException) -> None:
-    async with memory_link_pair() as (ours, theirs):
-        with pytest.raises(type(error)) as caught:
-            async with ScriptedServer(theirs), ClientSession(*ours) as client:
-                await client.initialize()
-                raise error
-        assert caught.value is error
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(error: BaseException, cancelled: bool) -> None:
+    """It wins over a pending cancellation of nothing."""
+    with trio.CancelScope() as scope, pytest.raises(type(error)) as caught:
+        async with memory_link_pair() as (ours, theirs), ScriptedServer(theirs), ClientSession(*ours) as client:
+            await client.initialize()
+            if cancelled:
+                scope.cancel()
+            raise error
+    assert caught.value is error
 
 
 async def test_nothing_is_read_before_the_block_can_add_a_handler() -> None:
@@ -285,16 +288,6 @@ async def test_nothing_is_read_before_the_block_can_add_a_handler() -> None:
         async with BaseSession(*ours) as session:
             session.add_request_handler("x/waiting", handler)
             assert (await theirs.read.receive()).message == Response(1, {"handled": True})
-
-
-async def test_the_blocks_exception_wins_over_a_pending_cancellation_of_nothing() -> None:
-    error = Oops("in the block")
-    with trio.CancelScope() as scope, pytest.raises(Oops) as caught:
-        async with session_pair() as (client, _):
-            await client.ping()
-            scope.cancel()
-            raise error
-    assert caught.value is error
 
 
 @pytest.mark.parametrize(("how", "cause"), [("closed", SessionClosed), ("lost", TransportError)])

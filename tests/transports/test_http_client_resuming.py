@@ -284,10 +284,7 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
             raise LookupError("no token")
 
     async def get(asked: Asked) -> None:
-        if asked.headers["mcp-session-id"] != restarting.session:
-            await asked.status(404)
-            return
-        await asked.events(event(CHANGED, "e1"))
+        await (asked.events(event(CHANGED, "e1")) if restarting.knows(asked) else asked.status(404))
 
     with trio.fail_after(DEADLINE), caplog.at_level(logging.CRITICAL, "trio_mcp"):
         async with (
