@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 import attrs
 import trio
 
+from tests import forks
 from tests.peer import Peer, played
 from tests.requirements.http_script import scripted_http
 from tests.requirements.model import Topic
@@ -36,7 +36,6 @@ from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIO
 __all__ = ["TRANSPORTS", "Case", "Script"]
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 
 Script = Callable[[Peer], Awaitable[None]]
 LinkMaker = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
@@ -47,10 +46,6 @@ class Transport(Protocol):
 
     revisions: tuple[str, ...]
 
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        """Run the resources that the cases of this transport share."""
-        ...
-
     def server(self, topic: Topic) -> LinkMaker: ...
 
     def script(self, script: Script) -> LinkMaker: ...
@@ -60,9 +55,6 @@ class InMemory:
     """Both ends in this process, with full encoding; every revision."""
 
     revisions = REVISIONS
-
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def server(self, topic: Topic) -> LinkMaker:
         @contextlib.asynccontextmanager
@@ -79,29 +71,13 @@ class InMemory:
 
 
 class Stdio:
-    """A process per connection, so the newest revision of each era has to do.
-
-    To start one from nothing takes most of a second: it is forked from one that has loaded everything.
-    """
+    """A process per connection, so the newest revision of each era has to do."""
 
     revisions = (LATEST_LEGACY, LATEST_MODERN)
-    _address = ""
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        with tempfile.TemporaryDirectory() as folder:
-            self._address = str(Path(folder, "s"))
-            command = [sys.executable, "-m", "tests.requirements.serve", self._address]
-            with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"ready\n"
-                yield
-                process.stdin.close()  # its end is that of the process, for which the block waits
 
     def server(self, topic: Topic) -> LinkMaker:
-        arguments = ["-IS", str(HERE / "handover.py"), self._address, topic.module]
-        return lambda: stdio_client(StdioServerParameters(sys.executable, arguments))
+        command, *arguments = forks.command("tests.requirements.serve", "tests.requirements.serve", *forks.LOADED)
+        return lambda: stdio_client(StdioServerParameters(command, [*arguments, topic.module]))
 
     def script(self, script: Script) -> LinkMaker:
         @contextlib.asynccontextmanager
@@ -141,9 +117,6 @@ class Http:
     """
 
     revisions = (LATEST_LEGACY, LATEST_MODERN)
-
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def server(self, topic: Topic) -> LinkMaker:
         @contextlib.asynccontextmanager
