@@ -2,7 +2,7 @@
 
 That lies in two folders, each behind a door. Here both are deleted from a copy of the package, and the tests of the
 modern era run in the copy, in a process of its own. The official suite does so in
-`tests/conformance/test_without_legacy.py`.
+`tests/conformance/test_conformance.py`.
 """
 
 from __future__ import annotations
