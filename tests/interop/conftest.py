@@ -50,12 +50,6 @@ def official_server(environment: dict[str, str]) -> Launch:
 
 
 @pytest.fixture
-def paging_server(environment: dict[str, str]) -> Launch:
-    """Return a server on the official SDK's low-level API that lists tools in pages of three; it serves both eras."""
-    return python_peer("official_paging_server", environment)
-
-
-@pytest.fixture
 def our_server(environment: dict[str, str]) -> Launch:
     """Return a stdio server written with the public API of trio_mcp; it serves both eras."""
     return python_peer("our_server", environment)

@@ -25,7 +25,7 @@ NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-
 _COMMON = {"add", "announce", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
 
 TOOLS = {
-    "control": _COMMON | {"ask", "ask_everything"},
+    "official": _COMMON | {"ask", "ask_everything"},
     "ours": _COMMON | {"ask", "ask_page", "interview", "parked_interview"},
 }
 """The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
