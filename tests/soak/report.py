@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.calls import WITH_EFFECT
-from tests.soak.ledger import effects
 from tests.soak.plots import draw_all
-from tests.soak.record import ANSWERED, CANCELLED, TIMED_OUT
+from tests.soak.record import ANSWERED, CANCELLED, TIMED_OUT, effects
 from tests.soak.run import Soak
 
 MIB = 2**20
