@@ -194,39 +194,6 @@ async def closed_client_block(check: Check) -> None:
         await client.aclose()
 
 
-@effect(EnteredOnce.__aenter__, "nothing is connected")
-async def no_client() -> None:
-    tried: list[object] = []
-
-    @contextlib.asynccontextmanager
-    async def target() -> AsyncIterator[Any]:
-        tried.append(None)
-        await trio.sleep_forever()
-        yield
-
-    client = Client(target)
-    await not_entered(client)
-    assert not client.statistics().session
-    assert len(tried) <= 1  # and left
-
-
-@effect(EnteredOnce.__aexit__, "closed all the same")
-async def client_is_left() -> None:
-    with trio.CancelScope() as scope:
-        async with Client(Server("x")) as client:
-            scope.cancel()
-    assert scope.cancelled_caught
-    assert client.session.closed
-
-
-@effect(Client.aclose, "closed all the same")
-async def client_closes() -> None:
-    async with Client(Server("x")) as client:
-        await cancelled_before(client.aclose())
-        await settle()
-        assert client.session.closed
-
-
 @call(Client.aclose, "never entered")
 async def close_nothing(check: Check) -> None:
     await check(Client(Server("x")).aclose())

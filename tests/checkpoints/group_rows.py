@@ -145,24 +145,6 @@ async def close_group(check: Check) -> None:
         await check(group.aclose())
 
 
-@effect(ClientGroup.aclose, "closed all the same")
-async def group_closes() -> None:
-    async with ClientGroup({"a": Server("x")}) as group:
-        await cancelled_before(group.aclose())
-        await settle()
-        assert group.status["a"].state == "closed"
-
-
-@effect(ClientGroup.remove, "removed and closed all the same")
-async def server_leaves() -> None:
-    async with ClientGroup({"a": Server("x")}) as group:
-        client = group.clients["a"]
-        await cancelled_before(group.remove("a"))
-        await settle()
-        assert client.session.closed
-        assert not group.status
-
-
 @call(ClientGroup.add, "waited for, and not")
 async def add(check: Check) -> None:
     for require in ("all", "any", "none"):
