@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.checkpoints import client_rows, group_rows, server_rows, session_rows, transport_rows
+from tests.checkpoints import client_rows, server_rows, session_rows, transport_rows
 from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
@@ -26,7 +26,7 @@ from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 
 HANG = 30  # seconds; only a net
 
-assert client_rows, (group_rows, server_rows, session_rows, transport_rows)  # their imports fill the tables
+assert client_rows, (server_rows, session_rows, transport_rows)  # their imports fill the tables
 
 WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_closed: "waits",
