@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from . import node_peers
-from .processes import marked_environment
-from .support import Launch, python_peer
+from .support import Launch, marked_environment, python_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -325,11 +325,3 @@ async def test_the_transport_of_2024(environment: dict[str, str]) -> None:
                 with pytest.raises(RequestTimeout):
                     await client.call_tool("slow", {"seconds": 60}, timeout=0.2)
                 assert (await client.call_tool("echo", {"text": "é\u2028"})).text == "é\u2028"
-
-
-async def test_a_server_that_is_killed_fails_what_is_under_way(environment: dict[str, str]) -> None:
-    async with official("events", environment) as (url, process), Client(url) as client:
-        with pytest.raises(TransportError):
-            await client.call_tool("slow", {"seconds": 60}, on_progress=lambda _: process.kill())
-        with pytest.raises(TransportError, match="failed: "):
-            await client.call_tool("add", {"a": 1, "b": 2})

@@ -102,6 +102,8 @@ async def test_negotiation_results_and_errors(connect: Connect, mode: str) -> No
                 assert client.server_info.version
                 assert client.instructions == "Call any tool."
                 assert client.server_capabilities.tools is not None
+            if mode == "legacy":
+                await client.send_ping()
             listed = await client.list_tools()
             added = await client.call_tool("add", {"a": 2**40, "b": -1})
             echoed = await client.call_tool("echo", {"text": TRICKY})
@@ -192,21 +194,6 @@ async def test_progress_logs_and_cancellation(connect: Connect) -> None:
     assert events.structured_content == {"result": ["slow cancelled"]}
 
 
-async def test_a_question_is_answered_inside_the_call(connect: Connect) -> None:
-    """An elicitation reaches the client's callback, as a request or as an input round, and the tool gets the answer."""
-    questions: list[str] = []
-
-    async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
-        questions.append(params.message)
-        return mcp_types.ElicitResult(action="accept", content={"colour": "blue"})
-
-    with trio.fail_after(DEADLINE):
-        async with connect(elicitation_callback=answer) as client:
-            result = await client.call_tool("ask", {})
-    assert text(result) == "painted blue"
-    assert questions == ["Which colour?"]
-
-
 @pytest.mark.parametrize("mode", ["auto", "2026-07-28"])
 async def test_a_listener_hears_of_what_it_asked_for(connect: Connect) -> None:
     """Two `subscriptions/listen` on one link: acknowledged, told apart, and ended by the client."""
@@ -266,15 +253,6 @@ async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
             result = await client.call_tool("ask_page", {})
     assert text(result) == "decline"
     assert [(each.mode, each.url) for each in seen] == [("url", "https://example.com/in")]
-
-
-@pytest.mark.parametrize("mode", ["legacy"])
-async def test_ping_in_the_legacy_era(connect: Connect) -> None:
-    """A ping is answered with an empty result; 2026-07-28 has no such request."""
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            result = await client.send_ping()
-    assert result.model_dump(exclude_none=True, exclude_defaults=True) == {}
 
 
 async def test_over_http_and_sse() -> None:

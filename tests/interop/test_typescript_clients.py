@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from .processes import marked_environment
-from .support import DEADLINE, LOG_OPT_IN, NEGOTIATED, PEERS, TRICKY, python_peer
+from .support import DEADLINE, LOG_OPT_IN, NEGOTIATED, PEERS, TRICKY, marked_environment, python_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
