@@ -100,7 +100,8 @@ class OldServer:
     async def post(self, asked: Asked) -> None:
         _, _, number = asked.path.partition("/messages?session=")
         await asked.status(202 if number else 405)
-        if asked.rpc in OLD_ANSWERS and number in self.streams:
+        stream = self.streams.get(number)
+        if stream is not None and asked.rpc in OLD_ANSWERS:
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async with self.sending:
-                    await self.streams[number].chunk(event(result(asked.id, OLD_ANSWERS[asked.rpc])))
+                    await stream.chunk(event(result(asked.id, OLD_ANSWERS[asked.rpc])))
