@@ -175,7 +175,7 @@ async def test_invalid_arguments_are_refused(arguments: dict[str, Any], error: t
 
 @pytest.mark.parametrize("host", ["x" * 70 + ".invalid", "xn--a", "127.0.0.1:1"])
 async def test_a_host_that_is_not_there_fails_with_a_clear_error(host: str, caplog: pytest.LogCaptureFixture) -> None:
-    with trio.fail_after(DEADLINE), pytest.raises(TransportError, match=rf"^POST http://{host}/mcp failed: Connect"):
+    with trio.fail_after(DEADLINE), pytest.raises(TransportError, match=rf"^POST http://{host}/mcp failed: "):
         await connect(f"http://{host}/mcp")
     assert caplog.records == []
 
