@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import LEGACY, MODERN, SECRET, Topic, since
 from trio_mcp import Server, types
@@ -148,9 +149,8 @@ for _revisions, _code, code in NOT_FOUND:
 
 
 @topic.row(ERRORS, "The error for a resource that does not exist names its URI in its data.")
-async def not_found_uri(case: Case) -> None:
-    async with case.hand() as hand:
-        error = await hand.error("resources/read", {"uri": "config://other"})
+async def not_found_uri(hand: Peer) -> None:
+    error = await hand.error("resources/read", {"uri": "config://other"})
     assert error.data == {"uri": "config://other"}
 
 
@@ -198,7 +198,7 @@ topic.held(
     A URI identifies one resource: adding a second one with the same URI fails.
         server/resources#resource resources.py::test_a_uri_is_taken_once
     The number of subscriptions of one client is bounded.
-        server/resources#subscriptions changes.py::test_subscriptions_are_bounded legacy
+        server/resources#subscriptions listen.py::test_subscriptions_are_bounded legacy
     A path from a client never leads outside the served directory.
         server/resources#security-considerations resources.py::test_safe_join_never_leaves_whatever_the_path
     """,
