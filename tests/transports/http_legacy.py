@@ -73,7 +73,7 @@ class Restarting:
         return {"initialize": self.initialize, "tools/call": self.call, "DELETE": plain(204)}
 
 
-OLD_ANSWERS = {
+OLD_ANSWERS: dict[str, dict[str, Any]] = {
     "initialize": {**INITIALIZED, "protocolVersion": "2024-11-05"},
     "tools/list": {"tools": []},
     "tools/call": TEXT,
