@@ -24,9 +24,9 @@ class Oops(Exception):
 class Flaky:
     """A server in memory whose connection can be cut, and that can refuse to be connected to."""
 
-    def __init__(self, server: Server | None = None) -> None:
+    def __init__(self, server: Server | None = None, refusal: Exception | None = None) -> None:
         self.server = server or make_server()
-        self.refusal: Exception | None = None
+        self.refusal = refusal
         self.attempts: list[float] = []
         self.cut: Callable[[], object] = lambda: None
 

@@ -7,6 +7,7 @@ import textwrap
 
 import trio
 
+from tests.peer import Peer
 from trio_mcp import Context, ListOptions, Server, StdioServerParameters
 
 
@@ -36,6 +37,11 @@ def make_server() -> Server:
         return None
 
     return server
+
+
+async def say_nothing(server: Peer) -> None:
+    """Be a server that never answers."""
+    await trio.sleep_forever()
 
 
 def script(code: str, *, after: str) -> StdioServerParameters:

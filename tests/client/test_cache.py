@@ -11,6 +11,7 @@ import trio.testing
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from trio.testing import MockClock
 
 from tests.client.scripted import scripted
 from tests.effort import examples
@@ -39,27 +40,15 @@ URI = "test://x"
 class Reads(Server):
     """A server with a resource that may be kept for a minute; it counts the reads."""
 
-    def __init__(self) -> None:
-        super().__init__("test", lists=ListOptions(cache_hints={"resources/read": CacheHint(ttl=60)}))
+    def __init__(self, scope: Any = "private") -> None:
+        hint = CacheHint(ttl=60, scope=scope)
+        super().__init__("test", lists=ListOptions(cache_hints={"resources/read": hint}))
         self.reads = 0
 
         @self.resource(URI)
         async def read() -> str:
             self.reads += 1
             return "x"
-
-
-class Asks(Reads):
-    """The same, but the resource asks for roots first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.remove_resource(URI)
-
-        @self.resource(URI)
-        async def read(ctx: Context) -> str:
-            self.reads += 1
-            return str(await ctx.list_roots())
 
 
 def contents(**hints: Any) -> dict[str, Any]:
@@ -69,7 +58,7 @@ def contents(**hints: Any) -> dict[str, Any]:
 FOR_A_SECOND = contents(ttlMs=1000, cacheScope="private")
 
 
-async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: MockClock) -> None:
     """`now < t_received + ttlMs`."""
     answers = {"resources/read": FOR_A_SECOND}
     async with scripted(answers, revision=MODERN, cache=ResponseCache()) as (client, asked, _):
@@ -82,50 +71,17 @@ async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: trio
         assert len(asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("revision", "hints"),
-    [
-        (MODERN, {}),
-        (MODERN, {"ttlMs": 0, "cacheScope": "public"}),
-        (MODERN, {"ttlMs": -5, "cacheScope": "public"}),
-        (LEGACY, {}),
-    ],
-)
-async def test_a_result_without_a_ttl_is_not_kept(revision: str, hints: dict[str, Any]) -> None:
-    answers = {"resources/read": contents(**hints)}
-    async with scripted(answers, revision=revision, cache=ResponseCache()) as (client, asked, _):
-        await client.read_resource(URI)
-        await client.read_resource(URI)
-        assert len(asked) == 2
-
-
 @pytest.mark.parametrize(("scope", "asked_by_the_second"), [("public", 0), ("private", 1)])
 async def test_only_what_is_public_is_for_other_principals(scope: str, asked_by_the_second: int) -> None:
     """It says: "Caches MUST NOT be shared across authorization contexts"; without a principal each client is one."""
-    reads = 0
-
-    @(server := Server("test")).resource(URI)
-    async def read() -> Any:
-        from trio_mcp.types import ReadResourceResult
-
-        nonlocal reads
-        reads += 1
-        return ReadResourceResult(ttl_ms=1000, cache_scope=scope, contents=[])  # type: ignore[arg-type]
-
-    alice = Principal("alice", scopes={"read"})
-    for names in (("alice", "bob"), (alice, "alice"), (alice, Principal("alice", scopes={"write"})), (None, None)):
-        cache, reads = ResponseCache(), 0
+    alice, same, other = (Principal("alice", scopes={each}) for each in ("read", "read", "write"))
+    for names in (("alice", "bob"), (alice, "alice"), (alice, other), (None, None), (alice, same)):
+        server, cache = Reads(scope), ResponseCache()
         for name in names:
             async with Client(server, cache=cache, principal=name) as client:
                 await client.read_resource(URI)
                 await client.read_resource(URI)
-        assert reads == 1 + asked_by_the_second, names
-
-    cache, reads = ResponseCache(), 0
-    for same in (alice, Principal("alice", scopes={"read"})):
-        async with Client(server, cache=cache, principal=same) as client:
-            await client.read_resource(URI)
-    assert reads == 1
+        assert server.reads == 1 + (asked_by_the_second if names != (alice, same) else 0), names
 
 
 async def test_a_change_meanwhile_keeps_the_answer_out() -> None:
@@ -171,9 +127,7 @@ async def test_a_cache_is_for_one_server() -> None:
         Client(Server("two"), cache=cache)
 
 
-async def test_a_stale_result_is_returned_on_request_when_the_server_is_unreachable(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_stale_result_is_returned_on_request_when_the_server_is_unreachable(autojump_clock: MockClock) -> None:
     """Clients MAY serve stale responses if errors occur; but an error of the server's is its answer."""
     answers: dict[str, Any] = {"resources/read": FOR_A_SECOND}
     cache = ResponseCache(stale_if_error=10)
@@ -224,20 +178,19 @@ async def test_a_change_notification_drops_the_results_it_is_about(revision: str
 
 async def test_a_result_that_took_input_is_not_kept() -> None:
     """ "Results produced by retrying a request MUST NOT be cached", and the question that came first neither."""
-    server, cache = Asks(), ResponseCache()
+    server, cache = Reads(), ResponseCache()
+    server.remove_resource(URI)
+
+    @server.resource(URI)
+    async def read(ctx: Context) -> str:
+        server.reads += 1
+        return str(await ctx.list_roots())
+
     async with Client(server, mode=MODERN, answers=Answers(roots=[]), cache=cache) as client:
         for _ in range(2):
             await client.read_resource(URI)
             assert len(cache) == 0
     assert server.reads == 4  # asked and replayed, twice
-
-
-async def test_a_question_carries_no_hints() -> None:
-    """ "Interim results [...] carry no caching hints"."""
-    async with Client(Asks(), mode=MODERN, capabilities={"roots": {}}) as client:
-        question = await client.request("resources/read", {"uri": URI})
-    assert question["resultType"] == "input_required"
-    assert not {"ttlMs", "cacheScope"} & question.keys()
 
 
 async def test_an_unusable_result_is_not_kept() -> None:
@@ -361,17 +314,18 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flights)
     @rule(
         data=st.data(),
-        ttl=st.sampled_from([-1, 0, 1000, 20_000]),
+        ttl=st.sampled_from([None, -1, 0, 1000, 20_000]),
         public=st.booleans(),
         size=st.sampled_from([1, 600, 5000]),
     )
-    def land(self, data: Any, ttl: int, public: bool, size: int) -> None:
+    def land(self, data: Any, ttl: int | None, public: bool, size: int) -> None:
         flight, owner = self.flights.pop(data.draw(st.integers(0, len(self.flights) - 1)))
         self.number += 1
         scope = "public" if public else "private"
-        self.cache.keep(flight, owner, {"n": self.number, "ttlMs": ttl, "cacheScope": scope, "pad": "x" * size})
+        hints = {"cacheScope": scope} if ttl is None else {"cacheScope": scope, "ttlMs": ttl}
+        self.cache.keep(flight, owner, {"n": self.number, "pad": "x" * size, **hints})
         self.cache.landed(flight)
-        if not flight.spoiled and ttl > 0:
+        if not flight.spoiled and ttl and ttl > 0:
             self.last[owner, flight.question] = _Said(self.number, owner, public, self.now + ttl / 1000)
 
     @rule(uri=st.sampled_from(["x://a", "x://a/b", "x://c"]))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import json_values
 from trio_mcp import ConfigError, HttpServerParameters, StdioServerParameters
 from trio_mcp.client.config import expand, load_config, locate
 
@@ -200,24 +201,7 @@ def test_any_text_expands_or_says_why_not(text: str) -> None:
         assert "${" in problem
 
 
-def test_each_missing_variable_is_named() -> None:
-    filled, found = expand("${A} ${B} ${env:C} ${}", {})
-    assert filled == "${A} ${B} ${env:C} ${}"
-    assert [re.search(r"variable (\w+)|(\$\{\}) can't", each)[0] for each in found] == [  # type: ignore[index]
-        "variable A",
-        "variable B",
-        "variable C",
-        "${} can't",
-    ]
-
-
 # --- places -------------------------------------------------------------------------------------------------------
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=20,
-)
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
@@ -228,7 +212,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
         yield from paths(inner, (*path, key))
 
 
-@given(JSON, st.sampled_from([None, 0, 2]))
+@given(json_values(20), st.sampled_from([None, 0, 2]))
 def test_everything_in_a_text_has_its_line(value: Any, indent: int | None) -> None:
     places = locate(json.dumps(value, indent=indent))
     everything = list(paths(value))

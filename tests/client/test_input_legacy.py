@@ -1,67 +1,22 @@
-"""Requests of a legacy server for input: they run in the session's limits, and each fails for itself."""
+"""What a client declares in each revision, and what it answers to requests that it has not declared."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from tests.client.asking import asking, form, sample
+from tests.client.asking import DONE, asking, form, rounds, sample
 from tests.client.scripted import scripted
-from tests.peer import Peer
-from trio_mcp import Answers, Client, Link, McpError, memory_link_pair, types
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from tests.peer import Peer, played
+from trio_mcp import Answers, Client, McpError, TransportError, types
+from trio_mcp.client.connection import merged
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Request
+from trio_mcp.types import meta
 
 NAME = form(name={"type": "string"})
-
-
-async def test_requests_run_at_once_and_can_be_cancelled_one_by_one() -> None:
-    running: dict[str, trio.Event] = {}
-    reasons: list[str | None] = []
-
-    async def elicit(params: Any) -> Any:
-        go_on = running[params.message] = trio.Event()
-        try:
-            await go_on.wait()
-        except trio.Cancelled as exc:
-            reasons.append(exc.reason)
-            raise
-        return {"name": params.message}
-
-    async with asking(answers=Answers(elicitation=elicit)) as (_, server):
-        ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abc"]
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(running) == ["a", "b", "c"]
-        cancelled = {"requestId": ids[1], "reason": "the tool was cancelled"}
-        await server.send(Notification("notifications/cancelled", cancelled))
-        running["c"].set()
-        running["a"].set()
-        await trio.testing.wait_all_tasks_blocked()
-        assert reasons == ["the tool was cancelled"]
-        assert server.answers == {
-            ids[index]: Response(ids[index], {"action": "accept", "content": {"name": name}})
-            for index, name in ((0, "a"), (2, "c"))
-        }
-
-
-async def test_closing_the_client_cancels_the_callbacks() -> None:
-    ended: list[str] = []
-
-    async def elicit(params: Any) -> Any:
-        try:
-            await trio.sleep_forever()
-        finally:
-            ended.append(params.message)
-
-    async with asking(answers=Answers(elicitation=elicit)) as (client, server):
-        await server.request("elicitation/create", NAME)
-        await trio.testing.wait_all_tasks_blocked()
-        await client.aclose()
-        assert ended == ["Please fill in"]
 
 
 async def test_a_request_without_a_callback_is_an_unknown_method() -> None:
@@ -88,28 +43,19 @@ async def test_a_callback_may_call_the_server_meanwhile() -> None:
 
 async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
     """2025-11-25 `basic/lifecycle`, Initialization: only pings and log messages come before."""
-    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        wire = Peer(theirs)
+    refused: list[ErrorData] = []
 
-        @contextlib.asynccontextmanager
-        async def target() -> AsyncIterator[Link]:
-            yield ours
-
-        async def connect() -> None:
-            async with Client(
-                target,
-                mode="legacy",
-                answers=Answers(elicitation=lambda params: pytest.fail("the callback was called")),
-            ):
-                pytest.fail("connected without a handshake")
-
-        nursery.start_soon(connect)
+    async def ask_too_early(wire: Peer) -> None:
         assert (await wire.expect(Request)).method == "initialize"
         await wire.send(Request(1, "elicitation/create", NAME))
-        answer = await wire.receive()
-        assert isinstance(answer, ErrorResponse)
-        assert answer.error == ErrorData(-32600, "the handshake is not complete")
-        nursery.cancel_scope.cancel()
+        refused.append((await wire.expect(ErrorResponse)).error)
+        await wire.close()
+
+    answers = Answers(elicitation=lambda params: pytest.fail("the callback was called"))
+    with pytest.raises(TransportError):
+        async with Client(played(ask_too_early), mode="legacy", answers=answers):
+            pytest.fail("connected without a handshake")
+    assert refused == [ErrorData(-32600, "the handshake is not complete")]
 
 
 async def test_an_elicitation_that_must_come_first_is_raised_with_its_data() -> None:
@@ -122,3 +68,101 @@ async def test_an_elicitation_that_must_come_first_is_raised_with_its_data() -> 
     assert caught.value.code == -32042
     needed = types.ElicitationRequiredErrorData.from_wire(caught.value.data)
     assert [(each.elicitation_id, each.url) for each in needed.elicitations] == [("e1", "https://example.org/connect")]
+
+
+# --- what a client declares, revision by revision --------------------------------------------------------------------
+
+
+EVERYTHING = Answers(
+    elicitation=lambda params: None, sampling=lambda params: "hi", sampling_features=("tools", "context"), roots=[]
+)
+
+
+async def declared(revision: str, **arguments: Any) -> Any:
+    if revision == "2026-07-28":
+        async with rounds(DONE, **arguments) as (client, asked):
+            await client.call_tool("x")
+            return (asked[0].params or {})["_meta"][meta.CLIENT_CAPABILITIES]
+    async with asking(revision, **arguments) as (_, server):
+        assert server.opening is not None
+        return (server.opening.params or {})["capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected"),
+    [
+        ("2024-11-05", {"roots": {"listChanged": True}, "sampling": {}}),
+        ("2025-03-26", {"roots": {"listChanged": True}, "sampling": {}}),
+        ("2025-06-18", {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}}),
+        (
+            "2025-11-25",
+            {
+                "roots": {"listChanged": True},
+                "sampling": {"tools": {}, "context": {}},
+                "elicitation": {"form": {}, "url": {}},
+            },
+        ),
+        (
+            "2026-07-28",
+            {"roots": {}, "sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}},
+        ),
+    ],
+)
+async def test_each_revision_gets_what_it_knows(revision: str, expected: dict[str, Any]) -> None:
+    assert await declared(revision, answers=EVERYTHING) == expected
+    assert await declared(revision) == {}
+
+
+@pytest.mark.parametrize(
+    ("modes", "old", "new"),
+    [
+        (("form",), {"elicitation": {}}, {"elicitation": {"form": {}}}),
+        (["url"], {}, {"elicitation": {"url": {}}}),
+        ({"url", "form"}, {"elicitation": {}}, {"elicitation": {"form": {}, "url": {}}}),
+    ],
+)
+async def test_the_modes_of_elicitation_can_be_chosen(modes: Any, old: Any, new: Any) -> None:
+    chosen = Answers(elicitation=lambda params: None, elicitation_modes=modes)
+    assert await declared("2025-06-18", answers=chosen) == old
+    assert await declared("2025-11-25", answers=chosen) == new
+    assert await declared("2026-07-28", answers=chosen) == new
+
+
+async def test_plain_sampling_and_more_capabilities() -> None:
+    more = types.ClientCapabilities(experimental={"acme": {"x": 1}}, elicitation=types.ElicitationCapability(url={}))
+    given = await declared("2026-07-28", answers=Answers(sampling=lambda params: "hi"), capabilities=more)
+    assert given == {"sampling": {}, "experimental": {"acme": {"x": 1}}, "elicitation": {"url": {}}}
+    joined = await declared(
+        "2025-11-25", answers=Answers(roots=[]), capabilities={"roots": {"acme": True}, "extensions": {"a/b": {}}}
+    )
+    assert joined == {"roots": {"listChanged": True, "acme": True}, "extensions": {"a/b": {}}}
+
+
+def test_joining_changes_neither_part() -> None:
+    first, second = {"a": {"b": {}}, "c": True}, {"a": {"b": {"d": 1}}, "c": {"e": 2}}
+    assert merged(first, second) == {"a": {"b": {"d": 1}}, "c": {"e": 2}}
+    assert (first, second) == ({"a": {"b": {}}, "c": True}, {"a": {"b": {"d": 1}}, "c": {"e": 2}})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"elicitation": "yes"}, TypeError, "elicitation must be callable, got str"),
+        ({"sampling": 5}, TypeError, "sampling must be callable, got int"),
+        ({"elicitation": print, "elicitation_modes": ()}, ValueError, "elicitation_modes must not be empty"),
+        ({"elicitation": print, "elicitation_modes": "form"}, TypeError, "elicitation_modes"),
+        (
+            {"sampling": print, "sampling_features": ("vision",)},
+            ValueError,
+            "sampling_features must be a list of some of",
+        ),
+        ({"sampling": print, "sampling_features": "tools"}, TypeError, "sampling_features"),
+        ({"roots": "file:///x"}, TypeError, "roots must be a list of Root, Path or file:// URI; got str"),
+        ({"roots": [5]}, TypeError, "a root must be a Root, a Path or a file:// URI; got int"),
+        ({"roots": ["/home"]}, ValueError, r"must be a file:// URI, got '/home'; pass a path as pathlib.Path\('/home'"),
+        ({"max_input_rounds": 0}, ValueError, "max_input_rounds must be at least 1, got 0"),
+    ],
+)
+def test_answers_that_are_wrong(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        Answers(**arguments)

@@ -9,13 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.asking import DONE, MODERN, TOOLS, asking, asks, form, request, rounds, sample, text, url
+from tests.client.asking import DONE, MODERN, TOOLS, asks, form, request, rounds, sample, text, url
 from tests.client.scripted import scripted, sent
 from tests.injection import cancel_everywhere
 from trio_mcp import (
     Answers,
     CallOptions,
-    Client,
     InputError,
     LocalProtocolError,
     RemoteProtocolError,
@@ -78,36 +77,23 @@ async def test_each_round_has_its_own_answers_and_state_and_nothing_of_earlier_r
     assert len({each.id for each in asked}) == 5
 
 
-PROMPT = {"name": "p", "arguments": {"a": "b"}}
+CONTENTS: dict[str, Any] = {"contents": [], "ttlMs": 0, "cacheScope": "private"}
 
 
 @pytest.mark.parametrize(
-    ("method", "call", "once", "params", "final", "model"),
+    ("method", "call", "params", "final", "model"),
     [
-        (
-            "prompts/get",
-            lambda c: c.get_prompt("p", {"a": "b"}),
-            lambda c, **more: c.get_prompt_once("p", {"a": "b"}, **more),
-            PROMPT,
-            {"messages": []},
-            types.GetPromptResult,
-        ),
-        (
-            "resources/read",
-            lambda c: c.read_resource("a://b"),
-            lambda c, **more: c.read_resource_once("a://b", **more),
-            {"uri": "a://b"},
-            {"contents": [], "ttlMs": 0, "cacheScope": "private"},
-            types.ReadResourceResult,
-        ),
+        ("prompts/get", "get_prompt", {"name": "p", "arguments": {"a": "b"}}, {"messages": []}, types.GetPromptResult),
+        ("resources/read", "read_resource", {"uri": "a://b"}, CONTENTS, types.ReadResourceResult),
     ],
 )
-async def test_prompts_and_resources(method: str, call: Any, once: Any, params: Any, final: Any, model: Any) -> None:
+async def test_prompts_and_resources(method: str, call: str, params: Any, final: Any, model: Any) -> None:
     """By themselves, and by hand."""
     async with rounds(asks("s", q=ASK), final, asks("s", q=ASK), final, method=method, answers=ADA) as (client, asked):
-        assert (await call(client)).to_wire() == final
-        assert isinstance(await once(client), types.InputRequiredResult)
-        assert isinstance(await once(client, request_state="s"), model)
+        assert (await getattr(client, call)(*params.values())).to_wire() == final
+        once = getattr(client, f"{call}_once")
+        assert isinstance(await once(*params.values()), types.InputRequiredResult)
+        assert isinstance(await once(*params.values(), request_state="s"), model)
     responses = {"inputResponses": {"q": accepted("Ada")}}
     state = {**params, "requestState": "s"}
     assert [sent(each) for each in asked] == [params, {**state, **responses}, params, state]
@@ -115,31 +101,20 @@ async def test_prompts_and_resources(method: str, call: Any, once: Any, params: 
 
 async def test_all_inputs_of_a_round_are_asked_for_at_once() -> None:
     together = trio.Event()
-    running: list[str] = []
+    running: list[Any] = []
 
-    async def meet(name: str) -> None:
-        running.append(name)
-        if len(running) == 3:
-            together.set()
-        await together.wait()
+    def meeting(answer: Any) -> Any:
+        async def meet(*params: Any) -> Any:
+            running.append(answer)
+            if len(running) == 3:
+                together.set()
+            await together.wait()
+            return answer
 
-    async def elicit(params: Any) -> Any:
-        await meet("elicit")
-        return {"name": "Ada"}
+        return meet
 
-    async def model(params: Any) -> str:
-        await meet("sample")
-        return "hi"
-
-    async def roots() -> list[Any]:
-        await meet("roots")
-        return []
-
-    asking_for = asks(e=ASK, s=SAMPLE, r=ROOTS)
-    async with rounds(asking_for, DONE, answers=Answers(elicitation=elicit, sampling=model, roots=roots)) as (
-        client,
-        asked,
-    ):
+    answers = Answers(elicitation=meeting({"name": "Ada"}), sampling=meeting("hi"), roots=meeting([]))
+    async with rounds(asks(e=ASK, s=SAMPLE, r=ROOTS), DONE, answers=answers) as (client, asked):
         with trio.fail_after(10):
             await client.call_tool("x")
     assert sent(asked[1])["inputResponses"] == {
@@ -165,10 +140,8 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
         await waiting.wait()
         raise LookupError("no model today")
 
-    async with rounds(asks(e=ASK, s=SAMPLE), DONE, answers=Answers(elicitation=elicit, sampling=model)) as (
-        client,
-        asked,
-    ):
+    answers = Answers(elicitation=elicit, sampling=model)
+    async with rounds(asks(e=ASK, s=SAMPLE), DONE, answers=answers) as (client, asked):
         with pytest.raises(InputError) as caught:
             await client.call_tool("x")
     assert str(caught.value) == (
@@ -224,17 +197,13 @@ async def test_as_many_inputs_as_are_allowed() -> None:
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_rounds_are_limited(limit: int) -> None:
-    endless = [asks(q=ASK)] * 20
-    async with rounds(*endless, answers=Answers(elicitation=name_is("Ada"), max_input_rounds=limit)) as (client, asked):
+    answers = Answers(elicitation=name_is("Ada"), max_input_rounds=limit)
+    async with rounds(*[asks(q=ASK)] * 20, answers=answers) as (client, asked):
         match = f"the server still asks for input for 'tools/call' after max_input_rounds={limit} rounds"
         with pytest.raises(RemoteProtocolError, match=match):
             await client.call_tool("x")
     assert len(asked) == limit + 1
-    enough = [asks(q=ASK)] * limit
-    async with rounds(*enough, DONE, answers=Answers(elicitation=name_is("Ada"), max_input_rounds=limit)) as (
-        client,
-        asked,
-    ):
+    async with rounds(*[asks(q=ASK)] * limit, DONE, answers=answers) as (client, asked):
         assert (await client.call_tool("x")).text == "done"
 
 
@@ -382,18 +351,6 @@ async def test_parallel_calls_keep_their_answers_and_states_apart() -> None:
     assert results == {name: repr(({name: accepted("Ada")}, f"state of {name}")) for name in "abcdefgh"}
 
 
-async def test_a_callback_has_the_context_of_its_call() -> None:
-    scopes: list[Any] = []
-
-    async def elicit(params: Any) -> Any:
-        scopes.append(trio.lowlevel.current_task())
-        return {"name": "Ada"}
-
-    async with rounds(asks(q=ASK), DONE, answers=Answers(elicitation=elicit)) as (client, _):
-        await client.call_tool("x")
-        assert scopes == [trio.lowlevel.current_task()]
-
-
 @pytest.mark.parametrize("inputs", [1, 3])
 async def test_cancelling_the_call_cancels_the_callbacks_and_nothing_is_sent(inputs: int) -> None:
     """There is no request under way while the user thinks, so there is nothing to tell the server."""
@@ -418,19 +375,6 @@ async def test_cancelling_the_call_cancels_the_callbacks_and_nothing_is_sent(inp
         assert len(ended) == inputs
         assert len(asked) == 1
         assert (await client.call_tool("x")).text == "done"
-
-
-@pytest.mark.parametrize("inputs", [1, 2])
-async def test_a_scope_of_the_callbacks_own_stays_its_own(inputs: int) -> None:
-    async def elicit(params: Any) -> Any:
-        with trio.move_on_after(0):
-            await trio.sleep_forever()
-        return "cancel"
-
-    asking_for = asks(**{f"q{number}": ASK for number in range(inputs)})
-    async with rounds(asking_for, DONE, answers=Answers(elicitation=elicit)) as (client, asked):
-        await client.call_tool("x")
-    assert set(sent(asked[1])["inputResponses"]) == set(asking_for["inputRequests"])
 
 
 async def test_a_cancellation_at_every_step_leaves_nothing() -> None:
@@ -462,15 +406,12 @@ async def test_a_cancellation_at_every_step_leaves_nothing() -> None:
 
 async def test_rounds_by_hand() -> None:
     declared = types.ClientCapabilities(elicitation=types.ElicitationCapability(form={}))
-    async with rounds(asks("s", q=ASK, u=request("elicitation/create", url())), DONE, capabilities=declared) as (
-        client,
-        asked,
-    ):
+    question = asks("s", q=ASK, u=request("elicitation/create", url()))
+    async with rounds(question, DONE, capabilities=declared) as (client, asked):
         first = await client.call_tool_once("x", {"a": 1}, meta={"a/b": 1})
         assert isinstance(first, types.InputRequiredResult)
         assert first.input_requests is not None
-        question = first.input_requests["q"].params
-        assert isinstance(question, types.ElicitRequestFormParams)
+        assert isinstance(first.input_requests["q"].params, types.ElicitRequestFormParams)
         responses = {"q": types.ElicitResult(action="accept", content={"name": "Ada"}), "u": {"action": "decline"}}
         second = await client.call_tool_once(
             "x", {"a": 1}, input_responses=responses, request_state=first.request_state
@@ -526,9 +467,3 @@ async def test_a_modern_server_may_not_send_requests_of_its_own() -> None:
         await wire.send(Request(1, "elicitation/create", form()))
         await trio.testing.wait_all_tasks_blocked()
     assert ["the server sent the request 'elicitation/create'" in str(fault) for fault in faults] == [True]
-
-
-async def test_legacy_servers_ask_nothing_by_results() -> None:
-    async with asking(answers=ADA) as (client, server):
-        assert isinstance(client, Client)
-        assert await server.ask("elicitation/create", form(name={"type": "string"})) == accepted("Ada")

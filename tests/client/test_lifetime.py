@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 
-from tests.client.servers import make_server
+from tests.client.servers import make_server, say_nothing
 from tests.forks import children
 from tests.injection import cancel_everywhere
+from tests.peer import Peer, played
 from trio_mcp import (
     CallOptions,
     Client,
-    Link,
     LocalProtocolError,
-    McpError,
-    NegotiationError,
     ProcessExited,
     RequestTimeout,
     Server,
@@ -28,7 +24,6 @@ from trio_mcp import (
     SessionOptions,
     StdioServerParameters,
     TransportError,
-    memory_link_pair,
 )
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
@@ -65,23 +60,6 @@ async def test_several_clients_close_in_any_order_from_any_task_and_the_others_g
         await first.aclose()
         await second.aclose()
         await trio.lowlevel.checkpoint()  # and the block itself was never cancelled
-
-
-async def test_a_close_settles_pending_calls_of_other_tasks() -> None:
-    outcomes: list[type[BaseException]] = []
-
-    async def call(client: Client) -> None:
-        try:
-            await client.call_tool("wait")
-        except SessionClosed as exc:
-            outcomes.append(type(exc))
-
-    async with Client(make_server()) as client, trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(call, client)
-        await trio.testing.wait_all_tasks_blocked()
-        await client.aclose()
-    assert outcomes == [SessionClosed] * 3
 
 
 async def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
@@ -128,55 +106,12 @@ async def test_a_server_that_prints_garbage() -> None:
 
 
 async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockClock) -> None:
-    @contextlib.asynccontextmanager
-    async def silent() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, _):
-            yield ours
-
+    options = SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))
     started = trio.current_time()
     with pytest.raises(TransportError, match=r"did not complete the connection within connect_timeout=9 seconds"):
-        async with Client(silent, options=SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))):
+        async with Client(played(say_nothing), options=options):
             pass
     assert trio.current_time() - started == pytest.approx(9)
-
-
-async def test_a_lifespan_that_fails_reaches_the_block() -> None:
-    @contextlib.asynccontextmanager
-    async def broken(server: Server) -> AsyncIterator[None]:
-        raise Oops("no database")
-        yield
-
-    with pytest.raises(Oops, match="no database"):
-        async with Client(Server("x", lifespan=broken)):
-            pass
-
-
-async def test_a_server_in_memory_ends_by_itself_when_its_client_leaves() -> None:
-    trail: list[str] = []
-
-    @contextlib.asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        trail.append("open")
-        yield
-        await trio.lowlevel.checkpoint()
-        trail.append("closed in order")
-
-    async with Client(Server("x", lifespan=lifespan)):
-        pass
-    assert trail == ["open", "closed in order"]
-
-
-async def test_a_pinned_revision_is_not_negotiable() -> None:
-    with pytest.raises(NegotiationError, match=r"speaks 2025-11-25, not '2025-03-26'"):
-        async with Client(Server("x", revisions=["2025-11-25"]), mode="2025-03-26"):
-            pass
-    with pytest.raises(McpError, match="serves 2026-07-28") as caught:
-        async with Client(Server("x", revisions=["2026-07-28"]), mode="legacy"):
-            pass
-    assert caught.value.data["supported"] == ["2026-07-28"]
-    with pytest.raises(McpError):
-        async with Client(Server("x", revisions=["2025-11-25"]), mode="2026-07-28"):
-            pass
 
 
 @pytest.mark.parametrize(
@@ -214,20 +149,11 @@ def test_bad_arguments_are_refused_at_once(argument: dict[str, object], error: t
 async def test_one_keyword_limits_every_call_but_not_connecting(
     mode: str, arguments: dict[str, Any], limit: float, autojump_clock: trio.testing.MockClock
 ) -> None:
-    server = make_server()
+    async def start_slowly(peer: Peer) -> None:
+        await trio.sleep(4)
+        await make_server().serve(peer.link)
 
-    @contextlib.asynccontextmanager
-    async def slow_to_start() -> AsyncIterator[Link]:
-        async def serve(link: Link) -> None:
-            await trio.sleep(4)
-            await server.serve(link)
-
-        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-            nursery.start_soon(serve, theirs)
-            yield ours
-            nursery.cancel_scope.cancel()
-
-    async with Client(slow_to_start, mode=mode, **arguments) as client:
+    async with Client(played(start_slowly), mode=mode, **arguments) as client:
         assert client.protocol_version == (LATEST_MODERN if mode == "auto" else LATEST_LEGACY)
         started = trio.current_time()
         with pytest.raises(RequestTimeout):

@@ -24,18 +24,6 @@ def levels(asked: list[Any]) -> list[Any]:
     return [(request.params or {}).get("_meta", {}).get(LEVEL) for request in asked]
 
 
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_a_legacy_server_is_told_at_once_and_requests_carry_nothing(revision: str) -> None:
-    answers = {"logging/setLevel": {}, "prompts/list": {"prompts": []}}
-    async with scripted(answers, revision=revision) as (client, asked, _):
-        await client.set_log_level("warning")
-        await client.list_prompts()
-    assert [(request.method, request.params) for request in asked] == [
-        ("logging/setLevel", {"level": "warning"}),
-        ("prompts/list", None),
-    ]
-
-
 async def test_every_later_modern_request_carries_the_level() -> None:
     async with scripted({"prompts/list": {"prompts": []}}, revision="2026-07-28") as (client, asked, _):
         await client.list_prompts()
@@ -55,23 +43,24 @@ async def test_every_later_modern_request_carries_the_level() -> None:
 
 async def test_the_meta_of_a_call_goes_before_the_level_of_the_client() -> None:
     results = {"tools/call": {"content": []}}
-    capabilities: dict[str, Any] = {"tools": {}, "logging": {}}
-    async with scripted(results, revision="2026-07-28", capabilities=capabilities, log_level="info") as (
-        client,
-        asked,
-        _,
-    ):
+    settings: dict[str, Any] = {"revision": "2026-07-28", "capabilities": {"tools": {}, "logging": {}}}
+    async with scripted(results, **settings, log_level="info") as (client, asked, _):
         await client.call_tool("x", meta={LEVEL: "debug"})
         await client.call_tool("x")
     assert levels(asked) == ["debug", "info"]
 
 
 async def test_the_initial_level_in_both_eras() -> None:
+    """A legacy server is told at once, and requests carry nothing."""
     answers = {"logging/setLevel": {}, "prompts/list": {"prompts": []}}
-    async with scripted(answers, log_level="error") as (client, asked, _):
+    async with scripted(answers, revision="2024-11-05", log_level="error") as (client, asked, _):
         await client.list_prompts()
-    assert [request.method for request in asked] == ["logging/setLevel", "prompts/list"]
-    assert asked[0].params == {"level": "error"}
+        await client.set_log_level("warning")
+    assert [(request.method, request.params) for request in asked] == [
+        ("logging/setLevel", {"level": "error"}),
+        ("prompts/list", None),
+        ("logging/setLevel", {"level": "warning"}),
+    ]
     async with scripted(answers, revision="2026-07-28", log_level="error") as (client, asked, _):
         await client.list_prompts()
     assert levels(asked) == ["error"]
@@ -191,19 +180,3 @@ async def test_a_malformed_log_message_goes_to_on_error_without_a_traceback(capl
         await trio.testing.wait_all_tasks_blocked()
     assert ["malformed log message" in str(fault) for fault in faults] == [True]
     assert "Traceback" not in caplog.text
-
-
-async def test_a_failing_callback_is_logged_and_costs_one_notification(caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[str] = []
-
-    def fail_first(notification: Notification) -> None:
-        seen.append(notification.method)
-        if len(seen) == 1:
-            raise ZeroDivisionError
-
-    async with connected(on_message=fail_first) as (_, wire):
-        await wire.send(Notification("acme/1"))
-        await wire.send(Notification("acme/2"))
-        await trio.testing.wait_all_tasks_blocked()
-    assert seen == ["acme/1", "acme/2"]
-    assert "ZeroDivisionError" in caplog.text

@@ -35,8 +35,8 @@ from trio_mcp import (
 )
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
-from trio_mcp.http.runner.http2 import MAX_FRAMING
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.heads import MAX_FRAMING
+from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.session.outbox import Outbox

@@ -11,11 +11,15 @@ import jsonschema_rs
 import pytest
 import trio
 
+from tests.peer import Peer, settle
 from trio_mcp import Client, Server, types
+from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.types import meta
 from trio_mcp.types.versions import REVISIONS
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
 
 
@@ -74,3 +78,15 @@ def text_of(result: types.CallToolResult) -> str:
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text
+
+
+async def news_of(peer: Peer) -> list[tuple[str, Any, str | None]]:
+    """Return the notifications that have arrived, each as its kind, subscription and URI."""
+    await settle()
+    return [_told(message) for message in peer.arrived()]
+
+
+def _told(message: Any) -> tuple[str, Any, str | None]:
+    assert isinstance(message, Notification), message
+    params = message.params or {}
+    return message.method, (params.get("_meta") or {}).get(meta.SUBSCRIPTION_ID), params.get("uri")

@@ -23,6 +23,10 @@ class Name(BaseModel):
     name: str
 
 
+class Age(BaseModel):
+    age: int
+
+
 def hand_client(
     server: Server,
     revision: str = MODERN,

@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
+from tests.server.harness import both_eras, client_of, every_revision
 from trio_mcp import Client, Context, McpError, Server
 from trio_mcp.types import CompleteResult, Completion
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -87,17 +85,6 @@ async def test_the_other_arguments_are_told_since_2025_06_18(revision: str) -> N
         await complete(client, prompt_params("framework", "fla"))
     told = {"language": "python"} if at_least(revision, "2025-06-18") else {}
     assert seen == [("fla", arguments, "completion/complete") for arguments in (told, {}, {}, {}, {})]
-
-
-@given(count=st.integers(0, 250))
-async def test_at_most_100_values(count: int) -> None:
-    """`server/utilities/completion`, Completion Results; `total` and `hasMore` tell of the rest."""
-    every = [f"value {number}" for number in range(count)]
-    assert await completed(lambda value: every) == {
-        "values": every[:100],
-        "total": count,
-        "hasMore": count > 100,
-    }
 
 
 @pytest.mark.parametrize(
@@ -178,36 +165,6 @@ async def test_types_with_known_values_complete_by_themselves(
     assert found == {"values": values, "total": len(values), "hasMore": False}
 
 
-@given(
-    values=st.lists(
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-        | st.integers(-(2**63), 2**63 - 1)
-        | st.booleans(),
-        min_size=1,
-        max_size=6,
-        unique_by=str,
-    )
-)
-async def test_every_suggestion_is_accepted(values: list[Any]) -> None:
-    """Each suggestion is a valid value of the argument, and every value is suggested."""
-
-    def prompt(value: Any) -> str:
-        seen.append(value)
-        return ""
-
-    seen: list[Any] = []
-    prompt.__annotations__["value"] = Literal[tuple(values)]
-    server = Server("test")
-    server.add_prompt(prompt)
-    async with client_of(server) as client:
-        suggested = (await complete(client, prompt_params("value", "", "prompt")))["values"]
-        for each in suggested:
-            await client.request("prompts/get", {"name": "prompt", "arguments": {"value": each}})
-    as_text = [value if isinstance(value, str) else str(value).lower() for value in values]
-    assert sorted(suggested) == sorted(set(as_text))
-    assert [value if isinstance(value, str) else str(value).lower() for value in seen] == suggested
-
-
 async def test_a_function_goes_before_the_type() -> None:
     server = Server("test")
     server.add_prompt(paint)
@@ -234,29 +191,6 @@ async def test_an_argument_without_suggestions_has_an_empty_list_and_an_unknown_
             assert (await refused(client, params)).message == message
         for params in (prompt_params("code"), *(resource_params(each, uri=uri) for each in ("owner", "name", "size"))):
             assert await complete(client, params) == {"values": [], "total": 0, "hasMore": False}
-
-
-@pytest.mark.parametrize("revision", ["2025-06-18", LEGACY, MODERN])
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"ref": {"type": ["ref/prompt"], "name": "review"}},
-        {"ref": {"type": "ref/prompt", "name": 1}},
-        {"ref": {"type": "ref/resource", "name": FILES}},
-        {"argument": {"name": "language", "value": 1}},
-        {"argument": {"name": 1, "value": ""}},
-        {"context": "python"},
-    ],
-    ids=str,
-)
-async def test_malformed_parameters_are_refused(change: dict[str, Any], revision: str) -> None:
-    async with client_of(server_with(languages), revision) as client:
-        error = await refused(client, {**prompt_params("language"), **change})
-        assert error.code == INVALID_PARAMS
-        assert (await complete(client, prompt_params("language", "pe")))["values"] == ["perl"]
-
-
-# --- the capability ------------------------------------------------------------------------------------------------
 
 
 # --- registration --------------------------------------------------------------------------------------------------

@@ -1,27 +1,26 @@
-"""What a handler knows of its request and client, and what it can tell the client while it runs."""
+"""What a handler knows of its request, client and caller, and what it can tell the client while it runs."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 
+import attrs
 import pytest
 import trio
-import trio.testing
 from typing_extensions import TypeAliasType
 
 from tests.peer import client_peer
 from tests.server.harness import MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
-from trio_mcp import Context, types
+from tests.server.input_harness import hand_client, text_of
+from trio_mcp import Client, Context, McpError, Principal, Server, TraceContext, types
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:
     from trio_mcp import Context as TypeCheckersContext
-
-
-class State:
-    pass
 
 
 @pytest.mark.parametrize("default", [(), (None,)], ids=["required", "optional"])
@@ -32,11 +31,11 @@ class State:
         Optional[Context],  # noqa: UP045
         Union[None, Context],  # noqa: UP007
         Context | None,
-        Context[State],
-        Context[State] | None,
+        Context[int],
+        Context[int] | None,
         Annotated[Context, "a note"],
         "Context",
-        TypeAliasType("Alias", Context[State] | None),
+        TypeAliasType("Alias", Context[int] | None),
     ],
     ids=str,
 )
@@ -51,7 +50,7 @@ async def test_a_parameter_annotated_as_context_is_filled_and_hidden(annotation:
     assert (await call(function, {"ctx": 1})).is_error
 
 
-class Own(Context[State]):
+class Own(Context[int]):
     pass
 
 
@@ -166,16 +165,6 @@ async def progress_of(tool: Any, revision: str) -> list[types.ProgressNotificati
 
 
 @both_eras
-async def test_progress_of_a_thread_reaches_the_caller_in_order_before_the_result(revision: str) -> None:
-    def report(ctx: Context) -> None:
-        for step in (1, 2, 3):
-            trio.from_thread.run(ctx.report_progress, step, 3, f"step {step}")
-
-    seen = await progress_of(report, revision)
-    assert [(each.progress, each.total) for each in seen] == [(1, 3), (2, 3), (3, 3)]
-
-
-@both_eras
 async def test_progress_that_does_not_grow_is_not_sent(revision: str) -> None:
     """`basic/patterns/progress`: it MUST increase with each notification."""
 
@@ -184,14 +173,6 @@ async def test_progress_that_does_not_grow_is_not_sent(revision: str) -> None:
             await ctx.report_progress(done)
 
     assert [each.progress for each in await progress_of(tool, revision)] == [1, 2.5, 3]
-
-
-@pytest.mark.parametrize(("revision", "word"), [("2024-11-05", None), ("2025-03-26", "a word")])
-async def test_progress_has_a_message_since_2025_03_26(revision: str, word: str | None) -> None:
-    async def tool(ctx: Context) -> None:
-        await ctx.report_progress(1, message="a word")
-
-    assert [each.message for each in await progress_of(tool, revision)] == [word]
 
 
 @pytest.mark.parametrize(("progress", "total"), [("1", None), (True, None), (math.nan, None), (1, math.inf), (1, "2")])
@@ -203,3 +184,166 @@ async def test_progress_that_is_not_a_number_is_refused(progress: Any, total: An
 
     async with client_of(server_with(tool), "2026-07-28") as client:
         assert (await client.call_tool("tool")).data == "refused"
+
+
+# --- on whose behalf a request is made -------------------------------------------------------------------------------
+
+
+ANN = Principal("ann", "https://id.example.com", "app", {"read"})
+
+
+def server_of(principal: Any, **options: Any) -> Server:
+    inner, server = Server("inner"), Server("test", principal=principal, **options)
+
+    async def who(ctx: Context) -> str:
+        return repr(ctx.principal)
+
+    server.add_tool(who)
+    inner.add_tool(who)
+    server.mount(inner, prefix="inner")
+    return server
+
+
+@both_eras
+@pytest.mark.parametrize(("said", "seen"), [("ann", Principal("ann")), (ANN, ANN), (None, None)])
+async def test_every_handler_sees_it_and_it_is_asked_for_once(revision: str, said: Any, seen: Any) -> None:
+    asked: list[str] = []
+    before: list[Any] = []
+
+    async def middleware(context: Context, call_next: Any) -> Any:
+        before.append(context.principal)
+        return await call_next()
+
+    server = server_of(lambda ctx: asked.append(ctx.method) or said, middleware=[middleware])
+    async with client_of(server, revision) as client:
+        for tool in ("who", "inner__who"):
+            assert (await client.call_tool(tool)).structured_content == {"result": repr(seen)}
+    assert asked.count("tools/call") == 2
+    assert set(before) == {seen}
+
+
+def refuse(ctx: Context) -> str:
+    raise McpError(-31401, "who are you?")
+
+
+@pytest.mark.parametrize(
+    ("principal", "code", "logged"),
+    [
+        (refuse, -31401, None),
+        (lambda ctx: 1 / 0, -32603, "division by zero"),
+        (lambda ctx: 5, -32603, r"what Server(principal=…) returns must be a string, a Principal or None, got int"),
+        (lambda ctx: "", -32603, "the subject of a Principal must be a non-empty string, got ''"),
+    ],
+)
+async def test_without_an_answer_no_handler_runs(
+    principal: Any, code: int, logged: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request whose caller could not be found out is not one of an unknown caller."""
+    async with client_of(server_of(principal)) as client:
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("who")
+    assert caught.value.code == code
+    assert (logged or "") in caplog.text
+    assert logged is None or logged not in str(caught.value)
+
+
+@pytest.mark.parametrize("park", [True, False])
+@pytest.mark.parametrize(
+    ("back", "resumed"),
+    [
+        (attrs.evolve(ANN, scopes={"read", "write"}), True),
+        (Principal("ann"), False),
+        (attrs.evolve(ANN, client_id="other"), False),
+        (None, False),
+    ],
+)
+async def test_only_the_same_identity_resumes_a_request(park: bool, back: Any, resumed: bool) -> None:
+    who: list[Any] = [ANN]
+
+    async def roots(ctx: Context) -> str:
+        await ctx.list_roots()
+        return repr(ctx.principal)
+
+    params = {"name": "roots", "arguments": {}}
+    async with hand_client(server_with(roots, park_input=park, principal=lambda ctx: who[-1])) as client:
+        asked = await client.ask("tools/call", params)
+        who.append(back)
+        answers = {"inputResponses": {"input-1": {"roots": []}}, "requestState": asked["requestState"]}
+        result = await client.ask("tools/call", params | answers)
+    if resumed:
+        assert text_of(result) == repr(back)
+    else:
+        assert "not valid for this request" in result.message
+
+
+def test_a_principal_checks_its_parts() -> None:
+    assert Principal("ann", scopes=["b", "a"]) == Principal("ann", scopes={"a", "b"})
+    for wrong in ({"subject": 5}, {"subject": "a", "issuer": ""}, {"subject": "a", "scopes": "read"}):
+        with pytest.raises((TypeError, ValueError), match="of a Principal must be"):
+            Principal(**wrong)  # type: ignore[arg-type]
+
+
+# --- the trace of a request goes on with the requests that its handler makes (SEP-414) -------------------------------
+
+
+TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", "a=1", "user=alice")
+STARTED = TraceContext("00-33333333333333333333333333333333-4444444444444444-01")
+OTHER = TraceContext("00-11111111111111111111111111111111-2222222222222222-00")
+
+
+def inner_server(seen: list[TraceContext | None]) -> Server:
+    server = Server("inner")
+
+    @server.tool
+    async def look(ctx: Context) -> None:
+        assert TraceContext.current() == ctx.trace_context
+        seen.append(ctx.trace_context)
+
+    return server
+
+
+def outer_server(inner: Server, revision: str) -> Server:
+    """Return a server whose tools call another server, in every way a handler may."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[Client]:
+        async with Client(inner, mode=revision) as client:
+            yield client
+
+    server = Server("outer", lifespan=lifespan)
+
+    @server.tool
+    async def own_task(ctx: Context[Client]) -> None:
+        await ctx.state.call_tool("look")
+
+    @server.tool
+    async def child_tasks(ctx: Context[Client]) -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(ctx.state.call_tool, "look")
+
+    @server.tool
+    def sync_thread(ctx: Context[Client]) -> None:
+        trio.from_thread.run(ctx.state.call_tool, "look")
+
+    @server.tool
+    async def client_of_its_own() -> None:
+        async with Client(inner, mode=revision) as client:
+            await client.call_tool("look")
+
+    return server
+
+
+@both_eras
+@pytest.mark.parametrize("way", ["own_task", "child_tasks", "sync_thread", "client_of_its_own"])
+async def test_a_server_that_calls_another_passes_the_trace_of_the_request_on(revision: str, way: str) -> None:
+    """It never passes on the one in which it was started itself."""
+    seen: list[TraceContext | None] = []
+    with STARTED.use():
+        async with client_of(outer_server(inner_server(seen), revision), revision) as client:
+            with TRACE.use():
+                await client.call_tool(way)
+            await client.call_tool(way, meta=OTHER.to_meta())
+            await client.request("tools/call", {"name": way, "_meta": {"traceparent": "broken"}})
+    count = 2 if way == "child_tasks" else 1
+    assert seen == [TRACE] * count + [OTHER] * count + [None] * count

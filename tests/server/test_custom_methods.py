@@ -1,4 +1,4 @@
-"""Methods and notifications that the protocol does not define: on one server, in both eras, like any other."""
+"""What the protocol does not define: methods, notifications and extensions, on one server, in both eras."""
 
 from __future__ import annotations
 
@@ -8,13 +8,32 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from tests.server.harness import both_eras, client_of
-from trio_mcp import Context, Depends, McpError, NotificationContext, RemoteProtocolError, Server, SessionOptions
+from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
+from tests.strategies import json_values
+from trio_mcp import (
+    CallOptions,
+    Client,
+    Context,
+    Depends,
+    McpError,
+    NotificationContext,
+    RemoteProtocolError,
+    Server,
+    SessionOptions,
+)
+from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types import RequestParams
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
+from trio_mcp.types.error_codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+)
 
 MEASURE = "com.example/measure"
 
@@ -157,19 +176,15 @@ def test_an_invalid_method_is_refused(name: str, function: Any, error: type[Exce
         measuring().add_method(name, function)
 
 
-@pytest.mark.parametrize(
-    ("name", "function", "error", "message"),
-    [
-        ("notifications/cancelled", two, ValueError, "the protocol defines"),
-        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is already registered"),
-        ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
-    ],
-)
-def test_an_invalid_notification_is_refused(name: str, function: Any, error: type[Exception], message: str) -> None:
+def test_an_invalid_notification_is_refused() -> None:
     server = Server("test")
     server.add_notification("com.example/ping", two)
-    with pytest.raises(error, match=message):
-        server.add_notification(name, function)
+    with pytest.raises(ValueError, match="the protocol defines"):
+        server.add_notification("notifications/cancelled", two)
+    with pytest.raises(ValueError, match=r"notification 'com\.example/ping' is already registered"):
+        server.add_notification("com.example/ping", two)
+    with pytest.raises(TypeError, match="its function must be async"):
+        server.add_notification("com.example/sync", lambda params, ctx: None)  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize("wrong", [{"params": dict}, {"result": {"type": "object"}}])
@@ -257,3 +272,111 @@ async def test_the_protocols_own_notifications_cannot_be_sent_by_hand() -> None:
 
     async with client_of(server) as client:
         await client.request("com.example/try")
+
+
+# --- extensions (2026-07-28 `basic/versioning`) -----------------------------------------------------------------------
+
+
+FEATURE = "com.example/feature"
+OTHER = "com.example/other"
+
+
+def serving() -> Server:
+    server = Server("test", extensions={FEATURE: {"depth": 3}, OTHER: {}})
+
+    @server.method("com.example/thing", extension=FEATURE)
+    async def thing(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        return {"client": ctx.client_extensions}
+
+    @server.method("com.example/defer", extension=FEATURE)
+    async def defer(params: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        return {"resultType": "com.example/deferred", "ticket": 7}
+
+    return server
+
+
+@every_revision
+async def test_both_sides_declare_extensions(revision: str) -> None:
+    """Before 2026-07-28, too: capabilities are an open set there, and SEP-2133 shows them in the handshake."""
+    async with client_of(serving(), revision, capabilities={"extensions": {FEATURE: {"mode": "fast"}}}) as client:
+        assert client.extensions == {FEATURE: {"depth": 3}, OTHER: {}}
+        assert client.capabilities.extensions == client.extensions
+        assert (await client.request("com.example/thing"))["client"] == {FEATURE: {"mode": "fast"}}
+
+
+@pytest.mark.parametrize("extensions", [{}, {OTHER: {}}])
+async def test_a_client_without_the_extension_is_told_so(extensions: dict[str, Any]) -> None:
+    """2026-07-28 `basic/index`: -32021 names what is missing; the eras before know no such error."""
+    async with client_of(serving(), MODERN, capabilities={"extensions": extensions}) as client:
+        with pytest.raises(McpError, match=f"needs the extension '{FEATURE}'") as caught:
+            await client.request("com.example/thing")
+    assert caught.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert caught.value.data == {"requiredCapabilities": {"extensions": {FEATURE: {}}}}
+    async with client_of(serving(), LEGACY, capabilities={"extensions": extensions}) as client:
+        with pytest.raises(McpError, match=r"unknown method 'com\.example/thing'") as caught:
+            await client.request("com.example/thing")
+    assert caught.value.code == METHOD_NOT_FOUND
+
+
+async def test_a_result_type_of_an_extension() -> None:
+    """`basic/index`, ResultType: known are those of the protocol and of the extensions that the client declares."""
+    declared = {"extensions": {FEATURE: {"mode": "fast"}}}
+    knowing = SessionOptions(calls=CallOptions(result_types=["com.example/deferred"]))
+    async with client_of(serving(), capabilities=declared, options=knowing) as client:
+        result = await client.request("com.example/defer")
+        assert (result["resultType"], result["ticket"]) == ("com.example/deferred", 7)
+        client.session.set_log_level("info")  # makes the era anew
+        assert (await client.request("com.example/defer"))["ticket"] == 7
+    async with client_of(serving(), capabilities=declared) as client:
+        with pytest.raises(RemoteProtocolError, match=r"unknown resultType 'com\.example/deferred'"):
+            await client.request("com.example/defer")
+
+
+@both_eras
+async def test_what_one_side_does_with_its_settings_does_not_reach_the_other(revision: str) -> None:
+    settings: dict[str, Any] = {"depth": [3]}
+    server = Server("test", extensions={FEATURE: settings})
+    async with client_of(server, revision) as client:
+        client.extensions[FEATURE]["depth"].append(4)
+        settings["depth"].append(5)
+    async with client_of(server, revision) as client:
+        assert client.extensions == {FEATURE: {"depth": [3]}}
+
+
+def test_a_method_belongs_to_an_extension_that_is_declared() -> None:
+    with pytest.raises(ValueError, match=r"the extension 'com.example/feature' is not declared; pass extensions="):
+        Server("test").method("com.example/thing", extension=FEATURE)(lambda params, ctx: None)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "error", "message"),
+    [
+        ({"feature": {}}, ValueError, "'feature' is not a valid extension identifier: it must be a prefix"),
+        *(
+            ({name: {}}, ValueError, "is not a valid extension identifier")
+            for name in ("com.example/", "/feature", "1com/feature", "com.example/a/b", 5)
+        ),
+        ({FEATURE: None}, TypeError, "the settings of the extension 'com.example/feature' must be a mapping"),
+        ([FEATURE], TypeError, "extensions must map identifiers to settings, got list"),
+    ],
+)
+def test_an_invalid_extension_is_refused(extensions: Any, error: type[Exception], message: str) -> None:
+    """2026-07-28 `basic/versioning`: an identifier is like a key of `_meta`, with a mandatory prefix."""
+    with pytest.raises(error, match=message):
+        Server("test", extensions=extensions)
+    with pytest.raises(error, match=message):
+        Client(Server("x"), capabilities={"extensions": extensions})
+
+
+def test_result_types_belong_to_extensions() -> None:
+    with pytest.raises(ValueError, match=r'pass capabilities=\{"extensions": …\} too'):
+        Client(Server("x"), options=SessionOptions(calls=CallOptions(result_types=["com.example/deferred"])))
+    with pytest.raises(TypeError, match="result_types must be a list of strings"):
+        CallOptions(result_types="com.example/deferred")
+
+
+@given(st.one_of(json_values(), st.dictionaries(st.just("extensions"), json_values())))
+def test_malformed_declarations_are_left_out(value: Any) -> None:
+    """Whatever a peer declares, reading it gives a mapping of identifiers to settings."""
+    found = declared_extensions(value if isinstance(value, dict) else {"extensions": value})
+    assert all(isinstance(settings, dict) for settings in found.values())

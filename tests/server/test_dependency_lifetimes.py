@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -21,28 +22,18 @@ from trio_mcp.server.features.resources import ResourceNotFound
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
-async def coroutine() -> str:
-    await trio.lowlevel.checkpoint()
-    return "coroutine"
-
-
 def generator() -> Iterator[str]:
     yield "generator"
-
-
-async def async_generator() -> AsyncIterator[str]:
-    yield "async generator"
 
 
 # --- once in a request -----------------------------------------------------------------------------------------------
 
 
 async def test_values_are_shared_within_a_request_but_not_beyond() -> None:
-    calls: list[int] = []
+    numbers = itertools.count(1)
 
     def counter() -> int:
-        calls.append(len(calls))
-        return len(calls)
+        return next(numbers)
 
     def through(given: Annotated[int, Depends(counter)]) -> int:
         return given
@@ -60,17 +51,14 @@ async def test_values_are_shared_within_a_request_but_not_beyond() -> None:
 
 
 async def test_a_method_is_one_provider_however_often_it_is_asked_for() -> None:
-    calls: list[str] = []
-
     class Pool:
-        def get(self) -> int:
-            calls.append("get")
-            return len(calls)
+        def get(self) -> object:
+            return object()
 
     pool = Pool()
 
-    async def tool(a: Annotated[int, Depends(pool.get)], b: Annotated[int, Depends(pool.get)]) -> bool:
-        return a == b
+    async def tool(a: Annotated[Any, Depends(pool.get)], b: Annotated[Any, Depends(pool.get)]) -> bool:
+        return a is b
 
     assert (await call(tool, {})).data is True
 
@@ -120,7 +108,7 @@ async def test_a_sync_function_with_dependencies_must_not_return_an_awaitable() 
     def wrapper(given: Annotated[str, Depends(generator)]) -> Any:
         return tool(given)
 
-    def fine(given: Annotated[str, Depends(async_generator)]) -> Any:
+    def fine(given: Annotated[str, Depends(Recorder().manager("a"))]) -> Any:
         return tool(given)
 
     async with client_of(server_with(wrapper, fine, expose_errors=True)) as client:
@@ -294,7 +282,7 @@ async def test_wherever_a_request_is_cancelled_its_context_managers_exit() -> No
         return given["p0"]
 
     server = Server("test")
-    outer = make("outer", [make("inner", [coroutine])])
+    outer = make("outer", [make("inner", [make("innermost", [])])])
     server.add_tool(_with_parameters(tool, [outer, make("other", [])]), name="tool")
     async with client_of(server) as client:
 

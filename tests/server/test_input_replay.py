@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import trio
 
-from tests.server.harness import server_with
-from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Name, Peer, accept, hand_client, said, text_of
+from tests.server.harness import both_eras, server_with
+from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Age, Name, Peer, accept, hand_client, said, text_of
 from tests.types.published import validator
-from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
+from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired, types
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
 
@@ -174,8 +174,6 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_still_asked() ->
 
 
 # --- the explicit form ---------------------------------------------------------------------------------------------
-
-both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
 
 
 @both_eras
@@ -341,3 +339,174 @@ async def test_an_error_may_name_the_pages_to_visit() -> None:
 def test_the_error_takes_pages_only(arguments: Any) -> None:
     with pytest.raises(TypeError, match=r"ctx\.elicit_url"):
         UrlElicitationRequired(*arguments)
+
+
+# --- responses to what has not been asked yet ------------------------------------------------------------------------
+
+
+async def named(ctx: Context) -> str:
+    name = await ctx.elicit("Who?", Name, key="name")
+    age = await ctx.elicit("How old?", Age, key="age")
+    return f"{name.data and name.data.name} {age.data and age.data.age}"
+
+
+async def unnamed(ctx: Context) -> str:
+    answer = await ctx.elicit("Who?", Name)
+    return answer.action
+
+
+async def early(client: Peer, named: str = "named", **responses: Any) -> Any:
+    return await client.ask("tools/call", {"name": named, "inputResponses": responses})
+
+
+@pytest.fixture(params=[False, True], ids=["replayed", "parked"])
+def asking(request: pytest.FixtureRequest) -> Server:
+    return server_with(named, unnamed, park_input=request.param)
+
+
+async def test_a_question_with_a_key_takes_the_response_to_it(asking: Server) -> None:
+    async with hand_client(asking) as client:
+        assert text_of(await early(client, name=accept(name="Ada"), age=accept(age=36))) == "Ada 36"
+
+
+async def test_only_the_missing_answers_are_asked_for_and_the_rest_kept(asking: Server) -> None:
+    """Error Handling: ask again for what is missing, rather than refuse."""
+    async with hand_client(asking) as client:
+        asked = await early(client, name=accept(name="Ada"), other=accept(name="x"))
+        assert set(asked["inputRequests"]) == {"age"}
+        retry = {"requestState": asked["requestState"], "inputResponses": {"age": accept(age=36)}}
+        assert text_of(await client.ask("tools/call", {"name": "named", **retry})) == "Ada 36"
+
+
+async def test_responses_to_unasked_questions_are_ignored(asking: Server) -> None:
+    async with hand_client(asking) as client:
+        asked = await early(client, wrong=accept(name="x"), other=7)
+        assert set(asked["inputRequests"]) == {"name"}
+        asked = await early(client, "unnamed", **{"input-1": accept(name="x")})
+        assert set(asked["inputRequests"]) == {"input-1"}
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [(12345, "not a valid answer"), ({}, "not a valid answer"), (accept(name=7), "does not fit the form")],
+)
+async def test_an_invalid_response_is_refused(asking: Server, response: Any, text: str) -> None:
+    async with hand_client(asking) as client:
+        answer = await early(client, name=response)
+        assert answer.code == -32602
+        assert text in answer.message
+
+
+# --- questions to the client's model ---------------------------------------------------------------------------------
+
+
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN)
+USE = types.ToolUseContent(id="1", name="add", input={"a": 1})
+RESULT = types.ToolResultContent(tool_use_id="1", content=[types.TextContent(text="2")])
+
+
+def message(role: Any, *content: Any) -> types.SamplingMessage:
+    return types.SamplingMessage(role=role, content=list(content) if len(content) > 1 else content[0])
+
+
+def published(question: Any, revision: str) -> dict[str, Any]:
+    """Return a question in the form of the published schema: in the legacy era that is a request of its own."""
+    envelope = {"jsonrpc": "2.0", "id": 1} if revision == LEGACY else {}
+    return {**envelope, "method": question.method, "params": question.params}
+
+
+def server_that(ask: Any) -> Server:
+
+    async def tool(ctx: Context) -> str:
+        return (await ask(ctx)).model
+
+    return server_with(tool)
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_question_matches_the_schema_of_each_revision(revision: str) -> None:
+    def ask(ctx: Context) -> Any:
+        return ctx.sample(
+            [
+                "one",
+                message("assistant", types.TextContent(text="two")),
+                message(
+                    "user", types.TextContent(text="three"), types.ImageContent(data="eA==", mime_type="image/png")
+                ),
+                message("user", types.AudioContent(data="eA==", mime_type="audio/wav")),
+            ],
+            max_tokens=5,
+            system_prompt="Be brief.",
+            model_preferences={"hints": [types.ModelHint(name="m")], "cost_priority": 0.5},
+            temperature=0.1,
+            stop_sequences=("x",),
+            include_context="thisServer",
+            metadata={"a": 1},
+        )
+
+    async with hand_client(server_that(ask), revision, lambda _: said("hi")) as client:
+        assert text_of(await client.tool("tool")) == "m"
+    (question,) = client.questions
+    validator(revision, "CreateMessageRequest").validate(published(question, revision))
+    params = question.params
+    assert params["maxTokens"] == 5
+    assert params["modelPreferences"] == {"hints": [{"name": "m"}], "costPriority": 0.5}
+    kinds = [each["content"]["type"] for each in params["messages"] if isinstance(each["content"], dict)]
+    expected = {"2024-11-05": ["text", "text", "text", "image", "text"]}
+    expected["2025-03-26"] = expected["2025-06-18"] = ["text", "text", "text", "image", "audio"]
+    assert kinds == expected.get(revision, ["text", "text", "audio"])
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_a_loop_of_tools(revision: str) -> None:
+    """The model uses a tool, the handler calls it, and the model goes on (`client/sampling`, Multi-turn Tool Loop)."""
+    tool = types.Tool(name="add", input_schema={"type": "object"})
+
+    async def solve(ctx: Context) -> str:
+        messages: list[Any] = ["1 + 1?"]
+        while True:
+            reply = await ctx.sample(messages, max_tokens=5, tools=[tool], tool_choice="auto")
+            uses = [block for block in reply.content_as_list if isinstance(block, types.ToolUseContent)]
+            if not uses:
+                (block,) = reply.content_as_list
+                return block.text  # type: ignore[union-attr]
+            results = [
+                types.ToolResultContent(tool_use_id=use.id, content=[types.TextContent(text="2")]) for use in uses
+            ]
+            messages += [reply, types.SamplingMessage(role="user", content=list(results))]
+
+    def answer(question: Any) -> Any:
+        if len(question.params["messages"]) == 1:
+            uses = [{"type": "tool_use", "id": each, "name": "add", "input": {}} for each in "ab"]
+            return {"role": "assistant", "content": uses, "model": "m", "stopReason": "toolUse"}
+        return said("two")
+
+    async with hand_client(server_with(solve), revision, answer) as client:
+        assert text_of(await client.tool("solve")) == "two"
+    for question in client.questions:
+        validator(revision, "CreateMessageRequest").validate(published(question, revision))
+    assert "model" not in client.questions[-1].params["messages"][1]
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([message("assistant", USE)], "a tool result is missing"),
+        ([message("user", RESULT)], "a tool result without a tool use"),
+        ([message("assistant", USE), message("user", RESULT, types.TextContent(text="x"))], "mixes tool results"),
+        ([message("assistant", USE), message("assistant", RESULT)], "tool results from the user"),
+    ],
+)
+async def test_uses_and_results_must_match(messages: Any, text: str) -> None:
+    """`client/sampling`, Message Content Constraints."""
+
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(ValueError, match=text):
+            ctx.sample(messages, max_tokens=1)
+        ctx.sample([message("assistant", USE), message("user", RESULT), "thanks"], max_tokens=1).close()
+        return "refused"
+
+    async with hand_client(server_with(tool)) as client:
+        assert text_of(await client.tool("tool")) == "refused"

@@ -45,32 +45,20 @@ async def test_the_first_middleware_is_outermost_and_sees_every_method_with_a_ha
 
 
 @both_eras
-async def test_a_middleware_may_replace_parameters_and_result(revision: str) -> None:
-    async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
-        if context.method != "tools/call":
-            return await call_next()
-        context.params = {**context.params, "arguments": {"x": 21}}
-        result = await call_next()
-        return {**result, "content": [*result["content"], {"type": "text", "text": "checked"}]}
-
-    async with client_of(server_with(double, middleware=[middleware]), revision) as client:
-        result = await client.call_tool("double", {"x": 1})
-    assert result.data == 42
-    assert [block.text for block in result.content] == ["42", "checked"]
-
-
-@both_eras
-async def test_a_middleware_may_answer_by_itself_or_retry(revision: str) -> None:
+async def test_a_middleware_may_replace_parameters_and_result_answer_by_itself_or_retry(revision: str) -> None:
     calls: list[str] = []
 
     async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
         match context.params.get("name"):
+            case "double":
+                context.params = {**context.params, "arguments": {"x": 21}}
+                result = await call_next()
+                return {**result, "content": [*result["content"], {"type": "text", "text": "checked"}]}
             case "own":
                 return {"content": [{"type": "text", "text": "own answer"}]}
             case "flaky":
                 first = await call_next()
                 assert first["isError"]
-                return await call_next()
         return await call_next()
 
     def flaky() -> str:
@@ -79,7 +67,10 @@ async def test_a_middleware_may_answer_by_itself_or_retry(revision: str) -> None
             raise ToolError("not yet")
         return "done"
 
-    async with client_of(server_with(flaky, middleware=[middleware]), revision) as client:
+    async with client_of(server_with(double, flaky, middleware=[middleware]), revision) as client:
+        result = await client.call_tool("double", {"x": 1})
+        assert result.data == 42
+        assert [block.text for block in result.content] == ["42", "checked"]
         assert text_of(await client.call_tool("own")) == "own answer"
         assert (await client.call_tool("flaky")).data == "done"
     assert len(calls) == 2

@@ -8,10 +8,8 @@ from typing import Annotated, Any
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.server.harness import both_eras, client_of, listed, text_of
+from tests.server.harness import both_eras, client_of, text_of
 from tests.server.input_harness import Name, accept, hand_client
 from trio_mcp import Context, Depends, InputOptions, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -253,20 +251,6 @@ def test_an_invalid_mount_is_refused_with_a_reason() -> None:
     for prefix in ("", "a__b", "a_", "a b", "a" * 33):
         with pytest.raises(ValueError, match="the prefix must be"):
             server.mount(Server("third"), prefix=prefix)
-
-
-@given(st.lists(st.from_regex(r"[A-Za-z0-9_.-]{1,128}", fullmatch=True), unique=True, max_size=10))
-def test_names_of_any_form_stay_apart_and_short(names: list[str]) -> None:
-    other, server = Server("other"), Server("main")
-    server.mount(other, prefix="o")
-    for name in names:
-        other.add_tool(lambda: None, name=name)
-    found = [tool.name for tool in listed(server)]
-    assert len(set(found)) == len(names)
-    assert all(len(name) <= 64 for name in found)
-    for name in names:
-        other.remove_tool(name)
-    assert server.statistics().tools == 0
 
 
 async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_server_that_is_served() -> None:

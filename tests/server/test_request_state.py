@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
 
 import attrs
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import json_values
 from trio_mcp import Principal
 from trio_mcp.server.input.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer
 
@@ -43,23 +42,14 @@ def sealed(state: RequestState = STATE, **options: Any) -> str:
     return sealer(**options).seal(state, "tools/call", PARAMS, ANN, 600)
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 questions = st.builds(Question, st.sampled_from(["elicitation/create", "roots/list"]), st.text(max_size=8))
 states = st.builds(
     RequestState,
     round=st.integers(0, 99),
     questions=st.dictionaries(st.text(), questions, max_size=3),
-    answers=st.dictionaries(st.text(), st.builds(Answer, questions, json_values), max_size=3),
-    memory=st.dictionaries(st.text(), json_values, max_size=3),
-    state=json_values,
+    answers=st.dictionaries(st.text(), st.builds(Answer, questions, json_values()), max_size=3),
+    memory=st.dictionaries(st.text(), json_values(), max_size=3),
+    state=json_values(),
     parked=st.none() | st.text(),
 )
 
@@ -121,12 +111,6 @@ def test_keys_can_be_rotated() -> None:
         sealer(keys=KEY).open(sealed(keys=[new, KEY]), "tools/call", PARAMS, ANN)
 
 
-def test_every_process_has_a_key_of_its_own_by_default() -> None:
-    token = StateSealer("server").seal(STATE, "tools/call", PARAMS, None, 600)
-    with pytest.raises(StateRefused):
-        StateSealer("server").open(token, "tools/call", PARAMS, None)
-
-
 @pytest.mark.parametrize(
     ("keys", "error", "text"),
     [
@@ -173,15 +157,6 @@ def test_a_splice_of_two_tokens_is_refused(cut: int, other: RequestState) -> Non
             refused(token)
 
 
-@given(st.sampled_from(["r", "q", "a", "s", "k", "m", "d", "p", "e"]), json_values)
-def test_a_changed_payload_in_a_fresh_encoding_is_refused(field: str, value: Any) -> None:
-    version, body, mac = TOKEN.split(".")
-    payload = json.loads(base64.urlsafe_b64decode(body + "=="))
-    encoded = base64.urlsafe_b64encode(json.dumps({**payload, field: value}).encode()).decode()
-    for each in (encoded, encoded.rstrip("=")):
-        refused(f"{version}.{each}.{mac}")
-
-
 @given(st.sampled_from(["+", "=", "==", "\n", " ", "."]), st.integers(0, 2))
 def test_a_non_canonical_encoding_is_refused(junk: str, part: int) -> None:
     parts = TOKEN.split(".")
@@ -189,7 +164,7 @@ def test_a_non_canonical_encoding_is_refused(junk: str, part: int) -> None:
     refused(".".join(parts))
 
 
-@given(json_values)
+@given(json_values())
 def test_a_malformed_token_is_refused(value: Any) -> None:
     refused(value)
 

@@ -1,19 +1,25 @@
-"""A server as the main program of a process: how it ends, what it prints, what it loads."""
+"""The run of a server: how its process ends, what it prints and loads, and its lifespan."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 from tests.peer import call, process_peer
+from tests.server.harness import both_eras, client_of, server_with
+from trio_mcp import Client, Context, Server, memory_link_pair
 from trio_mcp.server.signals import run_http
 
 PROGRAM = """
@@ -101,3 +107,115 @@ def test_a_server_with_a_tool_loads_no_client_no_http_and_no_second_event_loop()
         "trio_mcp.client", "trio_mcp.cli", "trio_mcp.types.tasks", "trio_mcp.types.sampling",
     }  # fmt: skip
     assert loaded.isdisjoint(unwanted), loaded & unwanted
+
+
+# --- the lifespan surrounds each serving, and its state reaches the handlers -----------------------------------------
+
+
+@attrs.define
+class State:
+    number: int
+
+
+@attrs.define
+class Recorder:
+    """A lifespan that keeps account of itself."""
+
+    events: list[str] = attrs.Factory(list)
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, server: Server) -> AsyncIterator[State]:
+        number = sum(event == "in" for event in self.events)
+        self.events.append("in")
+        try:
+            yield State(number)
+        finally:
+            self.events.append("out")
+
+
+def number(ctx: Context[State]) -> int:
+    return ctx.state.number
+
+
+@both_eras
+async def test_the_lifespan_is_entered_once_per_serving_and_its_state_reaches_handlers(revision: str) -> None:
+    recorder = Recorder()
+    server = server_with(number, lifespan=recorder)
+    assert recorder.events == []
+    async with client_of(server, revision) as client:
+        assert recorder.events == ["in"]
+        for _ in range(2):
+            assert (await client.call_tool("number")).data == 0
+    assert recorder.events == ["in", "out"]
+    async with client_of(server, revision) as one, client_of(server, revision) as other:
+        assert (await one.call_tool("number")).data == 1
+        assert (await other.call_tool("number")).data == 2
+    assert recorder.events == ["in", "out", "in", "in", "out", "out"]
+
+
+class Broken(Exception):
+    pass
+
+
+def failing(when: str) -> Any:
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        if when == "start":
+            raise Broken(when)
+        try:
+            yield
+        finally:
+            raise Broken(when)
+
+    return lifespan
+
+
+@both_eras
+@pytest.mark.parametrize("when", ["start", "end"])
+async def test_a_failure_leaves_serve_and_the_block_of_a_client_as_it_is(when: str, revision: str) -> None:
+    server = Server("test", lifespan=failing(when))
+    async with memory_link_pair() as (ours, theirs):
+        await ours.write.aclose()
+        with pytest.raises(Broken, match=when):
+            await server.serve(theirs)
+    entered = False
+    with pytest.raises(Broken, match=when):
+        async with Client(server, mode=revision) as client:
+            entered = True
+            await client.list_tools()
+    assert entered == (when == "end")
+
+
+async def test_the_lifespan_exits_when_serving_is_cancelled() -> None:
+    recorder = Recorder()
+    server = Server("test", lifespan=recorder)
+    async with memory_link_pair() as (_ours, theirs), trio.open_nursery() as nursery:
+        await nursery.start(server.serve, theirs)
+        assert recorder.events == ["in"]
+        nursery.cancel_scope.cancel()
+    assert recorder.events == ["in", "out"]
+
+
+async def test_a_running_tool_ends_before_the_lifespan_exits() -> None:
+    """A handler must not meet a closed database."""
+    recorder = Recorder()
+    started = trio.Event()
+
+    async def tool() -> None:
+        started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            recorder.events.append("tool ended")
+
+    server = server_with(tool, lifespan=recorder)
+    async with client_of(server) as client, trio.open_nursery() as nursery:
+
+        async def use() -> None:
+            with contextlib.suppress(Exception):
+                await client.call_tool("tool")
+
+        nursery.start_soon(use)
+        await started.wait()
+        await client.aclose()
+    assert recorder.events == ["in", "tool ended", "out"]

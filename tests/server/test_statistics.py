@@ -29,6 +29,7 @@ def test_what_is_offered_is_counted_and_so_is_what_is_mounted() -> None:
         assert (offered.tools, offered.resources, offered.resource_templates, offered.prompts) == (1, 1, 1, 1)
         assert (offered.runs, offered.sessions, offered.http) == (0, 0, ())
     assert server.statistics().completions == 1
+    assert Client(server).statistics().session is None  # it is not connected
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         server.statistics().tools = 2  # type: ignore[misc]
 
@@ -70,10 +71,6 @@ async def test_listening_is_counted_on_both_sides(revision: str) -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert server.statistics() == quiet
         assert client.statistics().subscriptions == client.statistics().events_waiting == 0
-
-
-def test_a_client_has_no_session_before_it_is_connected() -> None:
-    assert Client(Server("test")).statistics().session is None
 
 
 async def test_an_endpoint_is_counted_with_its_server() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from typing import Any
 
@@ -95,22 +94,6 @@ async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
         assert not (await client.call_tool("next")).is_error  # the thread's place is free again
 
 
-async def test_leaving_the_client_does_not_wait_for_a_blocked_thread() -> None:
-    gate = Gate()
-    try:
-        async with trio.open_nursery() as nursery, client_of(server_with(gate.block)) as client:
-
-            async def use() -> None:
-                with pytest.raises(Exception, match="closed"):
-                    await client.call_tool("block")
-
-            nursery.start_soon(use)
-            await gate.holds()
-        assert gate.inside == 1
-    finally:
-        gate.open()
-
-
 def test_a_thread_left_behind_by_one_run_takes_no_place_in_the_next() -> None:
     """The token of a thread that outlives its run never comes back, so each run has its own limiter."""
     gate = Gate()
@@ -132,22 +115,6 @@ def test_a_thread_left_behind_by_one_run_takes_no_place_in_the_next() -> None:
         trio.run(call_one)
     finally:
         gate.open()
-
-
-variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-
-
-async def test_context_variables_reach_the_thread() -> None:
-    def read() -> str:
-        return variable.get()
-
-    async def middleware(context: Context, call_next: Any) -> Any:
-        variable.set(f"set for {context.method}")
-        return await call_next()
-
-    server = server_with(read, middleware=[middleware])
-    async with client_of(server) as client:
-        assert (await client.call_tool("read")).data == "set for tools/call"
 
 
 @both_eras

@@ -53,7 +53,7 @@ topic.held(
         client/test_input_rounds.py::test_the_request_goes_out_again_with_answers_state_and_a_new_id modern
     A client validates structured content against the tool's output schema.
         server/tools#output-schema
-        client/test_tools.py::test_structured_content_is_checked_by_the_output_schema_that_is_known_until_it_changes
+        client/test_calls.py::test_structured_content_is_checked_by_the_output_schema_that_is_known_until_it_changes
         2025-06-18+
     """,
 )

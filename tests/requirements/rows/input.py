@@ -182,7 +182,7 @@ topic.held(
         basic/patterns/mrtr#server-requirements-basic-workflow input_replay.py::test_a_state_expires modern
     A requestState is valid only for the principal it was given to.
         basic/patterns/mrtr#server-requirements-basic-workflow
-        principal.py::test_only_the_same_identity_resumes_a_request modern
+        context.py::test_only_the_same_identity_resumes_a_request modern
     A requestState with any bit flipped fails its signature check.
         basic/patterns/mrtr#security-considerations request_state.py::test_a_flipped_bit_is_refused modern
     Two requestStates can't be combined into a third.
@@ -192,14 +192,14 @@ topic.held(
     Prompts and resources may ask for input, as tools may.
         basic/patterns/mrtr#supported-requests input_eras.py::test_prompts_and_resources_may_ask_too
     A response of the wrong shape is refused with -32602.
-        basic/patterns/mrtr#error-handling input_offered.py::test_an_invalid_response_is_refused modern
+        basic/patterns/mrtr#error-handling input_replay.py::test_an_invalid_response_is_refused modern
     Each inputRequest matches the schema.
         basic/patterns/mrtr#inputrequests input_replay.py::test_the_result_that_asks_is_as_the_schema_says modern
     A form is a flat object of primitive fields.
         client/elicitation#requested-schema forms.py::test_a_field_that_is_not_flat_is_refused_by_name 2025-06-18+
     A form uses only keywords of its revision.
         client/elicitation#requested-schema
-        forms.py::test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back 2025-06-18+
+        forms.py::test_the_form_of_each_revision_is_as_its_schema_says 2025-06-18+
     A server may answer -32042 with the URLs to visit first.
         client/elicitation#url-elicitation-required-error
         input_replay.py::test_an_error_may_name_the_pages_to_visit 2025-11-25
@@ -207,9 +207,9 @@ topic.held(
         client/elicitation#completion-notifications-for-url-mode-elicitation
         input_replay.py::test_the_client_that_was_asked_hears_when_a_page_is_done 2025-11-25
     Every tool use in the messages has its result.
-        client/sampling#tool-use-and-result-balance input_sampling.py::test_uses_and_results_must_match 2025-11-25+
+        client/sampling#tool-use-and-result-balance input_replay.py::test_uses_and_results_must_match 2025-11-25+
     A server may continue the model's tool uses over several requests.
-        client/sampling#tools-in-sampling input_sampling.py::test_a_loop_of_tools 2025-11-25+
+        client/sampling#tools-in-sampling input_replay.py::test_a_loop_of_tools 2025-11-25+
     """,
     tests="tests/server/test_",
 )

@@ -198,7 +198,7 @@ topic.held(
     A URI identifies one resource: adding a second one with the same URI fails.
         server/resources#resource resources.py::test_a_uri_is_taken_once
     The number of subscriptions of one client is bounded.
-        server/resources#subscriptions changes.py::test_subscriptions_are_bounded legacy
+        server/resources#subscriptions listen.py::test_subscriptions_are_bounded legacy
     A path from a client never leads outside the served directory.
         server/resources#security-considerations resources.py::test_safe_join_never_leaves_whatever_the_path
     """,

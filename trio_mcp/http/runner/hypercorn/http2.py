@@ -31,13 +31,10 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import DeadlockError, MissingStreamError
 
-__all__ = ["MAX_FRAMING", "PIECE", "Http2"]
+from trio_mcp.http.runner.heads import MAX_FRAMING
+from trio_mcp.http.runner.wire import PIECE
 
-PIECE = 64 * 1024
-"""Bytes for which a peer gets the whole write timeout (chosen)."""
-
-MAX_FRAMING = 256 * 1024
-"""Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
+__all__ = ["Http2"]
 
 FRAME_HEAD = 9
 """Bytes of a frame's header (RFC 9113, section 4.1)."""
