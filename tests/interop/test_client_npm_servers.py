@@ -82,14 +82,6 @@ async def test_the_handshake_offers_any_revision_of_its_era(
     assert block.text in ("hi", "Echo: hi")
 
 
-async def test_a_pinned_modern_revision_is_refused(everything_server: Launch) -> None:
-    """A client that insists on 2026-07-28 gets the server's own refusal (-32601), and the process is gone."""
-    with trio.fail_after(DEADLINE), pytest.raises(McpError) as refused:
-        async with Client(everything_server.for_us(), mode="2026-07-28"):
-            pytest.fail("a server of the legacy era was taken for a modern one")
-    assert refused.value.code == -32601
-
-
 async def test_everything_content_of_each_kind(everything_server: Launch) -> None:
     """Text, numbers, images, annotations, structured content, links and embedded resources arrive as such."""
     with trio.fail_after(DEADLINE):
