@@ -60,8 +60,8 @@ SELECTIONS = {
     # All there is about HTTP, but for what says that it is of the legacy era: a new test is chosen by itself. The
     # streams and windows of HTTP/2 are left out: they know no era and take ten seconds.
     "server": Selection(("tests/server/http",), 45, "not test_http2"),
-    # The same for the client. Left out is what counts objects after hundreds of exchanges, twice.
-    "client": Selection(("tests/transports/test_http_*.py",), 170, "not hundreds_of_exchanges"),
+    # The same for the client.
+    "client": Selection(("tests/transports/test_http_*.py",), 140),
     # The rules of HTTP without I/O, for both sides, and sessions, which know no transport.
     "rules": Selection(("tests/protocol/test_http_*.py", "tests/protocol/test_sse.py", "tests/session"), 650),
     # The specification row by row, as 2026-07-28 has it: over HTTP, and in memory, where both eras must be there still.

@@ -277,5 +277,5 @@ topic.held(
     A server sends no requests before notifications/initialized.
         basic/lifecycle#initialization a_server_asks_nothing_before_the_handshake_is_confirmed legacy
     """,
-    tests="tests/session/test_opening.py::test_",
+    tests="tests/session/test_lifetime.py::test_",
 )

@@ -1,4 +1,4 @@
-"""How a stdio server ends: by the end of its input, a signal, a cancellation, or a client that has left."""
+"""A stdio server: only messages on the wire, whatever runs in the process; and how it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -23,11 +25,134 @@ import trio
 import trio.testing
 
 from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, script
-from tests.transports.support import NOISY
+from tests.transports.support import NOISY, Recorder, run
 from trio_mcp import SessionMessage, TransportError, stdio_server
 from trio_mcp.jsonrpc.messages import Failure, Notification
 from trio_mcp.stdio import server as stdio_server_module
 from trio_mcp.stdio.lines import CHUNK, CLOSE_GRACE
+
+# --- the wire ------------------------------------------------------------------------------------------------------
+
+
+NOISES = ["print", "unflushed", "buffer", "original", "descriptor", "child", "shell", "inherited", "logging"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ProcessPeer]:
+    """One server for all: each piece of noise and garbage leaves it as it was, and its output empty."""
+    with process_peer(NOISY) as wire:
+        yield wire
+        wire.close_input()
+        assert wire.exit() == 0
+        assert wire.received == b""
+
+
+def test_no_noise_reaches_the_wire(server: ProcessPeer) -> None:
+    """Whatever prints, in this process or a child of it, finds standard error in place of standard output."""
+    for number, how in enumerate(NOISES, 1):
+        assert server.call("make_noise", how=how) == "done"
+        if how != "unflushed":
+            server.wait_for_error_text("NOISE\n" * number if how == "print" else "NOISE")
+    assert server.errors.count(b"NOISE") >= len(NOISES) - 1
+
+
+def test_tools_and_their_children_read_nothing_from_the_wire(server: ProcessPeer) -> None:
+    """Standard input is empty for them: a tool that reads it must not swallow the next request."""
+    for how in ("descriptor", "child", "file"):
+        server.send(call("read", "read_input", how=how), call("next", "echo", value=how))
+        answers = {answer["id"]: answer for answer in (server.receive(), server.receive())}
+        assert answers["read"]["result"]["structuredContent"] == {"result": ""}
+        assert answers["next"]["result"]["structuredContent"] == {"result": how}
+
+
+@pytest.mark.parametrize(
+    ("garbage", "code", "request_id"),
+    [
+        (b"{", -32700, None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"\xff"}', -32700, 7),
+        (b"[]", -32600, None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}', -32602, 7),
+        (b"[" * 100_000, -32700, None),
+        *((answer, None, None) for answer in (b'{"id":9,"result":{}}', b'{"jsonrpc":"2.0","id":9,"result":')),
+        *(
+            (b'{"jsonrpc":"2.0","method":"notifications/%s","params":[]}' % name, None, None)
+            for name in (b"x", b"progress")
+        ),
+    ],
+)
+def test_garbage_is_answered_if_possible_and_affects_nothing_else(
+    garbage: bytes, code: int | None, request_id: int | None, server: ProcessPeer
+) -> None:
+    """JSON-RPC 2.0, section 5.1: an error response, with the id if it could be read; then the session goes on.
+
+    Unexpected responses and malformed notifications are not answered: that could go on forever.
+    """
+    server.send(garbage + b"\n", call("next", "echo", value=1))
+    answers = {answer.get("id"): answer for answer in [server.receive() for _ in range(1 if code is None else 2)]}
+    assert answers.pop("next")["result"]["structuredContent"] == {"result": 1}
+    assert {key: answer["error"]["code"] for key, answer in answers.items()} == (
+        {} if code is None else {request_id: code}
+    )
+
+
+# Without a server: a size limit, and what the process prints around the block. Every request comes back as a result.
+LINK = """
+    print("before")
+    import trio
+    from trio_mcp import SessionMessage, stdio_server
+    from trio_mcp.jsonrpc.messages import Malformed, Request, Response
+    async def main():
+        async with stdio_server(max_message_size=2000) as (read, write):
+            print("within")
+            async for item in read:
+                match item.message:
+                    case Request(id, _, params):
+                        await write.send(SessionMessage(Response(id, params)))
+                    case Malformed(_, said, id):
+                        await write.send(SessionMessage(Response(id, {"said": said})))
+    trio.run(main)
+    print("after")
+"""
+
+
+def test_what_is_printed_before_in_and_after_the_block_and_what_is_too_long_stay_apart_from_the_wire() -> None:
+    """A message over the limit is known by its id, wherever in the message that is; what follows is read as usual."""
+
+    def request(request_id: int, text: str) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": request_id, "method": "m", "params": {"text": text}}
+
+    id_last = {"jsonrpc": "2.0", "method": "m", "params": {"text": "x" * 100_000}, "id": 3}
+    result = run(script(LINK), ndjson(request(1, "ü"), request(2, "x" * 1_000_000), id_last, request(4, "\u2028")))
+    first, *lines, last = result.stdout.splitlines()
+    assert (first, last, result.stderr, result.returncode) == (b"before", b"after", b"within\n", 0)
+    answers = {answer["id"]: answer["result"] for answer in map(json.loads, lines)}
+    assert (answers[1], answers[4]) == ({"text": "ü"}, {"text": "\u2028"})
+    assert all("max_message_size=2000" in answers[number]["said"] for number in (2, 3))
+
+
+def test_requests_piped_in_one_go_are_all_answered_before_the_exit() -> None:
+    """``printf ... | server``: the end of the input does not cut off what is quick; the last line needs no newline."""
+    count = 300
+    result = run(NOISY, ndjson(*HANDSHAKE, *[call(n, "echo", value=n) for n in range(1, count + 1)]).rstrip(b"\n"))
+    answers = {answer["id"]: answer for answer in map(json.loads, result.stdout.splitlines())}
+    assert set(answers) == set(range(count + 1))
+    assert all(answers[n]["result"]["structuredContent"] == {"result": n} for n in range(1, count + 1))
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_a_large_answer_leaves_whole_before_the_exit() -> None:
+    """More than any pipe holds, to a client that takes a moment before it reads."""
+    size = 5_000_000
+    with process_peer(NOISY) as wire:
+        wire.send(call(1, "big", size=size))
+        wire.close_input()
+        answer = wire.receive()
+        assert len(answer["result"]["structuredContent"]["result"]) == size
+        assert wire.exit() == 0
+
+
+# --- the end -------------------------------------------------------------------------------------------------------
+
 
 # Seconds, wide: `benchmarks` measures how prompt it is. The tools sleep for 1000.
 PROMPT = 15
@@ -43,13 +168,18 @@ def ended(wire: ProcessPeer) -> int:
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
+def begin(wire: ProcessPeer, tool: str | None) -> None:
+    """Call a tool, if there is one, and wait until it runs."""
+    if tool is not None:
+        wire.send(call(1, tool))
+        wire.wait_for_error_text("SLEEPING")
+
+
 @pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
 def test_the_end_of_the_input_ends_the_server(tool: str | None) -> None:
     """A client that has gone does not leave a process behind, whatever a tool is busy with."""
     with process_peer(NOISY) as wire:
-        if tool is not None:
-            wire.send(call(1, tool))
-            wire.wait_for_error_text("SLEEPING")
+        begin(wire, tool)
         wire.close_input()
         assert ended(wire) == 0 or tool == "sleep_sync"
     assert wire.received == b""
@@ -60,9 +190,7 @@ def test_the_end_of_the_input_ends_the_server(tool: str | None) -> None:
 def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
     """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
     with process_peer(NOISY) as wire:
-        if tool is not None:
-            wire.send(call(1, tool))
-            wire.wait_for_error_text("SLEEPING")
+        begin(wire, tool)
         wire.process.send_signal(signal.SIGINT)
         assert ended(wire) == 130
     assert wire.errors.strip() in (b"", b"SLEEPING")
@@ -224,34 +352,16 @@ async def test_leaving_the_block_with_idle_input_ends_it_at_once(streams: Stream
     assert await streams.written() == ["x"] * 50
 
 
-class Blocked(trio.abc.SendStream):
-    """A stream whose other end takes a message when `takes` seconds have passed."""
-
-    def __init__(self, takes: float) -> None:
-        self.takes = takes
-        self.written = 0
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await trio.sleep(self.takes)
-        self.written += len(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 @pytest.mark.parametrize(("takes", "gets_it"), [(0.9 * CLOSE_GRACE, True), (1000, False)])
 async def test_a_slow_client_gets_the_last_messages_and_one_that_never_reads_holds_nothing_up(
     takes: float, gets_it: bool, streams: Streams, autojump_clock: trio.testing.MockClock
 ) -> None:
-    streams.stdout = slow = Blocked(takes)
+    streams.stdout = slow = Recorder(partial(trio.sleep, takes))
     async with stdio_server() as (_, write):
         await write.send(SessionMessage(Notification("x", {"x": "x" * 10 * CHUNK})))
         await trio.testing.wait_all_tasks_blocked()
         began = trio.current_time()
-    assert (slow.written > 10 * CHUNK) == gets_it
+    assert (sum(map(len, slow.written)) > 10 * CHUNK) == gets_it
     assert gets_it or trio.current_time() - began == pytest.approx(CLOSE_GRACE)
 
 
@@ -294,27 +404,14 @@ async def test_the_last_resort_is_stopped_by_leaving_the_block(
             assert not timer.is_alive()
 
 
-class Failing(trio.abc.SendStream):
-    """A stream that can't be written to."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    async def send_all(self, data: object) -> None:
-        await trio.lowlevel.checkpoint()
-        raise trio.BrokenResourceError from OSError(self.number, os.strerror(self.number))
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
 async def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, streams: Streams) -> None:
     """Its loss arrives once, as a `Failure`; then ``read`` ends and ``write`` is broken (`Link`)."""
-    streams.stdout = Failing(number)
+
+    async def fail() -> None:
+        raise trio.BrokenResourceError from OSError(number, os.strerror(number))
+
+    streams.stdout = Recorder(fail)
     gone = number in (errno.EPIPE, errno.ECONNRESET)
     said = f"standard output can't be written: .*{os.strerror(number)}"
     with contextlib.nullcontext() if gone else pytest.raises(TransportError, match=said), trio.fail_after(5):
