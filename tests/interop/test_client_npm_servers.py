@@ -178,23 +178,6 @@ async def test_everything_prompts(everything_server: Launch) -> None:
     assert refused.value.code == -32602
 
 
-async def test_everything_completion(everything_server: Launch) -> None:
-    team = types.PromptReference(name="completable-prompt")
-    text_resource = types.ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us()) as client:
-            every = await client.complete(team, "department")
-            some = await client.complete(team, "department", "S")
-            names = await client.complete(team, "name", "", context={"department": "Sales"})
-            unfiltered = await client.complete(team, "name")
-            number = await client.complete(text_resource, "resourceId", "12")
-    assert every.completion.values == ["Engineering", "Sales", "Marketing", "Support"]
-    assert some.completion.values == ["Sales", "Support"]
-    assert names.completion.values == ["David", "Eve", "Frank"]
-    assert unfiltered.completion.values == []
-    assert number.completion.values == ["12"]
-
-
 async def test_everything_takes_a_log_level_and_logs_of_its_own_accord(everything_server: Launch) -> None:
     """This server logs each subscription at level info: it is sent under debug, and withheld under warning."""
     heard: list[Any] = []
