@@ -37,6 +37,7 @@ __all__ = [
     "never",
     "peer",
     "plain",
+    "progress",
     "request",
     "result",
     "streaming",
@@ -63,6 +64,11 @@ def event(message: Any, id: str | None = None) -> bytes:
 
 def result(request_id: Any, content: Mapping[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "result": dict(content)}
+
+
+def progress(token: Any, number: float) -> dict[str, Any]:
+    params = {"progressToken": token, "progress": number}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
 @attrs.define(eq=False)
@@ -111,6 +117,13 @@ class Asked:
 
     async def end_events(self) -> None:
         await self.raw(b"0\r\n\r\n")
+
+    async def events(self, *pieces: bytes, then: str = "end_events") -> None:
+        """Answer with these pieces of a stream of events, and then ``end_events``, ``abort``, or wait: ``gone``."""
+        await self.begin_events()
+        for piece in pieces:
+            await self.chunk(piece)
+        await getattr(self, then)()
 
     async def gone(self) -> None:
         """Wait until the client closes the connection."""
@@ -238,13 +251,10 @@ def giving(content: Mapping[str, Any], **headers: str) -> Handler:
 
 
 def streaming(*pieces: bytes | Callable[[Asked], bytes], then: str = "end_events") -> Handler:
-    """Answer with these pieces of an event stream, and then ``end_events``, ``abort`` or wait until it is ``gone``."""
+    """Answer with such events, which may depend on the request."""
 
     async def handle(asked: Asked) -> None:
-        await asked.begin_events()
-        for piece in pieces:
-            await asked.chunk(piece if isinstance(piece, bytes) else piece(asked))
-        await getattr(asked, then)()
+        await asked.events(*(piece if isinstance(piece, bytes) else piece(asked) for piece in pieces), then=then)
 
     return handle
 

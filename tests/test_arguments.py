@@ -1,15 +1,19 @@
-"""The same fault raises the same exception everywhere: `TypeError` for a wrong type, `ValueError` for a wrong value."""
+"""Wrong arguments are refused alike everywhere: `TypeError` for a wrong type or keyword, `ValueError` for a value."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial, reduce
+from typing import Any, get_type_hints
 
 import attrs
 import pytest
+import trio
 
+import trio_mcp
 from trio_mcp import (
     Answers,
     Backoff,
@@ -17,19 +21,25 @@ from trio_mcp import (
     CallOptions,
     Client,
     ClientGroup,
+    ClientSession,
     FunctionOptions,
     HandlerOptions,
     HttpOptions,
     HttpServerParameters,
+    HttpSettings,
     InputOptions,
     ListOptions,
     MemoryEventStore,
     Principal,
+    ProxyServer,
     ResponseCache,
     Server,
     SessionOptions,
     StdioServerParameters,
+    memory_link_pair,
 )
+from trio_mcp._keywords import FOREIGN
+from trio_mcp.client.client import ClientOptions
 
 CLASSES: tuple[Any, ...] = (
     Backoff,
@@ -136,3 +146,106 @@ def test_a_function_that_may_be_async_must_be_callable(make: Callable[..., Any],
     make(**{name: later})
     with pytest.raises(TypeError, match=f"{name} must be callable, got str"):
         make(**{name: "print"})
+
+
+# --- unknown keyword arguments are refused, and the error says what to write ------------------------------------------
+
+
+SERVER = Server("test")
+
+
+class Mine(Server):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: Server("s", host="::"), r"Server\(\) .* 'host': give it to run\('http', host=…\)"),  # type: ignore[arg-type]
+        (lambda: Server("s", titel="S"), r"Server\(\) .* 'titel'; it takes name, version, "),  # type: ignore[arg-type]
+        (lambda: Server("s", title="S"), r"Server\(\) .*: write name=types\.Implementation"),  # type: ignore[arg-type]
+        (lambda: Mine("s", opitons=1), r"Mine\(\) .*; did you mean 'options'\?"),  # type: ignore[arg-type]
+        (lambda: ProxyServer(SERVER, tools=[]), r"ProxyServer\(\) .* 'tools'; it takes target, "),  # type: ignore[arg-type]
+        (lambda: ProxyServer(SERVER, client={"timout": 5}), r"Client\(\) .*; did you mean 'timeout'\?$"),  # type: ignore[typeddict-unknown-key]
+        (lambda: Client(SERVER, elicitation_handler=print), r"Client\(\) .*: write answers=Answers\(elicitation=…\)$"),  # type: ignore[arg-type]
+        (lambda: Client(SERVER, init_timeout=5), r"Client\(\) .*: write options=.*\(connect_timeout=…\)\)$"),  # type: ignore[arg-type]
+        (lambda: Client(SERVER, answer=print), r"Client\(\) .*; did you mean 'answers'\?$"),  # type: ignore[arg-type]
+        (lambda: ClientGroup({}, log_handler=print), r"ClientGroup\(\) .*: write on_log=…$"),  # type: ignore[call-arg]
+        (lambda: ClientGroup({}, max_wai=5), r"ClientGroup\(\) .*; did you mean 'max_wait'\?$"),  # type: ignore[call-arg]
+        (lambda: ClientGroup({"a": SERVER}, per_server={"a": {"modes": ""}}), r"server 'a': Client\(\) .* 'mode'\?$"),  # type: ignore[typeddict-unknown-key]
+        (lambda: trio.run(partial(ClientGroup({}).add, "a", SERVER, modes="")), r"ClientGroup\.add\(\) .* 'mode'\?$"),
+        (lambda: SERVER.run("http", stateless_http=True), r"Server\.run\(\) .*: write stateless=True$"),  # type: ignore[call-arg]
+        (lambda: SERVER.run(port=5), r"Server\.run\('stdio'\) takes no 'port': write run\('http', port=…\)$"),
+        (lambda: trio.run(partial(SERVER.serve_http, bort=5)), r"Server\.serve_http\(\) .*; did you mean 'port'\?$"),
+        (lambda: trio.run(partial(ProxyServer(SERVER).serve_sse, json_response=True)), r"ProxyServer\.serve_sse\(\) "),
+        (lambda: trio.run(SERVER.asgi_app(pat="/").__aenter__), r"Server\.asgi_app\(\) .*'path'\?$"),  # type: ignore[call-arg]
+    ],
+)
+def test_an_unknown_keyword_is_refused(call: Callable[[], Any], error: str) -> None:
+    with pytest.raises(TypeError, match=f"^{error}"):
+        call()
+
+
+@pytest.mark.parametrize("made", [Server, ProxyServer, Client])
+def test_no_constructor_has_more_than_fourteen_parameters(made: type) -> None:
+    parameters = inspect.signature(made).parameters.values()
+    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 14
+
+
+def test_the_settings_of_an_endpoint_are_the_fields_of_its_options() -> None:
+    assert get_type_hints(HttpSettings) == get_type_hints(HttpOptions)
+
+
+def test_the_options_of_a_client_are_its_arguments() -> None:
+    hints = get_type_hints(Client.__init__)
+    assert hints == {**get_type_hints(ClientOptions), **{name: hints[name] for name in ("target", "unknown", "return")}}
+
+
+@pytest.mark.parametrize("wrong", ["tags", "colour", "descripton"])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("Server.tool", SERVER.tool),
+        ("Server.add_tool", lambda **wrong: SERVER.add_tool(print, **wrong)),
+        ("Server.resource", lambda **wrong: SERVER.resource("x://y", **wrong)),
+        ("Server.add_resource", lambda **wrong: SERVER.add_resource("x://y", print, **wrong)),
+        ("Server.prompt", SERVER.prompt),
+        ("Server.add_prompt", lambda **wrong: SERVER.add_prompt(print, **wrong)),
+    ],
+)
+def test_what_registers_refuses_an_unknown_detail_at_once(name: str, call: Callable[..., Any], wrong: str) -> None:
+    advice = {
+        "tags": ": write meta=",
+        "colour": "; it takes .*name, title, description",
+        "descripton": "; did you mean 'description'",
+    }
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument '{wrong}'{advice[wrong]}"):
+        call(**{wrong: "red"})
+
+
+async def test_calls_refuse_an_unknown_keyword_before_anything_is_sent() -> None:
+    async with memory_link_pair() as (ours, _):
+        client = Client(SERVER)
+        calls: dict[str, Callable[..., Any]] = {
+            "Client.request": client.request,
+            "Client.call_tool": client.call_tool,
+            "Client.call_tool_once": client.call_tool_once,
+            "Client.read_resource": client.read_resource,
+            "Client.read_resource_once": client.read_resource_once,
+            "Client.get_prompt": client.get_prompt,
+            "Client.get_prompt_once": client.get_prompt_once,
+            "BaseSession.send_request": ClientSession(*ours).send_request,
+        }
+        for name, call in calls.items():
+            with pytest.raises(TypeError, match=rf"^{name}\(\) .* 'time_out'; did you mean 'timeout'\?$"):
+                await call("x", time_out=5)
+    with pytest.raises(TypeError, match=r"'progress_handler': write on_progress=…$"):
+        await client.call_tool("x", progress_handler=print)  # type: ignore[call-arg]
+
+
+def test_every_foreign_keyword_is_of_a_public_function_that_does_not_take_it() -> None:
+    for function, keywords in FOREIGN.items():
+        ours: Any = reduce(getattr, function.split("."), trio_mcp)
+        parameters = inspect.signature(ours).parameters
+        assert "VAR_KEYWORD" in {each.kind.name for each in parameters.values()}, function
+        assert not keywords.keys() & parameters.keys(), function

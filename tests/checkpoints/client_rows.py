@@ -1,4 +1,4 @@
-"""The functions of `Client` and of the objects that it returns."""
+"""The functions of `Client`, of the objects that it returns, and of `ClientGroup`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN
-from trio_mcp import Answers, Client, Context, OutgoingCall, ResponseCache, Server, Subscription
+from trio_mcp import Answers, Client, ClientGroup, Context, OutgoingCall, ResponseCache, Server, Subscription
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.types import PromptReference, meta
+from trio_mcp.types import PromptReference, ResourceTemplateReference, meta
 
 URI = "test://x"
 KEPT = {"ttlMs": 1000, "cacheScope": "private"}
@@ -65,7 +65,9 @@ REQUESTS: dict[Any, tuple[str, Any]] = {
     Client.read_resource_once: (MODERN, lambda client: client.read_resource_once(URI)),
     Client.request: (MODERN, lambda client: client.request("acme/x")),
     Client.subscribe_resource: (LEGACY, lambda client: client.subscribe_resource(URI)),
+    Client.set_log_level: (LEGACY, lambda client: client.set_log_level("error")),
     Client.unsubscribe_resource: (LEGACY, lambda client: client.unsubscribe_resource(URI)),
+    ConnectedSession.ask: (MODERN, lambda client: client.session.ask("acme/x", {}, lambda outgoing: None)),
 }
 """A request of each kind, and a revision that has it."""
 CACHED = (Client.list_prompts, Client.list_resources, Client.list_resource_templates, Client.list_tools)
@@ -86,7 +88,7 @@ def every_request(function: Any, revision: str, make: Any) -> None:
 
         async with client_in(revision, middleware=[answer]) as (client, asked, _):
             await check(make(client))
-            assert not asked
+            assert not asked or function is ConnectedSession.ask  # which is below every middleware
 
     @effect(function, "nothing is asked")
     async def nothing_is_asked() -> None:
@@ -194,39 +196,6 @@ async def closed_client_block(check: Check) -> None:
         await client.aclose()
 
 
-@effect(EnteredOnce.__aenter__, "nothing is connected")
-async def no_client() -> None:
-    tried: list[object] = []
-
-    @contextlib.asynccontextmanager
-    async def target() -> AsyncIterator[Any]:
-        tried.append(None)
-        await trio.sleep_forever()
-        yield
-
-    client = Client(target)
-    await not_entered(client)
-    assert not client.statistics().session
-    assert len(tried) <= 1  # and left
-
-
-@effect(EnteredOnce.__aexit__, "closed all the same")
-async def client_is_left() -> None:
-    with trio.CancelScope() as scope:
-        async with Client(Server("x")) as client:
-            scope.cancel()
-    assert scope.cancelled_caught
-    assert client.session.closed
-
-
-@effect(Client.aclose, "closed all the same")
-async def client_closes() -> None:
-    async with Client(Server("x")) as client:
-        await cancelled_before(client.aclose())
-        await settle()
-        assert client.session.closed
-
-
 @call(Client.aclose, "never entered")
 async def close_nothing(check: Check) -> None:
     await check(Client(Server("x")).aclose())
@@ -250,11 +219,6 @@ for revision in (LEGACY, MODERN):
             await check(client.notify("acme/x"))
             await settle()
             assert wire.heard_of("acme/x")
-
-    @call(Client.set_log_level, revision)
-    async def set_log_level(check: Check, revision: str = revision) -> None:
-        async with client_in(revision) as (client, _, _):
-            await check(client.set_log_level("error"))
 
     @call(Client.set_roots, revision)
     async def set_roots(check: Check, revision: str = revision) -> None:
@@ -406,26 +370,166 @@ async def log_level() -> None:
         )
 
 
-@effect(Client.set_log_level, "legacy era: nothing is asked")
-async def no_log_level() -> None:
-    async with client_in(LEGACY) as (client, asked, _):
-        await cancelled_before(client.set_log_level("error"))
-        await settle()
-        assert not asked
-
-
-# --- the session of a client ------------------------------------------------------------------------------------
-
-
-@effect(ConnectedSession.ask, "nothing is asked")
-async def nothing_asked() -> None:
-    async with client_in(MODERN) as (client, asked, _):
-        await cancelled_before(client.session.ask("acme/x", {}, lambda outgoing: None))
-        await settle()
-        assert not asked
-
-
-@call(ConnectedSession.ask, "answered")
-async def ask(check: Check) -> None:
+@call(Client.set_log_level, "modern era")
+async def set_log_level(check: Check) -> None:
     async with client_in(MODERN) as (client, _, _):
-        await check(client.session.ask("acme/x", {}, lambda outgoing: None))
+        await check(client.set_log_level("error"))
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def offering() -> Server:
+    """Return a server with one item of each kind."""
+    server = Server("one")
+
+    @server.tool
+    async def ask() -> int:
+        return 1
+
+    @server.prompt
+    async def fill(word: str) -> str:
+        return word
+
+    server.add_resource(URI, ask, name="fixed")
+
+    @server.resource("item://{word}")
+    async def item(word: str) -> str:
+        return word
+
+    @server.completion(prompt="fill", argument="word")
+    async def suggest(typed: str) -> list[str]:
+        return [typed]
+
+    return server
+
+
+CALLED: dict[Any, Callable[[ClientGroup], Any]] = {
+    ClientGroup.call_tool: lambda group: group.call_tool("a__ask"),
+    ClientGroup.complete: lambda group: group.complete(PromptReference(name="a__fill"), "word"),
+    ClientGroup.get_prompt: lambda group: group.get_prompt("a__fill", {"word": "x"}),
+    ClientGroup.read_resource: lambda group: group.read_resource(URI, server="a"),
+}
+LISTED: dict[Any, Callable[[ClientGroup], Any]] = {
+    ClientGroup.list_prompts: lambda group: group.list_prompts(),
+    ClientGroup.list_resources: lambda group: group.list_resources(),
+    ClientGroup.list_resource_templates: lambda group: group.list_resource_templates(),
+    ClientGroup.list_tools: lambda group: group.list_tools(),
+}
+
+
+def asked_of_a_server(function: Any, make: Callable[[ClientGroup], Any]) -> None:
+    @call(function, "asked of a server")
+    async def asked(check: Check) -> None:
+        async with ClientGroup({"a": offering()}) as group:
+            await check(make(group))
+
+    @effect(function, "nothing is asked")
+    async def nothing_is_asked() -> None:
+        server = offering()
+        asked: list[str] = []
+
+        async def note(context: Context, call_next: Any) -> Any:
+            asked.append(context.method)
+            return await call_next()
+
+        noting = Server("noting", middleware=[note])
+        noting.mount(server)
+        async with ClientGroup({"a": noting}) as group:
+            await cancelled_before(make(group))
+            await settle()
+            assert not asked
+            await make(group)
+            assert asked  # so it would have been seen
+
+
+for function, make in {**CALLED, **LISTED}.items():
+    asked_of_a_server(function, make)
+
+
+def without_servers(function: Any, make: Callable[[ClientGroup], Any]) -> None:
+    @call(function, "no servers")
+    async def no_servers(check: Check) -> None:
+        async with ClientGroup({}) as group:
+            assert not len(await check(make(group)))
+
+    @call(function, "a server that is not there")
+    async def not_there(check: Check) -> None:
+        group = ClientGroup({"a": offering()})  # never entered
+        assert (await check(make(group))).errors.keys() == {"a"}
+
+
+for function, make in LISTED.items():
+    without_servers(function, make)
+
+
+@call(ClientGroup.read_resource, "whose it is is looked up, and is known")
+async def read_resource(check: Check) -> None:
+    async with ClientGroup({"a": offering(), "b": Server("empty")}) as group:
+        await check(group.read_resource(URI))
+        await check(group.read_resource(URI))
+
+
+@call(ClientGroup.complete, "whose it is is looked up")
+async def complete(check: Check) -> None:
+    async with ClientGroup({"a": offering()}) as group:
+        await check(group.complete(ResourceTemplateReference(uri="item://{word}"), "word"))
+
+
+@call(ClientGroup.call_tool, "a name that was shortened")
+async def shortened(check: Check) -> None:
+    server = Server("one")
+    server.add_tool(answer, name="x" * 100)
+    async with ClientGroup({"a": server}) as group:
+        await check(group.call_tool(group.join("a", "x" * 100)))
+
+
+async def answer() -> int:
+    return 1
+
+
+# --- lifetime ---------------------------------------------------------------------------------------------------
+
+
+@call(EnteredOnce.__aenter__, "a group")
+@call(EnteredOnce.__aexit__, "a group")
+async def group_block(check: Check) -> None:
+    for servers in ({}, {"a": Server("x")}):
+        for require in ("all", "any", "none"):
+            async with check.block(ClientGroup(servers, require=require)):  # type: ignore[arg-type]
+                pass
+
+
+@call(ClientGroup.aclose, "never entered, empty, open, closed already")
+async def close_group(check: Check) -> None:
+    await check(ClientGroup({}).aclose())
+    async with ClientGroup({}) as group:
+        await check(group.aclose())
+    async with ClientGroup({"a": Server("x")}) as group:
+        await check(group.aclose())
+        await check(group.aclose())
+
+
+@call(ClientGroup.add, "waited for, and not")
+async def add(check: Check) -> None:
+    for require in ("all", "any", "none"):
+        async with ClientGroup({}, require=require) as group:  # type: ignore[arg-type]
+            await check(group.add("a", Server("x")))
+
+
+@effect(ClientGroup.add, "it is there, or it is not")
+async def added() -> None:
+    for require in ("all", "none"):
+        async with ClientGroup({}, require=require) as group:  # type: ignore[arg-type]
+
+            async def count(group: ClientGroup = group) -> int:
+                return len(group.status)
+
+            await all_or_nothing(lambda number, group=group: group.add(f"{number}", Server("x")), count)  # type: ignore[misc]
+
+
+@call(ClientGroup.remove, "never entered, and open")
+async def remove(check: Check) -> None:
+    await check(ClientGroup({"a": Server("x")}).remove("a"))
+    async with ClientGroup({"a": Server("x")}) as group:
+        await check(group.remove("a"))

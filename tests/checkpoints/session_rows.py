@@ -45,14 +45,6 @@ async def close(check: Check) -> None:
         await check(session.aclose())
 
 
-@effect(BaseSession.aclose, "closed all the same")
-async def closes() -> None:
-    async with bare() as (session, _):
-        await cancelled_before(session.aclose())
-        assert session.closed
-        await session.wait_closed()
-
-
 @call(BaseSession.wait_closed, "closed later, and already")
 async def wait_closed(check: Check) -> None:
     async with bare() as (session, _), trio.open_nursery() as nursery:

@@ -12,8 +12,6 @@ from typing import Any
 import trio
 
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
-from tests.http_peer import peer
-from tests.peer import settle
 from tests.public_names import ROOT
 from trio_mcp import (
     EventStore,
@@ -45,13 +43,6 @@ async def child(check: Check) -> None:
         pass
 
 
-@effect(stdio_client, "no process")
-async def no_child() -> None:
-    with TemporaryDirectory() as folder:
-        await not_entered(stdio_client(StdioServerParameters("touch", ["made"], cwd=folder)))
-        assert not os.listdir(folder)
-
-
 PROGRAM = """
 import sys
 import trio
@@ -79,13 +70,6 @@ def in_a_process(function: Any, what: str) -> None:
         check.count += 1
 
 
-@effect(stdio_server, "the standard streams stay")
-async def standard_streams_stay() -> None:
-    before = os.fstat(1)
-    await not_entered(stdio_server())
-    assert os.path.samestat(os.fstat(1), before)
-
-
 in_a_process(BaseServer.serve_stdio, "serve")
 in_a_process(stdio_server, "link")
 
@@ -103,16 +87,6 @@ async def sse(check: Check) -> None:
         async with check.block(sse_client(url)):
             pass
         nursery.cancel_scope.cancel()
-
-
-@effect(streamable_http_client, "nothing is connected to")
-@effect(sse_client, "nothing is connected to")
-async def nothing_connected() -> None:
-    async with peer() as remote:
-        for connect in (streamable_http_client, sse_client):
-            await not_entered(connect(remote.url))
-        await settle()
-        assert not remote.connections
 
 
 # --- event stores -----------------------------------------------------------------------------------------------

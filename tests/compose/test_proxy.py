@@ -331,43 +331,6 @@ async def test_the_loss_of_the_upstream_fails_one_call_and_the_next_connects_ane
     assert upstream_link.runs == 2
 
 
-@pytest.mark.parametrize("below", [LATEST_LEGACY, LATEST_MODERN])
-async def test_an_ambiguous_question_is_shown_to_no_client(below: str) -> None:
-    """Rule: an upstream of the legacy era does not say whose call its question is about."""
-    server = upstream(LATEST_LEGACY)
-    waiting, go_on = trio.Event(), trio.Event()
-
-    @server.tool
-    async def wait() -> None:
-        waiting.set()
-        await go_on.wait()
-
-    asked: list[Any] = []
-    proxy = ProxyServer(server)
-
-    async with (
-        memory_link_pair() as one,
-        memory_link_pair() as two,
-        trio.open_nursery() as nursery,
-        proxy.open_run() as run,
-    ):
-        nursery.start_soon(run.serve_link, one[1])
-        nursery.start_soon(run.serve_link, two[1])
-        first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, answers=Answers(elicitation=asked.append))
-        second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, answers=Answers(elicitation=asked.append))
-        async with first, second:
-            nursery.start_soon(first.call_tool, "wait")
-            with trio.fail_after(5):
-                await waiting.wait()
-                result: Any = None
-                with contextlib.suppress(McpError):
-                    result = await second.call_tool("who")
-                assert result is None or result.is_error
-                go_on.set()
-            nursery.cancel_scope.cancel()
-    assert asked == []
-
-
 async def test_a_client_that_is_connected_already_can_be_the_upstream() -> None:
     async with Client(upstream(LATEST_MODERN)) as above:
         async with Client(ProxyServer(above)) as client:

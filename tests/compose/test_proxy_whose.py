@@ -124,13 +124,17 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def staged(below: str, revision: str = LEGACY, target: Any = None, **settings: Any) -> AsyncIterator[Stage]:
+async def staged(
+    below: str, revision: str = LEGACY, target: Any = None, **settings: Any
+) -> AsyncIterator[tuple[Stage, Peer, Peer]]:
+    """Yield the stage and two clients."""
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery, contextlib.AsyncExitStack() as stack:
             upstream = Played(nursery, revision)
             proxy = ProxyServer(target or upstream.connect, client={"mode": revision, **settings})
             run = await stack.enter_async_context(proxy.open_run())
-            yield Stage(upstream, run, nursery, stack, below)
+            stage = Stage(upstream, run, nursery, stack, below)
+            yield stage, await stage.client(), await stage.client()
             nursery.cancel_scope.cancel()
 
 
@@ -147,20 +151,19 @@ def told(client: Peer) -> list[str]:
 
 
 @every_client
-@pytest.mark.parametrize("how", ["cancelled", "gone"])
-async def test_a_call_that_was_given_up_stays_its_clients(below: str, how: str) -> None:
+@pytest.mark.parametrize("how", ["open", "cancelled", "gone"])
+async def test_a_call_stays_its_clients_also_when_it_was_given_up(below: str, how: str) -> None:
     """Rule: the upstream may still ask and send messages about it; no other client gets these."""
-    async with staged(below) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(below) as (stage, one, two):
         called = await stage.call(one, "first")
-        await (one.cancel(called) if how == "cancelled" else stage.lose(one))
+        if how != "open":
+            await (one.cancel(called) if how == "cancelled" else stage.lose(one))
         await stage.call(two, "second")
         refused = await stage.ask()
         await stage.speak()
-        assert asked(two) == []
-        assert told(two) == []
+        assert (asked(one), asked(two), told(two)) == ([], [], [])
         assert isinstance(refused, ErrorData)
-        assert "given up" in refused.message
+        assert how == "open" or "given up" in refused.message
 
         # Once the upstream has answered, nothing of it is left.
         await stage.upstream.peer.respond(stage.upstream.request("first"), {"content": []})
@@ -170,8 +173,7 @@ async def test_a_call_that_was_given_up_stays_its_clients(below: str, how: str) 
 
 @every_client
 async def test_what_was_given_up_ends_with_the_connection(below: str) -> None:
-    async with staged(below) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(below) as (stage, one, two):
         await one.cancel(await stage.call(one, "first"))
         await stage.upstream.lose()
         await stage.call(two, "second")
@@ -180,8 +182,7 @@ async def test_what_was_given_up_ends_with_the_connection(below: str) -> None:
 
 
 async def test_a_client_that_gave_up_a_call_is_asked_about_its_others() -> None:
-    async with staged(LEGACY) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY) as (stage, one, two):
         await one.cancel(await stage.call(one, "first"))
         await stage.call(one, "second")
         assert await stage.ask() == {"action": "decline"}
@@ -192,8 +193,7 @@ async def test_a_client_that_gave_up_a_call_is_asked_about_its_others() -> None:
 
 async def test_messages_about_a_cancelled_call_do_not_reach_an_idle_client() -> None:
     """Rule: a log message without a call goes to the only client, unless it may be about a call of another one."""
-    async with staged(LEGACY) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY) as (stage, one, two):
         await one.cancel(await stage.call(one, "first"))
         await stage.lose(one)
         await stage.speak()
@@ -206,8 +206,7 @@ async def test_messages_about_a_cancelled_call_do_not_reach_an_idle_client() -> 
 async def test_the_owner_of_a_question_is_decided_when_it_arrives() -> None:
     """Rule: what comes after it, and what it waits for, changes nothing; here it waits for a place to run."""
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=1))
-    async with staged(LEGACY, options=options) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY, options=options) as (stage, one, two):
         one.replies = lambda question: None  # it takes its time
         await stage.call(one, "first")
         assert await stage.ask() is None
@@ -222,8 +221,7 @@ async def test_the_owner_of_a_question_is_decided_when_it_arrives() -> None:
 @every_client
 async def test_log_messages_of_a_modern_upstream_stay_its_clients_too(below: str) -> None:
     """Rule: on one link nothing says to which call a log message belongs, in either era."""
-    async with staged(below, MODERN) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(below, MODERN) as (stage, one, two):
         await one.cancel(await stage.call(one, "first"))
         await stage.call(two, "second")
         await stage.speak()
@@ -238,8 +236,7 @@ async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
 ) -> None:
     """Rule: the record of them is bounded; of older ones it keeps whose they were, not which."""
     monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 2)
-    async with staged(LEGACY) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY) as (stage, one, two):
         for number in range(4):
             await one.cancel(await stage.call(one, f"{number}"))
         await stage.call(one, "last")
@@ -256,8 +253,7 @@ async def test_a_question_about_forgotten_calls_of_several_clients_goes_to_none_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 1)
-    async with staged(LEGACY) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY) as (stage, one, two):
         for number, client in enumerate((one, two, two)):
             await client.cancel(await stage.call(client, f"{number}"))
         await stage.call(two, "last")
@@ -317,8 +313,8 @@ async def test_over_http_a_question_is_about_the_call_on_whose_stream_it_comes()
     """Rule: there it can be told (2025-11-25 `basic/transports`, Sending Messages, 6), also beside calls given up."""
     async with peer() as http:
         upstream = PlayedOverHttp(http)
-        async with staged(LEGACY, target=http.url) as stage:
-            one, two, three = [await stage.client() for _ in range(3)]
+        async with staged(LEGACY, target=http.url) as (stage, one, two):
+            three = await stage.client()
             calls = []
             for client, name in ((one, "first"), (two, "second"), (three, "third")):
                 calls.append(await client.request("tools/call", {"name": name}))
@@ -350,8 +346,7 @@ async def test_a_call_refused_with_an_http_status_is_settled(status: int, told_o
         async def refuse(request: Asked) -> None:
             await request.status(status)
 
-        async with staged(LEGACY, target=http.url) as stage:
-            one, two = await stage.client(), await stage.client()
+        async with staged(LEGACY, target=http.url) as (_, one, two):
             http.handlers["tools/call"] = refuse
             await one.ask("tools/call", {"name": "first"})
             http.handlers["tools/call"] = upstream.open
@@ -365,8 +360,7 @@ async def test_a_call_refused_with_an_http_status_is_settled(status: int, told_o
 
 async def test_a_log_level_that_one_client_gave_up_setting_is_set_for_the_next() -> None:
     """Rule: it counts as set once the upstream has said so."""
-    async with staged(LEGACY) as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY) as (stage, one, two):
         upstream = stage.upstream.peer
         upstream.replies = lambda request: None  # it takes its time
         setting = await one.request("logging/setLevel", {"level": "info"})
@@ -382,8 +376,7 @@ async def test_a_log_level_that_one_client_gave_up_setting_is_set_for_the_next()
 
 async def test_what_comes_in_one_batch_with_the_answer_is_still_about_the_call() -> None:
     """Rule: what an upstream of 2025-03-26 puts together is looked at in its order."""
-    async with staged(LEGACY, "2025-03-26") as stage:
-        one, two = await stage.client(), await stage.client()
+    async with staged(LEGACY, "2025-03-26") as (stage, one, two):
         await one.cancel(await stage.call(one, "first"))
         await stage.call(two, "second")
         answer = Response(stage.upstream.request("first").id, {"content": []})

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.interop.processes import marked_environment
+from tests.interop.support import marked_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

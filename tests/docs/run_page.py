@@ -116,7 +116,7 @@ class Runner:
             line, _, expected = command.partition("\n")
             program, *arguments = shlex.split(line, comments=True)
             if program not in PROGRAMS:
-                continue  # setting things up; `test_examples` knows which commands those may be
+                continue  # setting things up; `test_pages` knows which commands those may be
             ended = subprocess.run(
                 [*PROGRAMS[program], *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
             )

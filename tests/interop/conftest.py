@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from . import node_peers
-from .processes import marked_environment
-from .support import Launch, python_peer
+from .support import Launch, marked_environment, python_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +46,6 @@ def environment() -> Iterator[dict[str, str]]:
 def official_server(environment: dict[str, str]) -> Launch:
     """Return the stdio server on the official Python SDK; it serves both eras."""
     return python_peer("official_server", environment)
-
-
-@pytest.fixture
-def paging_server(environment: dict[str, str]) -> Launch:
-    """Return a server on the official SDK's low-level API that lists tools in pages of three; it serves both eras."""
-    return python_peer("official_paging_server", environment)
 
 
 @pytest.fixture

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 import mcp
+import psutil
 
 import trio_mcp
 from tests import forks
+from tests.forks import children
 
 PEERS = Path(__file__).with_name("peers")
 
@@ -25,7 +31,7 @@ NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-
 _COMMON = {"add", "announce", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
 
 TOOLS = {
-    "control": _COMMON | {"ask", "ask_everything"},
+    "official": _COMMON | {"ask", "ask_everything"},
     "ours": _COMMON | {"ask", "ask_page", "interview", "parked_interview"},
 }
 """The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
@@ -67,3 +73,33 @@ def python_peer(name: str, environment: dict[str, str]) -> Launch:
     """Return the command of a Python server in peers/, under the interpreter that runs the tests."""
     command, *arguments = forks.command(str(PEERS / f"{name}.py"), "mcp.server.mcpserver", *forks.LOADED)
     return Launch(command, arguments, environment)
+
+
+# --- every process carries a mark, so that one that outlives its test is found and named -----------------------
+
+MARK = "TRIO_MCP_INTEROP_TEST"
+
+
+@contextmanager
+def marked_environment() -> Iterator[dict[str, str]]:
+    """Yield an environment for child processes, and on the way out fail if any process still carries its mark."""
+    mark = uuid.uuid4().hex
+    before = set(children())
+    try:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
+        yield {**kept, MARK: mark}
+    finally:
+        # A child that was never waited for is a zombie, which has no environment left to carry the mark.
+        leaked = {process for process in psutil.process_iter() if _carries(process, mark)}
+        leaked |= set(children()) - before
+        described = [repr(process) for process in leaked]
+        for process in leaked:
+            process.kill()
+    assert not described, "processes that outlived the test"
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    try:
+        return bool(process.environ().get(MARK) == mark)
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return False

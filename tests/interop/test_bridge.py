@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import mcp
@@ -12,7 +13,7 @@ import trio
 
 from trio_mcp import Answers, Client, McpError, ResourceUpdated, StdioServerParameters, types
 
-from .support import DEADLINE, Launch
+from .support import DEADLINE, PEERS, TOOLS, Launch
 
 pytestmark = [
     pytest.mark.interop,
@@ -128,93 +129,43 @@ async def test_logs_of_an_old_server_reach_a_modern_call(everything_server: Laun
                 nursery.cancel_scope.cancel()
 
 
-@pytest.fixture
-def modern_only(our_server: Launch, tmp_path: Any) -> Launch:
-    """Launch our server so that it speaks only the modern era."""
-    file = tmp_path / "modern.py"
-    file.write_text(MODERN_SERVER)
-    return Launch(sys.executable, ["-m", "trio_mcp", "run", str(file)], our_server.env)
-
-
-MODERN_SERVER = """
-from pydantic import BaseModel
-from trio_mcp import Context, Server
-
-server = Server("modern", revisions=["2026-07-28"])
-
-
-class Person(BaseModel):
-    name: str
-
-
-@server.tool
-async def add(a: int, b: int) -> int:
-    return a + b
-
-
-@server.tool
-async def who(ctx: Context) -> str:
-    answer = await ctx.elicit("Who are you?", Person)
-    return f"{answer.action} {answer.data.name}"
-
-
-@server.tool
-async def think(ctx: Context) -> str:
-    reply = await ctx.sample("Two and two?", max_tokens=5)
-    return reply.content_as_list[0].text
-
-
-@server.tool
-async def steps(ctx: Context) -> str:
-    for step in range(3):
-        await ctx.report_progress(step + 1, 3)
-    return "done"
-
-
-@server.resource("data://one", mime_type="text/plain")
-async def one() -> str:
-    return "one"
-
-
-@server.prompt
-async def greet(name: str) -> str:
-    return f"Greet {name}."
-"""
-
-
-async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(modern_only: Launch) -> None:
+async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(our_server: Launch, tmp_path: Path) -> None:
     """Calls, progress, reads, prompts and questions, by a client that has never heard of the modern era."""
     steps: list[float] = []
+    source = (PEERS / "our_server.py").read_text()
+    (file := tmp_path / "modern.py").write_text(source.replace("Server(", 'Server(revisions=["2026-07-28"], name=', 1))
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         steps.append(progress)
 
     async def elicited(context: Any, params: Any) -> mcp_types.ElicitResult:
-        return mcp_types.ElicitResult(action="accept", content={"name": "Bo"})
+        content: Any = {"colour": "blue"} if "colour" in params.message else {"nights": 3}
+        return mcp_types.ElicitResult(action="accept", content=content)
 
     async def sampled(context: Any, params: Any) -> mcp_types.CreateMessageResult:
         content = mcp_types.TextContent(type="text", text="four")
         return mcp_types.CreateMessageResult(role="assistant", content=content, model="m")
+
+    async def roots(context: object) -> mcp_types.ListRootsResult:
+        return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri="file:///here")])  # type: ignore[arg-type]
 
     def said(result: Any) -> str:
         (block,) = result.content
         assert isinstance(block, mcp_types.TextContent)
         return block.text
 
-    launch = bridged(modern_only)
+    launch = bridged(Launch(sys.executable, ["-m", "trio_mcp", "run", str(file)], our_server.env))
+    answers: Any = {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": roots}
     with trio.fail_after(DEADLINE):
-        async with mcp.Client(
-            launch.for_official(), mode="legacy", elicitation_callback=elicited, sampling_callback=sampled
-        ) as client:
-            tools = [tool.name for tool in (await client.list_tools()).tools]
+        async with mcp.Client(launch.for_official(), mode="legacy", **answers) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
             added = await client.call_tool("add", {"a": 20, "b": 22})
-            who = await client.call_tool("who", {})
-            thought = await client.call_tool("think", {})
-            done = await client.call_tool("steps", {}, progress_callback=on_progress)
-            read = await client.read_resource("data://one")
-            prompt = await client.get_prompt("greet", {"name": "Ann"})
-    assert tools == ["add", "who", "think", "steps"]
-    assert (said(added), said(who), said(thought), said(done)) == ("42", "accept Bo", "four", "done")
+            interview = await client.call_tool("interview", {})
+            done = await client.call_tool("progress", {"n": 3}, progress_callback=on_progress)
+            read = await client.read_resource("peer://a")
+            prompt = await client.get_prompt("greeting", {"name": "Ann"})
+    assert tools == TOOLS["ours"]
+    assert (said(added), said(interview), said(done)) == ("42", "blue, 3, [], four, file:///here", "3 steps")
     assert steps == [1, 2, 3]
-    assert read.contents[0].text == "one"  # type: ignore[union-attr]
+    assert read.contents[0].text == "a"  # type: ignore[union-attr]
     assert prompt.messages[0].content.text == "Greet Ann."  # type: ignore[union-attr]

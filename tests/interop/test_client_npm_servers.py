@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import socket
 import subprocess
@@ -13,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, RequestTimeout, ResourceUpdated, ToolsListChanged, types
+from trio_mcp import (
+    Client,
+    ClientSession,
+    McpError,
+    RequestTimeout,
+    ResourceUpdated,
+    ToolsListChanged,
+    stdio_client,
+    types,
+)
 from trio_mcp.http.client.origins import ORIGINS
 
-from . import node_peers
 from .support import DEADLINE, Launch
 
 if TYPE_CHECKING:
@@ -50,6 +57,31 @@ async def test_negotiation_falls_back_to_the_handshake(
     assert tools[tool].description
 
 
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("server", ["official_server", "everything_server"])
+async def test_the_handshake_offers_any_revision_of_its_era(
+    server: str, revision: str, request: pytest.FixtureRequest
+) -> None:
+    """`ClientSession` over `stdio_client`, as the tutorials write it."""
+    launch: Launch = request.getfixturevalue(server)
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(launch.for_us()) as (read, write), ClientSession(read, write) as session:
+            declared = await session.initialize(revision)
+            await session.ping()
+            listed = await session.send_request("tools/list", None, types.ListToolsResult)
+            echoed = await session.send_request(
+                "tools/call", {"name": "echo", "arguments": {"text": "hi", "message": "hi"}}, types.CallToolResult
+            )
+    assert declared.revision == revision
+    assert declared.info is not None
+    assert declared.info["version"]
+    assert "tools" in declared.capabilities
+    assert "echo" in {tool.name for tool in listed.tools}
+    (block,) = echoed.content
+    assert isinstance(block, types.TextContent)
+    assert block.text in ("hi", "Echo: hi")
+
+
 async def test_a_pinned_modern_revision_is_refused(everything_server: Launch) -> None:
     """A client that insists on 2026-07-28 gets the server's own refusal (-32601), and the process is gone."""
     with trio.fail_after(DEADLINE), pytest.raises(McpError) as refused:
@@ -69,6 +101,13 @@ async def test_everything_content_of_each_kind(everything_server: Launch) -> Non
             weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
             links = await client.call_tool("get-resource-links", {"count": 2})
             embedded = await client.call_tool("get-resource-reference", {"resourceType": "Text", "resourceId": 1})
+            for name, arguments, said in [
+                ("no-such-tool", {}, "no-such-tool"),
+                ("get-sum", {"a": "two"}, "Invalid arguments for tool get-sum"),
+            ]:
+                result = await client.call_tool(name, arguments)
+                assert result.is_error
+                assert said in result.text
     assert echoed.text == "Echo: grüße\u2028\U0001f600"
     assert total.text == "The sum of 2.5 and 40 is 42.5."
 
@@ -99,48 +138,6 @@ async def test_everything_content_of_each_kind(everything_server: Launch) -> Non
     assert isinstance(resources[0].resource, types.TextResourceContents)
 
 
-async def test_everything_progress_and_cancellation(everything_server: Launch) -> None:
-    """A long operation reports each step before its result; cancelling another leaves the session usable."""
-    seen: list[tuple[float, float | None]] = []
-    slow = "trigger-long-running-operation"
-    started = trio.Event()
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us()) as client:
-            done = await client.call_tool(
-                slow,
-                {"duration": 0.2, "steps": 4},
-                on_progress=lambda update: seen.append((update.progress, update.total)),
-            )
-            assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-            async with trio.open_nursery() as nursery:
-
-                async def call() -> None:
-                    arguments = {"duration": 360, "steps": 7200}
-                    await client.call_tool(slow, arguments, on_progress=lambda _: started.set())
-
-                nursery.start_soon(call)
-                await started.wait()
-                nursery.cancel_scope.cancel()
-            after = await client.call_tool("echo", {"message": "still here"})
-    assert done.text == "Long running operation completed. Duration: 0.2 seconds, Steps: 4."
-    assert after.text == "Echo: still here"
-
-
-async def test_everything_errors(everything_server: Launch) -> None:
-    outcomes: dict[str, Any] = {}
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us()) as client:
-            for name, arguments in [("no-such-tool", {}), ("get-sum", {"a": "two"})]:
-                try:
-                    outcomes[name] = (await client.call_tool(name, arguments)).text
-                except McpError as error:
-                    outcomes[name] = error
-            after = await client.call_tool("get-sum", {"a": 1, "b": 1})
-    assert "no-such-tool" in str(outcomes["no-such-tool"])
-    assert "Invalid arguments for tool get-sum" in str(outcomes["get-sum"])
-    assert after.text == "The sum of 1 and 1 is 2."
-
-
 async def test_everything_resources(everything_server: Launch) -> None:
     """Resources are listed and read, as text and as Base64; templates name those that no list has."""
     with trio.fail_after(DEADLINE):
@@ -164,43 +161,6 @@ async def test_everything_resources(everything_server: Launch) -> None:
     assert isinstance(blob, types.BlobResourceContents)
     assert base64.b64decode(blob.blob, validate=True).startswith(b"Resource 8: ")
     assert after.resources == resources
-
-
-async def test_everything_subscriptions(everything_server: Launch) -> None:
-    """Updates come of the resource that was subscribed to, and no more of one that was unsubscribed from."""
-    one, other = "demo://resource/dynamic/text/1", "demo://resource/dynamic/text/2"
-    updated: list[Any] = []
-    told = trio.Event()
-
-    def see(notification: Any) -> None:
-        if notification.method == "notifications/resources/updated":
-            updated.append(notification.params)
-            told.set()
-
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us(), on_message=see) as client:
-            await client.subscribe_resource(one)
-            await client.subscribe_resource(other)
-            await client.unsubscribe_resource(one)
-            await client.call_tool("toggle-subscriber-updates", {})  # sends the first at once
-            await told.wait()
-            await client.call_tool("toggle-subscriber-updates", {})
-    assert updated == [{"uri": other}]
-
-
-async def test_everything_listened_to(everything_server: Launch) -> None:
-    """`Client.listen` subscribes on entering; the update comes as an event; leaving unsubscribes."""
-    uri = "demo://resource/dynamic/text/2"
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us()) as client:
-            async with client.listen(tools_list_changed=True, resources=[uri]) as events:
-                assert events.honored.resource_subscriptions == [uri]
-                await client.call_tool("toggle-subscriber-updates", {})  # sends the first at once
-                while (event := await anext(events)) != ResourceUpdated(uri):
-                    assert event == ToolsListChanged()
-                await client.call_tool("toggle-subscriber-updates", {})
-            async with client.listen(resources=[uri]):  # waits for the end of the subscription before
-                pass
 
 
 async def test_everything_prompts(everything_server: Launch) -> None:
@@ -243,33 +203,27 @@ async def test_everything_completion(everything_server: Launch) -> None:
     assert number.completion.values == ["12"]
 
 
-async def test_everything_takes_a_log_level(everything_server: Launch) -> None:
+async def test_everything_takes_a_log_level_and_logs_of_its_own_accord(everything_server: Launch) -> None:
     """This server logs each subscription at level info: it is sent under debug, and withheld under warning."""
     heard: list[Any] = []
+    logged = trio.Event()
+
+    def log(message: Any) -> None:
+        heard.append(message)
+        logged.set()
+
     with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us(), on_log=heard.append, log_level="warning") as client:
+        async with Client(everything_server.for_us(), on_log=log, log_level="warning") as client:
             await client.subscribe_resource("demo://resource/dynamic/text/1")
             await client.set_log_level("debug")
             await client.subscribe_resource("demo://resource/dynamic/text/2")
             await client.list_prompts()
             await trio.testing.wait_all_tasks_blocked()
-    assert [(message.level, "text/2" in str(message.data)) for message in heard] == [("info", True)]
-
-
-async def test_everything_log_messages(everything_server: Launch) -> None:
-    """What the server logs of its own accord reaches `on_log`."""
-    logged = trio.Event()
-    messages: list[Any] = []
-
-    def log(message: Any) -> None:
-        messages.append(message)
-        logged.set()
-
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us(), on_log=log) as client:
+            assert [(message.level, "text/2" in str(message.data)) for message in heard] == [("info", True)]
+            logged = trio.Event()
             await client.call_tool("toggle-simulated-logging", {})
             await logged.wait()
-    assert str(messages[0].level) in str(messages[0].data).lower()
+    assert str(heard[-1].level) in str(heard[-1].data).lower()
 
 
 async def test_filesystem_reads_and_writes(filesystem_server: Launch, tmp_path: Path) -> None:
@@ -318,20 +272,24 @@ async def test_memory_keeps_a_graph(memory_server: Launch) -> None:
     assert found.structured_content["entities"] == [entity]
 
 
-# --- over HTTP --------------------------------------------------------------------------------------------------
+# --- over every transport ---------------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def everything(npm: node_peers.NodePeers, environment: dict[str, str], kind: str) -> AsyncIterator[str]:
-    """server-everything over HTTP, when it takes connections."""
+@pytest.fixture(params=["stdio", "streamableHttp", "sse"])
+async def everything(request: pytest.FixtureRequest, everything_server: Launch) -> AsyncIterator[Any]:
+    """Yield a target: the server in a process of the client, or over HTTP when it takes connections."""
+    kind = request.param
+    if kind == "stdio":
+        yield everything_server.for_us()
+        return
     ORIGINS.clear()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = await trio.lowlevel.open_process(
-        [str(npm.node), str(npm.server("everything")), kind],
+        [everything_server.command, *everything_server.args, kind],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**environment, "PORT": str(port)},
+        env={**everything_server.env, "PORT": str(port)},
     )
     try:
         with trio.fail_after(DEADLINE):
@@ -341,40 +299,51 @@ async def everything(npm: node_peers.NodePeers, environment: dict[str, str], kin
                     break
                 except OSError:
                     await trio.sleep(0.05)
-            yield f"http://localhost:{port}/{'sse' if kind == 'sse' else 'mcp'}"
+        yield f"http://localhost:{port}/{'sse' if kind == 'sse' else 'mcp'}"
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
 
 
-@pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
-async def test_server_everything(kind: str, npm: node_peers.NodePeers, environment: dict[str, str]) -> None:
-    """The TypeScript SDK as a server: sessions, resumable streams, and HTTP+SSE."""
-    progress: list[float] = []
-    async with everything(npm, environment, kind) as url, Client(url) as client:
-        assert client.protocol_version == "2025-11-25"
-        assert (await client.call_tool("echo", {"message": "grüße"})).text == "Echo: grüße"
-        assert len([tool async for tool in client.iter_tools()]) > 5
-        arguments = {"duration": 0.4, "steps": 2}
-        await client.call_tool(
-            "trigger-long-running-operation", arguments, on_progress=lambda note: progress.append(note.progress)
-        )
-        with pytest.raises(RequestTimeout):
-            await client.call_tool("trigger-long-running-operation", {"duration": 60, "steps": 2}, timeout=0.3)
-        assert (await client.call_tool("echo", {"message": "again"})).text == "Echo: again"
-    assert progress == [1, 2]
+async def test_everything_progress_cancellation_and_timeouts(everything: Any) -> None:
+    """A long operation reports each step before its result; what ends another leaves the session usable."""
+    progress: list[tuple[float, float | None]] = []
+    slow, started = "trigger-long-running-operation", trio.Event()
+    with trio.fail_after(DEADLINE):
+        async with Client(everything) as client:
+            assert client.protocol_version == "2025-11-25"
+            done = await client.call_tool(
+                slow,
+                {"duration": 0.4, "steps": 2},
+                on_progress=lambda update: progress.append((update.progress, update.total)),
+            )
+            assert done.text == "Long running operation completed. Duration: 0.4 seconds, Steps: 2."
+            assert progress == [(1, 2), (2, 2)]
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    arguments = {"duration": 360, "steps": 7200}
+                    await client.call_tool(slow, arguments, on_progress=lambda _: started.set())
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            with pytest.raises(RequestTimeout):
+                await client.call_tool(slow, {"duration": 60, "steps": 2}, timeout=0.3)
+            assert (await client.call_tool("echo", {"message": "still here"})).text == "Echo: still here"
 
 
-@pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
-async def test_updates_of_server_everything(kind: str, npm: node_peers.NodePeers, environment: dict[str, str]) -> None:
-    """Messages that belong to no call come on the server's own stream."""
+async def test_everything_listened_to(everything: Any) -> None:
+    """`Client.listen` subscribes on entering; the update comes as an event; leaving unsubscribes."""
     uri = "demo://resource/dynamic/text/2"
-    async with (
-        everything(npm, environment, kind) as url,
-        Client(url) as client,
-        client.listen(tools_list_changed=True, resources=[uri]) as events,
-    ):
-        await client.call_tool("toggle-subscriber-updates", {})
-        while (event := await anext(events)) != ResourceUpdated(uri):
-            assert event == ToolsListChanged()
+    with trio.fail_after(DEADLINE):
+        async with Client(everything) as client:
+            async with client.listen(tools_list_changed=True, resources=[uri]) as events:
+                assert events.honored.resource_subscriptions == [uri]
+                await client.call_tool("toggle-subscriber-updates", {})  # sends the first at once
+                while (event := await anext(events)) != ResourceUpdated(uri):
+                    assert event == ToolsListChanged()
+                await client.call_tool("toggle-subscriber-updates", {})
+            async with client.listen(resources=[uri]):  # waits for the end of the subscription before
+                pass

@@ -13,7 +13,6 @@ import trio
 from tests.forks import children
 from trio_mcp import (
     Answers,
-    CapabilityError,
     Client,
     HttpServerParameters,
     McpError,
@@ -25,7 +24,7 @@ from trio_mcp import (
 )
 from trio_mcp.http.client.origins import ORIGINS
 
-from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, PEERS, TOOLS, TRICKY, Launch, python_peer
+from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, PEERS, TOOLS, TRICKY, python_peer
 
 pytestmark = pytest.mark.interop
 
@@ -58,7 +57,10 @@ KEEPING = [
     *(f"TypeScript {each}, auto" for each in ("v1 sessions", "v2 sessions", "v2 both")),
 ]
 """Those that a client can cancel a call of, and that report progress."""
-LISTENED_TO = [*(name for name in KEEPING if name in TYPESCRIPT), "official over HTTP, events, auto"]
+LISTENED_TO = [
+    *(name for name in KEEPING if name in TYPESCRIPT),
+    *("official over stdio, auto", "official over HTTP, events, auto"),
+]
 ASKING = [name for name in KEEPING if name not in HTTP]
 
 
@@ -173,7 +175,7 @@ async def results_of_the_python_server(client: Client, tools: dict[str, types.To
     """Wrapped scalars are unwrapped in `data`, objects stay, images are base64; any failure of a tool is a result."""
     assert client.server_info is not None
     assert (client.server_info.name, client.server_info.version) == ("official-peer", "2.3-peer")
-    assert tools.keys() == TOOLS["control"]
+    assert tools.keys() == TOOLS["official"]
     add = tools["add"]
     assert (add.description, add.input_schema["required"]) == ("Add two integers.", ["a", "b"])
     assert add.annotations is not None
@@ -298,32 +300,6 @@ async def test_an_extension_and_its_method(connect: Connect) -> None:
             await client.request("com.example/double", {"number": 21})
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_every_page_of_a_list(paging_server: Launch, mode: str) -> None:
-    """`list_tools` gives one page and its cursor; `iter_tools` walks them all, in order."""
-    with trio.fail_after(DEADLINE):
-        async with Client(paging_server.for_us(), mode=mode) as client:
-            first = await client.list_tools()
-            everything = [tool.name async for tool in client.iter_tools()]
-    assert [tool.name for tool in first.tools] == ["tool-0", "tool-1", "tool-2"]
-    assert first.next_cursor == "3"
-    assert everything == [f"tool-{number}" for number in range(8)]
-
-
-@against(*STDIO)
-async def test_leaving_the_block_ends_a_server_that_is_busy(connect: Connect) -> None:
-    """The block can be left while a call is in flight; the environment fixture then finds no process alive."""
-    begun = trio.Event()
-    async with connect() as client, trio.open_nursery() as nursery:
-
-        async def call() -> None:
-            await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: begun.set())
-
-        nursery.start_soon(call)
-        await begun.wait()
-        nursery.cancel_scope.cancel()
-
-
 @against(*STDIO)
 async def test_the_death_of_the_server_ends_the_call_not_the_block(connect: Connect) -> None:
     """A server that is killed settles the call in flight with a `TransportError`; the block goes on to its end."""
@@ -335,48 +311,6 @@ async def test_the_death_of_the_server_ends_the_call_not_the_block(connect: Conn
             await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: process.kill())
         reached_the_end = True
     assert reached_the_end
-
-
-@against(*STDIO)
-async def test_the_level_of_the_client_decides_what_it_gets(connect: Connect, server: str) -> None:
-    """`log_level` and `set_log_level` go with each request of the stateless era; this server declares no logging."""
-    logs: list[object] = []
-    async with connect(on_log=lambda params: logs.append(params.data), log_level="info") as client:
-        assert client.capabilities.logging is None
-        if revision(server) == NEGOTIATED["legacy"]:
-            with pytest.raises(CapabilityError):
-                await client.set_log_level("error")
-            return
-        await client.call_tool("chatty", {"words": ["wanted"]})
-        for level, word in (("error", "too mild"), ("debug", "wanted again"), (None, "unwanted")):
-            await client.set_log_level(level)  # type: ignore[arg-type]
-            await client.call_tool("chatty", {"words": [word]})
-        await client.call_tool("echo", {"text": ""})
-        await trio.testing.wait_all_tasks_blocked()
-    assert logs == ["wanted", "wanted again"]
-
-
-async def test_changes_reach_those_who_listen_for_them(official_server: Launch) -> None:
-    """Of two subscriptions on one link each gets what it asked for, the same event once, and nothing after its end."""
-    uri = "test://watched"
-    with trio.fail_after(DEADLINE):
-        async with Client(official_server.for_us()) as client, client.listen(resources=[uri]) as one:
-            async with client.listen(tools_list_changed=True, resources=["test://other"]) as other:
-                assert one.honored.to_wire() == {"resourceSubscriptions": [uri]}
-                assert other.honored.to_wire() == {"toolsListChanged": True, "resourceSubscriptions": ["test://other"]}
-                await client.call_tool("announce", {"uri": uri})
-                assert await anext(one) == ResourceUpdated(uri)
-                assert await anext(other) == ToolsListChanged()
-            await client.call_tool("announce", {"uri": uri})
-            assert await anext(one) == ResourceUpdated(uri)
-
-
-async def test_a_handshake_with_a_server_that_tells_of_no_changes(official_server: Launch) -> None:
-    """This server declares no notices in the legacy era, so there is nothing to listen for."""
-    with trio.fail_after(DEADLINE):
-        async with Client(official_server.for_us(), mode="legacy") as client:
-            with pytest.raises(CapabilityError):
-                client.listen(tools_list_changed=True, prompts_list_changed=True, resources=["test://watched"])
 
 
 # --- the official Python server over HTTP -----------------------------------------------------------------------
@@ -391,11 +325,3 @@ async def test_the_transport_of_2024(environment: dict[str, str]) -> None:
                 with pytest.raises(RequestTimeout):
                     await client.call_tool("slow", {"seconds": 60}, timeout=0.2)
                 assert (await client.call_tool("echo", {"text": "é\u2028"})).text == "é\u2028"
-
-
-async def test_a_server_that_is_killed_fails_what_is_under_way(environment: dict[str, str]) -> None:
-    async with official("events", environment) as (url, process), Client(url) as client:
-        with pytest.raises(TransportError):
-            await client.call_tool("slow", {"seconds": 60}, on_progress=lambda _: process.kill())
-        with pytest.raises(TransportError, match="failed: "):
-            await client.call_tool("add", {"a": 1, "b": 2})

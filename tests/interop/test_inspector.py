@@ -64,30 +64,23 @@ def inspector(
     return Inspector(command, environment | {"HOME": str(tmp_path)})  # it leaves its catalog there
 
 
-async def test_the_tools_have_portable_schemas_and_are_all_listed(inspector: Inspector) -> None:
+async def test_everything_is_listed_and_the_tools_have_portable_schemas(inspector: Inspector) -> None:
     """``--strict`` complains of a schema that some client could not use."""
     tools = {tool["name"]: tool for tool in inspector.run("tools/list", "--strict")["tools"]}
-    async with Client(server) as client:
-        assert set(tools) == {tool.name async for tool in client.iter_tools()}
     assert tools["json_schema_2020_12_tool"]["inputSchema"] == SCHEMA_2020_12
-
-
-def test_a_tool_gives_every_kind_of_content(inspector: Inspector) -> None:
-    result = inspector.run("tools/call", "--tool-name", "test_multiple_content_types")
-    assert [block["type"] for block in result["content"]] == ["text", "image", "resource"]
-    result = inspector.run("tools/call", "--tool-name", "test_x_mcp_header", "--tool-arg", "region=Zürich")
-    assert result["structuredContent"] == {"result": "Zürich"}
-
-
-async def test_resources_and_prompts_are_all_listed(inspector: Inspector) -> None:
     resources = inspector.run("resources/list")["resources"]
     prompts = inspector.run("prompts/list")["prompts"]
     async with Client(server) as client:
+        assert set(tools) == {tool.name async for tool in client.iter_tools()}
         assert [each["uri"] for each in resources] == [each.uri async for each in client.iter_resources()]
         assert [each["name"] for each in prompts] == [each.name async for each in client.iter_prompts()]
 
 
-def test_a_resource_is_read_and_a_prompt_is_filled_in(inspector: Inspector) -> None:
+def test_tools_resources_and_prompts_give_what_they_hold(inspector: Inspector) -> None:
+    result = inspector.run("tools/call", "--tool-name", "test_multiple_content_types")
+    assert [block["type"] for block in result["content"]] == ["text", "image", "resource"]
+    result = inspector.run("tools/call", "--tool-name", "test_x_mcp_header", "--tool-arg", "region=Zürich")
+    assert result["structuredContent"] == {"result": "Zürich"}
     (content,) = inspector.run("resources/read", "--uri", "test://template/7/data")["contents"]
     assert json.loads(content["text"])["id"] == "7"
     filled = ("--prompt-name", "test_prompt_with_arguments", "--prompt-args", "arg1=a", "arg2=b")

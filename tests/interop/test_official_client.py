@@ -1,8 +1,4 @@
-"""The official Python SDK's client, on Trio, against our server over stdio and over HTTP: both eras.
-
-Each test also runs against the SDK's own server over stdio. That is the control: where it passes and ours does not,
-ours differs.
-"""
+"""The official Python SDK's client, on Trio, against our server over stdio and over HTTP: both eras."""
 
 from __future__ import annotations
 
@@ -33,26 +29,10 @@ pytestmark = [
 Connect = Callable[..., contextlib.AbstractAsyncContextManager[mcp.Client]]
 
 OVER_HTTP = {
-    "ours over HTTP": HttpOptions(),
+    "HTTP": HttpOptions(),
     # The TypeScript client comes back for a call that it has cancelled, and reports that there is nothing to come for.
-    "ours over HTTP, with a store": HttpOptions(event_store=MemoryEventStore(), retry=60),
+    "HTTP, with a store": HttpOptions(event_store=MemoryEventStore(), retry=60),
 }
-SERVERS = ["control", "ours", *OVER_HTTP]
-
-
-def ours(name: str) -> bool:
-    return name != "control"
-
-
-def offering(tool: str) -> list[str]:
-    """Return the servers that offer a tool."""
-    return [name for name in SERVERS if tool in TOOLS["ours" if ours(name) else name]]
-
-
-@pytest.fixture(params=SERVERS)
-def server(request: pytest.FixtureRequest) -> str:
-    value: str = request.param
-    return value
 
 
 @pytest.fixture(params=MODES)
@@ -70,13 +50,12 @@ async def over_http(options: HttpOptions, **arguments: Any) -> AsyncIterator[mcp
         nursery.cancel_scope.cancel()
 
 
-@pytest.fixture
-def connect(server: str, mode: str, request: pytest.FixtureRequest) -> Connect:
+@pytest.fixture(params=["stdio", *OVER_HTTP])
+def connect(mode: str, our_server: Launch, request: pytest.FixtureRequest) -> Connect:
     """Make a client; entering it starts the server."""
-    if server in OVER_HTTP:
-        return partial(over_http, OVER_HTTP[server], mode=mode)
-    launch: Launch = request.getfixturevalue({"control": "official_server", "ours": "our_server"}[server])
-    return lambda **options: mcp.Client(launch.for_official(), mode=mode, **options)
+    if request.param in OVER_HTTP:
+        return partial(over_http, OVER_HTTP[request.param], mode=mode)
+    return lambda **options: mcp.Client(our_server.for_official(), mode=mode, **options)
 
 
 def text(result: mcp_types.CallToolResult) -> str:
@@ -109,7 +88,7 @@ async def test_an_extension_and_its_method(connect: Connect) -> None:
                 await client.session.send_request(request, Doubled)
 
 
-async def test_negotiation_results_and_errors(connect: Connect, mode: str, server: str) -> None:
+async def test_negotiation_results_and_errors(connect: Connect, mode: str) -> None:
     """The newest revision of the era, contracts from signatures, whole results, and calls that are told apart.
 
     The listing gives this client the output schemas, which it then holds every result against.
@@ -123,6 +102,8 @@ async def test_negotiation_results_and_errors(connect: Connect, mode: str, serve
                 assert client.server_info.version
                 assert client.instructions == "Call any tool."
                 assert client.server_capabilities.tools is not None
+            if mode == "legacy":
+                await client.send_ping()
             listed = await client.list_tools()
             added = await client.call_tool("add", {"a": 2**40, "b": -1})
             echoed = await client.call_tool("echo", {"text": TRICKY})
@@ -131,12 +112,9 @@ async def test_negotiation_results_and_errors(connect: Connect, mode: str, serve
             failed = await client.call_tool("fail", {})
             crashed = await client.call_tool("crash", {})
             invalid = await client.call_tool("add", {"a": "not a number"})
-            if ours(server):
-                with pytest.raises(mcp.MCPError, match="no-such-tool") as refused:
-                    await client.call_tool("no-such-tool", {})
-                assert refused.value.code == -32602
-            else:  # the control answers with a result instead
-                assert (await client.call_tool("no-such-tool", {})).is_error is True
+            with pytest.raises(mcp.MCPError, match="no-such-tool") as refused:
+                await client.call_tool("no-such-tool", {})
+            assert refused.value.code == -32602
 
             async def call(number: int) -> None:
                 sums[number] = (await client.call_tool("add", {"a": number, "b": number})).structured_content
@@ -145,7 +123,7 @@ async def test_negotiation_results_and_errors(connect: Connect, mode: str, serve
                 for number in range(30):
                     nursery.start_soon(call, number)
     tools = {tool.name: tool for tool in listed.tools}
-    assert tools.keys() == TOOLS["ours" if ours(server) else server]
+    assert tools.keys() == TOOLS["ours"]
     assert listed.next_cursor is None
     add = tools["add"]
     assert add.description == "Add two integers."
@@ -216,22 +194,6 @@ async def test_progress_logs_and_cancellation(connect: Connect) -> None:
     assert events.structured_content == {"result": ["slow cancelled"]}
 
 
-@pytest.mark.parametrize("server", offering("ask"), indirect=True)
-async def test_a_question_is_answered_inside_the_call(connect: Connect) -> None:
-    """An elicitation reaches the client's callback, as a request or as an input round, and the tool gets the answer."""
-    questions: list[str] = []
-
-    async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
-        questions.append(params.message)
-        return mcp_types.ElicitResult(action="accept", content={"colour": "blue"})
-
-    with trio.fail_after(DEADLINE):
-        async with connect(elicitation_callback=answer) as client:
-            result = await client.call_tool("ask", {})
-    assert text(result) == "painted blue"
-    assert questions == ["Which colour?"]
-
-
 @pytest.mark.parametrize("mode", ["auto", "2026-07-28"])
 async def test_a_listener_hears_of_what_it_asked_for(connect: Connect) -> None:
     """Two `subscriptions/listen` on one link: acknowledged, told apart, and ended by the client."""
@@ -251,7 +213,6 @@ async def test_a_listener_hears_of_what_it_asked_for(connect: Connect) -> None:
     assert added.structured_content == {"result": 3}
 
 
-@pytest.mark.parametrize("server", offering("interview"), indirect=True)
 @pytest.mark.parametrize("tool", ["interview", "parked_interview"])
 async def test_an_interview_gives_the_same_answer_in_each_era(connect: Connect, tool: str, mode: str) -> None:
     """Two forms, the model and the roots; the handler runs once unless it is replayed."""
@@ -280,7 +241,6 @@ async def test_an_interview_gives_the_same_answer_in_each_era(connect: Connect, 
     assert ran.structured_content == {"result": ["interview"] * (4 if modern and tool == "interview" else 1)}
 
 
-@pytest.mark.parametrize("server", offering("ask_page"), indirect=True)
 async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
     seen: list[Any] = []
 
@@ -293,15 +253,6 @@ async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
             result = await client.call_tool("ask_page", {})
     assert text(result) == "decline"
     assert [(each.mode, each.url) for each in seen] == [("url", "https://example.com/in")]
-
-
-@pytest.mark.parametrize("mode", ["legacy"])
-async def test_ping_in_the_legacy_era(connect: Connect) -> None:
-    """A ping is answered with an empty result; 2026-07-28 has no such request."""
-    with trio.fail_after(DEADLINE):
-        async with connect() as client:
-            result = await client.send_ping()
-    assert result.model_dump(exclude_none=True, exclude_defaults=True) == {}
 
 
 async def test_over_http_and_sse() -> None:

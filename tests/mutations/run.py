@@ -135,16 +135,8 @@ def run(mutation: Mutation, root: Path, *, clean: bool = False) -> Outcome:
     if not clean:
         file.write_text(mutation.patched(root))
     try:
-        options = [
-            "-n0",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not interop and not conformance",
-            "--hypothesis-seed=0",
-        ]
+        options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+        options += ["-m", "not interop and not conformance"]
         code, output = _python(root, ["-m", "pytest", *options, *mutation.tests])
     finally:
         file.write_text(original)

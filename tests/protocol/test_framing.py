@@ -86,26 +86,29 @@ def test_an_oversize_line_costs_only_itself(chunk: int) -> None:
     assert (big.id, big.expects_answer, big.code, big.limit) == ("big", True, -32600, 1000)
 
 
-def test_the_id_of_an_oversize_message_is_found_at_its_end() -> None:
-    """The TypeScript SDK writes the id last; braces and ids inside of the content don't mislead."""
-    text = json.dumps({"method": "x", "params": {"id": 3, "a": '"id":4}' * 3000}, "jsonrpc": "2.0", "id": 7}).encode()
-    (big,) = all_of(LineDecoder(1000), text + b"\n")
-    assert big.id == 7
+LONG = "x" * 9000
 
 
-def test_an_oversize_answer_fails_its_call_and_is_not_answered() -> None:
-    """The id of an answer is ours, so an error sent with it would hit a request that the peer never made."""
-    text = json.dumps({"jsonrpc": "2.0", "id": 7, "result": {"a": "x" * 9000}}).encode()
-    (big,) = all_of(LineDecoder(1000), text + b"\n")
-    assert (big.id, big.expects_answer) == (7, False)
-
-
-def test_an_oversize_line_that_the_end_of_the_stream_cuts_off_gives_no_nested_id() -> None:
-    """What ends such a text need not end the message: here it ends an object inside of it."""
-    text = b'{"method":"x","params":{"a":"' + b"x" * 9000 + b'","b":{"id":7}'
-    (big,) = all_of(LineDecoder(1000), text)
-    assert isinstance(big, Malformed)
-    assert big.id is None
+@pytest.mark.parametrize(
+    ("text", "request_id", "expects_answer"),
+    [
+        # The TypeScript SDK writes the id last; braces and ids inside of the content don't mislead.
+        (
+            json.dumps({"params": {"id": 3, "a": '"id":4}' * 3000}, "method": "x", "jsonrpc": "2.0", "id": 7}) + "\n",
+            7,
+            True,
+        ),
+        # The id of an answer is ours, so an error sent with it would hit a request that the peer never made.
+        (json.dumps({"jsonrpc": "2.0", "id": 7, "result": {"a": LONG}}) + "\n", 7, False),
+        # What ends a text that was cut off need not end the message: here it ends an object inside of it.
+        ('{"method":"x","params":{"a":"' + LONG + '","b":{"id":7}', None, True),
+    ],
+)
+def test_the_id_of_an_oversize_message_is_its_own_or_none(
+    text: str, request_id: int | None, expects_answer: bool
+) -> None:
+    (big,) = all_of(LineDecoder(1000), text.encode())
+    assert (big.id, big.expects_answer) == (request_id, expects_answer)
 
 
 @pytest.mark.parametrize("size", [0, -1])

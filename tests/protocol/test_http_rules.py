@@ -318,14 +318,6 @@ def test_a_client_without_a_session_is_told_how_to_go_on() -> None:
     assert legacy.endswith("send initialize first")
 
 
-def test_what_a_modern_server_tells_a_legacy_client() -> None:
-    """2026-07-28 basic/versioning: any error to initialize names the versions; it may be all that users get to see."""
-    for headers in (fields(), legacy_fields()):
-        error = post(INITIALIZE, headers, MODERN_ONLY).error.error
-        assert MODERN in error.message or MODERN in error.data["supported"]
-        assert error.data["supported"] == [MODERN]
-
-
 # Kind, era, revision and session of what is accepted: the message, the fields, the settings.
 PASSES: dict[tuple[Any, ...], dict[str, tuple[Any, ...]]] = {
     ("request", Era.MODERN, MODERN, None): {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import json_objects, json_values, texts
+from tests.strategies import json_objects, json_values
 from trio_mcp.eras.client_negotiation import (
     ModernClientEra,
     ServerDeclaration,
@@ -31,7 +31,6 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISION
 MODERN = "2026-07-28"
 INFO = {"name": "server", "version": "1"}
 CLIENT = {"name": "client", "version": "2"}
-NEWEST_FIRST = list(reversed(REVISIONS))
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, UNSUPPORTED = -32600, -32601, -32602, -32022
 
 
@@ -121,26 +120,6 @@ def test_a_malformed_handshake_is_refused_and_may_be_tried_again(request_: Reque
     assert server.initialize(initialize())
 
 
-def test_a_modern_request_declares_for_itself() -> None:
-    """2026-07-28 `basic/index`, Statelessness: nothing is inferred from the requests before it."""
-    server = negotiation()
-    first = server.declaration(modern(level="debug"))
-    assert (first.revision, first.client_info, first.capabilities) == (MODERN, CLIENT, {"roots": {}})
-    assert first.log_level == "debug"
-    second = server.declaration(modern(info=..., capabilities={}))
-    assert (second.client_info, second.capabilities, second.log_level) == (None, {}, None)
-    assert server.session is None
-
-
-@given(texts().filter(lambda text: text not in MODERN_REVISIONS) | st.sampled_from(LEGACY_REVISIONS))
-def test_an_unsupported_revision_is_answered_with_those_supported(revision: str) -> None:
-    """2026-07-28 `basic/versioning`: -32022 with ``supported`` and ``requested``."""
-    for call in (negotiation().declaration, partial(discover, negotiation())):
-        error = refusal(call, modern("server/discover", revision))
-        assert error.code == UNSUPPORTED
-        assert error.data == {"supported": NEWEST_FIRST, "requested": revision}
-
-
 MALFORMED = [modern(capabilities=given) for given in (..., None, [])]
 MALFORMED += [modern(revision=given) for given in (..., None, 20260728)]
 MALFORMED += [modern(info="me"), modern(level=3)]
@@ -152,25 +131,6 @@ def test_a_request_that_lacks_a_required_field_is_malformed(request_: Request) -
     """2026-07-28 `basic/index`, Per-request protocol fields: "the server MUST reject it with -32602"."""
     for revisions in (REVISIONS, MODERN_REVISIONS):
         assert refusal(negotiation(revisions).declaration, request_).code == INVALID_PARAMS
-
-
-def test_discover() -> None:
-    """2026-07-28 `server/discover`: it needs the fields of every request, and a legacy session has no such method."""
-    assert discover(negotiation(instructions="do"), modern("server/discover")) == {
-        "resultType": "complete",
-        "supportedVersions": NEWEST_FIRST,
-        "capabilities": {"tools": {"for": MODERN}},
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "instructions": "do",
-        "_meta": {meta.SERVER_INFO: INFO},
-    }
-    server = negotiation()
-    error = refusal(partial(discover, server), Request(1, "server/discover"))
-    assert (error.code, error.data) == (INVALID_PARAMS, {"supported": NEWEST_FIRST})
-    server.initialize(initialize())
-    assert refusal(partial(discover, server), Request(1, "server/discover")).code == METHOD_NOT_FOUND
-    assert discover(server, modern("server/discover"))["supportedVersions"] == NEWEST_FIRST
 
 
 @pytest.mark.parametrize("requested", [..., None, 7, ["x"], "2025-11-25"])
@@ -312,43 +272,7 @@ def test_only_a_recognised_modern_error_is_evidence_of_a_modern_server(
     assert supported_by(error) == versions
 
 
-@pytest.mark.parametrize("served", [REVISIONS, LEGACY_REVISIONS, (MODERN,), ("2024-11-05",)])
-def test_client_and_server_find_each_other(served: tuple[str, ...]) -> None:
-    """Probe, then handshake if the probe says so: our client understands each of our servers."""
-    server = negotiation(served)
-    if MODERN in served:
-        read = read_discover_result(discover(server, modern("server/discover")))
-        assert read is not None
-        assert modern_choice(read[0]) == MODERN
-    else:
-        assert supported_by(refusal(partial(discover, server), modern("server/discover"))) is None
-        assert read_initialize_result(server.initialize(initialize())).revision == served[-1]
-
-
 # --- what requests and results carry besides their content -------------------------------------------------------
-
-
-def test_modern_requests_say_who_asks() -> None:
-    """2026-07-28 `basic/index`: on every request; what the caller put into ``_meta`` stands, its dicts stay.
-
-    2026-07-28 `server/utilities/logging`: without a log level the server sends no log messages.
-    """
-    era = ModernClientEra(MODERN, INFO, {"roots": {}})
-    stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_INFO: INFO, meta.CLIENT_CAPABILITIES: {"roots": {}}}
-    for params in (None, {}, {"a": 1}):
-        assert era.request_params(params) == {**(params or {}), "_meta": stamp}
-    era = ModernClientEra(MODERN, INFO, {}, log_level="info")
-    assert era.request_params(None)["_meta"][meta.LOG_LEVEL] == "info"
-    given = {"_meta": {"progressToken": 3, meta.LOG_LEVEL: "debug"}}
-    sent = era.request_params(given)["_meta"]
-    assert (sent["progressToken"], sent[meta.LOG_LEVEL], sent[meta.PROTOCOL_VERSION]) == (3, "debug", MODERN)
-    assert given == {"_meta": {"progressToken": 3, meta.LOG_LEVEL: "debug"}}
-
-
-@pytest.mark.parametrize("result", [{"resultType": "complete"}, {"resultType": "input_required"}, {"a": 1}])
-def test_the_result_types_of_the_core_protocol_are_read(result: dict[str, Any]) -> None:
-    """2026-07-28 `basic/index`, ResultType: "clients MUST treat an absent resultType as complete"."""
-    assert ModernClientEra(MODERN, INFO, {}).read_result(result) == result
 
 
 @pytest.mark.parametrize("kind", ["other", "", "Complete", None, 1, ["complete"], {}, "x" * 100_000])
@@ -357,14 +281,6 @@ def test_an_unknown_result_type_is_refused(kind: object) -> None:
     with pytest.raises(RemoteProtocolError, match="resultType") as caught:
         ModernClientEra(MODERN, INFO, {}).read_result({"resultType": kind})
     assert len(str(caught.value)) < 300
-
-
-def test_extensions_add_result_types() -> None:
-    """The same section: the set includes the values of supported extensions."""
-    era = ModernClientEra(MODERN, INFO, {}, result_types=frozenset({"complete", "task"}))
-    assert era.read_result({"resultType": "task"})
-    with pytest.raises(RemoteProtocolError):
-        era.read_result({"resultType": "input_required"})
 
 
 @given(json_objects())

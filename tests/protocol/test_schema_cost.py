@@ -6,8 +6,6 @@ Nothing here measures time. What would take forever if it were let through, or o
 from __future__ import annotations
 
 import datetime
-import decimal
-import enum
 import uuid
 from typing import Annotated, Any, Literal
 
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.effort import examples
-from tests.protocol.schema_strategies import DEFINITIONS, LOOK, SCHEMAS, VALUES
 from trio_mcp.schema import validator as schema_cost
 from trio_mcp.schema.validator import (
     MAX_DEPTH,
@@ -29,6 +26,68 @@ from trio_mcp.schema.validator import (
     SchemaValidator,
     take_apart,
 )
+
+# --- small schemas that use every keyword, and values that they may well say something about -------------------------
+
+LOOK = "x-look"
+"""A keyword without a meaning in every subschema: a validator that knows it can count its looks."""
+
+MARK: dict[str, st.SearchStrategy[Any]] = {LOOK: st.just(True)}
+NAMES = st.sampled_from(["a", "b", "xy"])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from([0.5, 2.0, -1.5])
+    | st.sampled_from(["", "a", "xyz"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
+
+
+def keywords_of(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several, named = st.lists(inner, min_size=1, max_size=2), st.dictionaries(NAMES, inner, max_size=2)
+    keywords = {
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=2, unique=True),
+        "const": VALUES,
+        "enum": st.lists(VALUES, min_size=1, max_size=3),
+        "minimum": st.integers(-3, 3),
+        "exclusiveMaximum": st.integers(-3, 3),
+        "multipleOf": st.sampled_from([1, 2, 0.5]),
+        "minLength": st.integers(0, 2),
+        "pattern": st.sampled_from(["a", "^x", "z$"]),
+        "minItems": st.integers(0, 2),
+        "uniqueItems": st.booleans(),
+        "contains": inner,
+        "items": inner,
+        "prefixItems": several,
+        "required": st.lists(NAMES, max_size=2, unique=True),
+        "minProperties": st.integers(0, 2),
+        "properties": named,
+        "patternProperties": st.dictionaries(st.sampled_from(["^a", "y"]), inner, max_size=1),
+        "additionalProperties": inner,
+        "propertyNames": inner,
+        "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, max_size=1), max_size=1),
+        "dependentSchemas": named,
+        "allOf": several,
+        "anyOf": several,
+        "oneOf": several,
+        "not": inner,
+        "if": inner,
+        "then": inner,
+        "else": inner,
+        "unevaluatedProperties": inner,
+        "unevaluatedItems": inner,
+    }
+    chosen = st.sets(st.sampled_from(sorted(keywords)), min_size=1, max_size=3)
+    return chosen.flatmap(lambda names: st.fixed_dictionaries(MARK | {name: keywords[name] for name in names}))
+
+
+LEAVES = st.booleans() | st.fixed_dictionaries(MARK | {"type": TYPES}) | st.just({"$ref": "#/$defs/d"})
+SCHEMAS = st.recursive(LEAVES, keywords_of, max_leaves=6)
+# What a reference points to holds no reference itself, so that there are no cycles.
+DEFINITIONS = st.recursive(st.booleans() | st.fixed_dictionaries(MARK | {"type": TYPES}), keywords_of, max_leaves=3)
 
 
 def nested(levels: int, wrap: Any, value: Any) -> Any:
@@ -224,17 +283,6 @@ def test_what_has_been_worked_out_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 # --- what is not refused -----------------------------------------------------------------------------------------
 
 
-class Colour(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Address(BaseModel):
-    street: str
-    city: Annotated[str, Field(min_length=1, max_length=80)]
-    tags: dict[str, list[str | None]] = {}
-
-
 class Cat(BaseModel):
     kind: Literal["cat"]
     lives: Annotated[int, Field(ge=0, le=9)]
@@ -242,16 +290,14 @@ class Cat(BaseModel):
 
 class Dog(BaseModel):
     kind: Literal["dog"]
-    owner: Address | None = None
+    owner: str | None = None
 
 
 class Customer(BaseModel):
     id: uuid.UUID
     born: datetime.date | None
-    balance: decimal.Decimal
-    colour: Colour
-    home: Address
-    work: Address | None
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    tags: dict[str, list[str | None]]
     pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]]
     position: tuple[float, float]
 
@@ -263,15 +309,12 @@ class Tree(BaseModel):
 
 
 def customer(n: int) -> dict[str, Any]:
-    address = {"street": f"Street {n}", "city": "Town", "tags": {"a": ["b", None]}}
     return {
         "id": str(uuid.UUID(int=n)),
-        "born": "2000-01-01",
-        "balance": "12.50",
-        "colour": "red",
-        "home": address,
-        "work": None if n % 2 else address,
-        "pets": [{"kind": "cat", "lives": 9}, {"kind": "dog", "owner": address}],
+        "born": None if n % 2 else "2000-01-01",
+        "name": f"Name {n}",
+        "tags": {"a": ["b", None]},
+        "pets": [{"kind": "cat", "lives": 9}, {"kind": "dog", "owner": "x"}, {"kind": "dog"}],
         "position": [1.5, 2.5],
     }
 
@@ -326,7 +369,7 @@ def test_ordinary_schemas_and_values_are_taken(kind: str) -> None:
 
 def test_a_failure_in_a_large_value_is_still_explained() -> None:
     rows = [customer(n) for n in range(1000)]
-    rows[777]["home"]["city"] = ""
+    rows[777]["name"] = ""
     problem = SchemaValidator(ROWS).problem(rows)
     assert problem is not None
-    assert "[777]['home']['city']" in problem
+    assert "[777]['name']" in problem

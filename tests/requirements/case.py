@@ -3,169 +3,63 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
-import trio
 
-from tests.peer import Peer, played
-from tests.requirements.http_script import scripted_http
+from tests import forks
+from tests.peer import Peer
 from tests.requirements.model import Topic
 from trio_mcp import (
     Client,
     Link,
-    SessionMessage,
     StdioServerParameters,
     memory_link_pair,
     stdio_client,
     streamable_http_client,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.codec import LineDecoder
-from trio_mcp.jsonrpc.messages import Request
-from trio_mcp.link import BUFFER
-from trio_mcp.stdio.lines import read_lines, write_lines
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["TRANSPORTS", "Case", "Script"]
-
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-
-Script = Callable[[Peer], Awaitable[None]]
-LinkMaker = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
+__all__ = ["TRANSPORTS", "Case"]
 
 
-class Transport(Protocol):
-    """How a client's link reaches the server of a topic, or a script in this process."""
-
-    revisions: tuple[str, ...]
-
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        """Run the resources that the cases of this transport share."""
-        ...
-
-    def server(self, topic: Topic) -> LinkMaker: ...
-
-    def script(self, script: Script) -> LinkMaker: ...
+@contextlib.asynccontextmanager
+async def in_memory(topic: Topic) -> AsyncIterator[Link]:
+    """Both ends in this process, with full encoding."""
+    assert topic.server is not None
+    async with memory_link_pair(encode=True) as (ours, theirs), background_nursery() as nursery:
+        await nursery.start(topic.server().serve, theirs)
+        yield ours
 
 
-class InMemory:
-    """Both ends in this process, with full encoding; every revision."""
-
-    revisions = REVISIONS
-
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def server(self, topic: Topic) -> LinkMaker:
-        @contextlib.asynccontextmanager
-        async def connect() -> AsyncIterator[Link]:
-            assert topic.server is not None
-            async with memory_link_pair(encode=True) as (ours, theirs), background_nursery() as nursery:
-                await nursery.start(topic.server().serve, theirs)
-                yield ours
-
-        return connect
-
-    def script(self, script: Script) -> LinkMaker:
-        return played(script, encode=True)
+def over_stdio(topic: Topic) -> contextlib.AbstractAsyncContextManager[Link]:
+    """A process per connection."""
+    command, *arguments = forks.command("tests.requirements.serve", "tests.requirements.serve", *forks.LOADED)
+    return stdio_client(StdioServerParameters(command, [*arguments, topic.module]))
 
 
-class Stdio:
-    """A process per connection, so the newest revision of each era has to do.
-
-    To start one from nothing takes most of a second: it is forked from one that has loaded everything.
-    """
-
-    revisions = (LATEST_LEGACY, LATEST_MODERN)
-    _address = ""
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        with tempfile.TemporaryDirectory() as folder:
-            self._address = str(Path(folder, "s"))
-            command = [sys.executable, "-m", "tests.requirements.serve", self._address]
-            with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"ready\n"
-                yield
-                process.stdin.close()  # its end is that of the process, for which the block waits
-
-    def server(self, topic: Topic) -> LinkMaker:
-        arguments = ["-IS", str(HERE / "handover.py"), self._address, topic.module]
-        return lambda: stdio_client(StdioServerParameters(sys.executable, arguments))
-
-    def script(self, script: Script) -> LinkMaker:
-        @contextlib.asynccontextmanager
-        async def connect() -> AsyncIterator[Link]:
-            with tempfile.TemporaryDirectory() as folder:
-                address = str(Path(folder, "s"))
-                async with background_nursery() as nursery:
-                    await nursery.start(_listen, address, script)
-                    relay = StdioServerParameters(sys.executable, ["-IS", str(HERE / "relay.py"), address])
-                    async with stdio_client(relay) as link:
-                        yield link
-
-        return connect
+@contextlib.asynccontextmanager
+async def over_http(topic: Topic) -> AsyncIterator[Link]:
+    """Our server on hypercorn and our link on httpx, over a socket."""
+    assert topic.server is not None
+    async with background_nursery() as nursery:
+        url = await nursery.start(partial(topic.server().serve_http, port=0))
+        async with streamable_http_client(url) as link:
+            yield link
 
 
-async def _listen(address: str, script: Script, task_status: trio.TaskStatus[None]) -> None:
-    """Act as the process that the relay stands for."""
-    listener = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
-    with listener:
-        await listener.bind(address)
-        listener.listen()
-        task_status.started()
-        stream = trio.SocketStream((await listener.accept())[0])
-        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-        write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
-        async with stream, background_nursery() as nursery:
-            nursery.start_soon(read_lines, stream, LineDecoder(), inbound)
-            nursery.start_soon(write_lines, outbound, stream, inbound)
-            await script(Peer(Link(read, write)))
-            await trio.sleep_forever()
+@attrs.frozen
+class Transport:
+    """How a client's link reaches the server of a topic, and the revisions that are tried over it."""
+
+    connect: Callable[[Topic], contextlib.AbstractAsyncContextManager[Link]]
+    revisions: tuple[str, ...] = (LATEST_LEGACY, LATEST_MODERN)
 
 
-class Http:
-    """Our server on hypercorn and our link on httpx, over a socket; a script behind a small HTTP server.
-
-    What our client does against other people's and hostile HTTP servers has tests of its own in `tests/transports`.
-    """
-
-    revisions = (LATEST_LEGACY, LATEST_MODERN)
-
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def server(self, topic: Topic) -> LinkMaker:
-        @contextlib.asynccontextmanager
-        async def connect() -> AsyncIterator[Link]:
-            assert topic.server is not None
-            async with background_nursery() as nursery:
-                url = await nursery.start(partial(topic.server().serve_http, port=0))
-                async with streamable_http_client(url) as link:
-                    yield link
-
-        return connect
-
-    def script(self, script: Script) -> LinkMaker:
-        @contextlib.asynccontextmanager
-        async def connect() -> AsyncIterator[Link]:
-            async with scripted_http(script) as url, streamable_http_client(url) as link:
-                yield link
-
-        return connect
-
-
-TRANSPORTS: dict[str, Transport] = {"memory": InMemory(), "stdio": Stdio(), "http": Http()}
+TRANSPORTS = {"memory": Transport(in_memory, REVISIONS), "stdio": Transport(over_stdio), "http": Transport(over_http)}
 
 
 @attrs.frozen
@@ -184,13 +78,13 @@ class Case:
     @contextlib.asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Client]:
         """Our client of the topic's server."""
-        async with Client(self.transport.server(self.topic), **{"mode": self.revision, **options}) as client:
+        async with Client(partial(self.transport.connect, self.topic), **{"mode": self.revision, **options}) as client:
             yield client
 
     @contextlib.asynccontextmanager
     async def greeting(self, **capabilities: Any) -> AsyncIterator[Peer]:
         """Yield a hand-driven client that has sent nothing yet."""
-        async with self.transport.server(self.topic)() as link:
+        async with self.transport.connect(self.topic) as link:
             yield Peer(link, self.revision, capabilities)
 
     @contextlib.asynccontextmanager
@@ -199,14 +93,3 @@ class Case:
         async with self.greeting(**capabilities) as hand:
             await hand.initialize()
             yield hand
-
-    @contextlib.asynccontextmanager
-    async def scripted(self, script: Script, **options: Any) -> AsyncIterator[Client]:
-        """Our client of a server that is a script; it must answer what opens the connection, too (see `opening`)."""
-        async with Client(self.transport.script(script), **{"mode": self.revision, **options}) as client:
-            yield client
-
-    async def opening(self, wire: Peer, **capabilities: Any) -> Request:
-        """Answer the request that opens the connection, and return that request."""
-        wire.revision, wire.capabilities = self.revision, capabilities
-        return await wire.greet()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import re
 import textwrap
@@ -42,7 +43,7 @@ SECRET = "hunter2"
 
 Exchange = Callable[["Peer"], Awaitable[None]]
 Scenario = Callable[["Case"], Awaitable[None]]
-ScenarioT = TypeVar("ScenarioT", bound=Scenario)
+ScenarioT = TypeVar("ScenarioT", bound=Callable[..., Awaitable[None]])
 
 
 def since(revision: str) -> tuple[str, ...]:
@@ -120,11 +121,15 @@ class Topic:
     def row(
         self, section: str, text: str, revisions: Sequence[str] = ALL, not_over_http: NotOverHttp | None = None
     ) -> Callable[[ScenarioT], ScenarioT]:
-        """Add a requirement that the decorated scenario checks; one of that name is known by its text."""
+        """Add a requirement that the decorated scenario checks; one of that name is known by its text.
+
+        A scenario takes a `Case`, or as ``hand`` its hand-driven client.
+        """
 
         def decorate(scenario: ScenarioT) -> ScenarioT:
             name = _slug(text) if scenario.__name__ == "scenario" else scenario.__name__
-            self._add(Requirement(name, text, section, revisions, not_over_http, scenario=scenario))
+            run = _by_hand(scenario) if "hand" in inspect.signature(scenario).parameters else scenario
+            self._add(Requirement(name, text, section, revisions, not_over_http, scenario=run))
             return scenario
 
         return decorate
@@ -190,6 +195,14 @@ class Topic:
         if row.name in self.rows:
             raise ValueError(f"{row.name!r} is there twice")
         self.rows[row.name] = row
+
+
+def _by_hand(scenario: Exchange) -> Scenario:
+    async def run(case: Case) -> None:
+        async with case.hand() as hand:
+            await scenario(hand)
+
+    return run
 
 
 def _slug(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Requests and their answers, both ways."""
+"""Requests and their answers, both ways, and their progress (`basic/patterns/progress`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
+import trio.testing
 from pydantic import BaseModel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, McpError, RemoteProtocolError, RequestContext, memory_link_pair
+from trio_mcp import (
+    BaseSession,
+    McpError,
+    RemoteProtocolError,
+    RequestContext,
+    SessionOptions,
+    TraceContext,
+    memory_link_pair,
+)
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.types.notices import ProgressNotificationParams
 from trio_mcp.types.tools import CallToolResult
 
 
@@ -29,38 +40,46 @@ async def test_a_result_of_the_wrong_shape_is_the_peers_fault_and_costs_one_call
         assert (await client.send_request("tools/call", {"name": "x"}, CallToolResult)).content == []
 
 
-async def test_a_handlers_exception_becomes_an_error_answer_and_reaches_the_log(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("outcome", "logged"),
+    [
+        (ZeroDivisionError("the secret reason"), "ZeroDivisionError: the secret reason"),
+        ("the secret", "must be a model or a mapping"),
+    ],
+)
+async def test_what_a_handler_does_wrong_is_an_internal_error_and_is_told_to_the_log_only(
+    outcome: Any, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        raise ZeroDivisionError("the secret reason")
+    async def answer(context: RequestContext) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async with session_pair(answer) as (client, _):
-        with pytest.raises(McpError) as caught:
+        with pytest.raises(McpError, match="internal error") as caught:
             await client.send_request("tools/call", {"name": "x"})
         assert caught.value.code == -32603
         assert "secret" not in str(caught.value)
         await client.ping()  # and the session goes on
-    [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
-    assert record.exc_info is not None
-    assert record.exc_info[0] is ZeroDivisionError
-    assert record.exc_info[2] is not None
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert logged in caplog.text
 
 
-async def test_a_handler_that_returns_no_result_is_answered_for_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    async def answer(context: RequestContext) -> Any:
-        return "no object"
+async def test_a_servers_requests_to_its_client_carry_the_current_trace_and_only_that() -> None:
+    """Those of a client do, too: tests/server/test_trace_context.py."""
+    trace = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", None, "user=alice")
+    seen: list[dict[str, Any]] = []
 
-    async with session_pair(answer) as (client, _):
-        with pytest.raises(McpError, match="internal error"):
-            await client.send_request("tools/call", {"name": "x"})
-    assert "must be a model or a mapping" in caplog.text
+    async def roots(params: Any, context: RequestContext) -> dict[str, Any]:
+        seen.append(context.meta)
+        return {"roots": []}
 
-
-async def test_ping_is_answered_by_either_side_without_a_handler() -> None:
     async with session_pair() as (client, server):
-        await client.ping()
-        await server.send_request("ping")
+        client.add_request_handler("roots/list", roots)
+        with trace.use():
+            await server.send_request("roots/list")
+        await server.send_request("roots/list")
+    assert seen == [trace.to_meta(), {}]
 
 
 class Params(BaseModel):
@@ -170,3 +189,78 @@ async def test_a_nursery_that_fails_in_a_cancelled_handler_affects_no_other_requ
             await wire.send(Request(2, "ping"))
             assert await wire.receive() == Response(2, {})
     assert "on the way out" in caplog.text
+
+
+# --- progress ------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_callback_raises_is_raised_by_the_call_which_is_cancelled() -> None:
+    failure = ZeroDivisionError("in the callback")
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            request = await wire.expect(Request)
+            await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": 1}))
+            notice = await wire.receive()
+            assert isinstance(notice, Notification)
+            assert notice.params is not None
+            assert notice.params["requestId"] == request.id
+
+        def fail(event: ProgressNotificationParams) -> None:
+            raise failure
+
+        nursery.start_soon(serve)
+        with pytest.raises(ZeroDivisionError) as caught:
+            await client.send_request("tools/call", {"name": "x"}, on_progress=fail)
+        assert caught.value is failure
+
+
+@pytest.mark.parametrize(("times", "size", "most"), [(5000, 1, 400), (100, 400_000, 3)])
+async def test_a_slow_callback_loses_the_oldest_progress_not_memory(times: int, size: int, most: int) -> None:
+    """It is bounded in number, and in bytes: a server may say a megabyte with each."""
+    seen: list[float] = []
+    release = trio.Event()
+
+    async def slow(event: ProgressNotificationParams) -> None:
+        await release.wait()
+        seen.append(event.progress)
+
+    async with memory_link_pair(encode=True) as (ours, theirs), trio.open_nursery() as nursery:
+        wire = Peer(theirs)
+
+        async def flood() -> None:
+            request = await wire.expect(Request)
+            for number in range(times):
+                params = {"progressToken": request.id, "progress": number, "message": "x" * size}
+                await wire.send(Notification("notifications/progress", params))
+            await wire.send(Response(request.id, {}))
+            await trio.testing.wait_all_tasks_blocked()
+            release.set()
+
+        nursery.start_soon(flood)
+        async with BaseSession(*ours) as session:
+            await session.send_request("tools/call", {"name": "x"}, on_progress=slow)
+    assert seen[-2:] == [times - 2, times - 1]
+    assert seen == sorted(seen)
+    assert len(seen) <= most
+
+
+async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() -> None:
+    faults: list[Exception] = []
+    seen: list[Any] = []
+    async with (
+        client_on_wire(options=SessionOptions(on_error=faults.append)) as (client, wire),
+        trio.open_nursery() as nursery,
+    ):
+
+        async def serve() -> None:
+            request = await wire.expect(Request)
+            for total in ("many", 2):
+                params = {"progressToken": request.id, "progress": 1, "total": total}
+                await wire.send(Notification("notifications/progress", params))
+            await wire.send(Response(request.id, {}))
+
+        nursery.start_soon(serve)
+        await client.send_request("tools/call", {"name": "x"}, on_progress=lambda event: seen.append(event.total))
+    assert seen == [2]
+    assert len(faults) == 1

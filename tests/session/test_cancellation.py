@@ -1,57 +1,30 @@
-"""Cancellation is the scope: ours reaches the peer, the peer's reaches the handler (docs/explanation/sessions.md)."""
+"""Calls that end early: cancellation is the scope, ours reaches the peer, the peer's reaches the handler; time limits.
+
+See docs/explanation/sessions.md, and `basic/patterns/cancellation`.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 
-from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import HandlerOptions, RequestContext, SessionOptions
+from tests.peer import Peer
+from tests.session.harness import client_on_wire, server_on_wire
+from trio_mcp import CallOptions, RequestContext, RequestTimeout, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_a_cancelled_callers_reason_reaches_the_handler(mode: str) -> None:
-    reasons: list[str | None] = []
-    running = trio.Event()
-
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        running.set()
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled as exc:
-            reasons.append(exc.reason)
-            raise
-        raise AssertionError
-
-    async with session_pair(answer, mode=mode) as (client, server), trio.open_nursery() as nursery:
-        nursery.start_soon(client.send_request, "tools/call", {"name": "x"})
-        await running.wait()
-        nursery.cancel_scope.cancel("enough of that")
-        with trio.CancelScope(shield=True):
-            while server.statistics().running:
-                await trio.lowlevel.checkpoint()
-    assert reasons == ["enough of that"]
-
-
-async def test_a_cancelled_request_gets_no_answer() -> None:
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        with contextlib.suppress(trio.Cancelled):  # a handler that answers all the same
-            await trio.sleep_forever()
-        return {"too": "late"}
-
-    async with server_on_wire(answer) as (server, wire):
-        await wire.send(Request(1, "tools/call", {"name": "x"}))
+async def everything(wire: Peer) -> list[Any]:
+    """Take what has arrived and what only waited for room, until nothing more comes."""
+    messages: list[Any] = []
+    await trio.testing.wait_all_tasks_blocked()
+    while arrived := wire.arrived():
+        messages += arrived
         await trio.testing.wait_all_tasks_blocked()
-        await wire.send(Notification("notifications/cancelled", {"requestId": 1, "reason": "why not"}))
-        while server.statistics().running:
-            await trio.lowlevel.checkpoint()
-        await wire.send(Request(2, "ping"))
-        assert await wire.receive() == Response(2, {})
+    return messages
 
 
 async def test_a_cancelled_caller_returns_at_once_even_if_the_peer_does_not_read() -> None:
@@ -62,15 +35,9 @@ async def test_a_cancelled_caller_returns_at_once_even_if_the_peer_does_not_read
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         assert client.statistics().outgoing == 0
-        sent = [m for m in wire.arrived() if isinstance(m, Request)]
-        notices: list[Any] = []
-        while True:
-            await trio.testing.wait_all_tasks_blocked()
-            arrived = wire.arrived()
-            if not arrived:
-                break
-            sent += [m for m in arrived if isinstance(m, Request)]
-            notices += [m.params["requestId"] for m in arrived if isinstance(m, Notification) and m.params]
+        arrived = await everything(wire)
+        sent = [m for m in arrived if isinstance(m, Request)]
+        notices = [m.params["requestId"] for m in arrived if isinstance(m, Notification) and m.params]
         # Whatever was sent is taken back, and nothing else is: a request that was never sent needs no notice.
         assert sorted(notices) == sorted(request.id for request in sent)
         assert len(sent) < 100
@@ -90,30 +57,26 @@ async def test_a_notice_overtakes_bulk_but_never_its_own_request() -> None:
             nursery.start_soon(client.send_notification, "acme/bulk")
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        order = []
-        while True:
-            await trio.testing.wait_all_tasks_blocked()
-            arrived = wire.arrived()
-            if not arrived:
-                break
-            order += [m.method for m in arrived if isinstance(m, (Request, Notification))]
+        order = [m.method for m in await everything(wire) if isinstance(m, (Request, Notification))]
         assert order[0] == "tools/call"
         assert order.index("notifications/cancelled") < len(order) - 30
         assert order.count("acme/bulk") == 180
 
 
-async def test_a_handler_that_finishes_despite_its_cancellation_is_not_a_fault(
+async def test_nothing_more_is_sent_by_a_handler_that_finishes_despite_its_cancellation(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Neither progress nor an answer; and that is not a fault."""
+
     async def answer(context: RequestContext) -> dict[str, Any]:
         with trio.CancelScope(shield=True):
             await release.wait()
+            await context.report_progress(1)
         return {}
 
     release = trio.Event()
     async with server_on_wire(answer) as (server, wire):
-        await wire.send(Request(1, "tools/call", {"name": "x"}))
+        await wire.send(Request(1, "tools/call", {"name": "x", "_meta": {"progressToken": "t"}}))
         await trio.testing.wait_all_tasks_blocked()
         await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
         await trio.testing.wait_all_tasks_blocked()
@@ -141,42 +104,121 @@ async def test_the_callers_own_cancellation_counts_even_if_the_session_closed_ju
             assert scope.cancelled_caught
 
 
-async def test_progress_stops_with_the_peers_cancellation() -> None:
-    async def answer(context: RequestContext) -> dict[str, Any]:
+# --- time limits ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire):
+        started = trio.current_time()
+        with pytest.raises(RequestTimeout, match=r"tools/call.*timeout=5") as caught:
+            await client.send_request("tools/call", {"name": "x"}, timeout=5)
+        assert trio.current_time() - started == pytest.approx(5)
+        assert (caught.value.method, caught.value.seconds, caught.value.limit) == ("tools/call", 5, "timeout")
+        assert isinstance(caught.value, TimeoutError)
+        request = await wire.expect(Request)
+        notice = await wire.receive()
+        assert isinstance(notice, Notification)
+        assert notice.method == "notifications/cancelled"
+        assert notice.params is not None
+        assert notice.params["requestId"] == request.id
+        assert notice.params["reason"]
+
+
+async def test_a_call_that_says_nothing_has_the_sessions_timeout_and_a_ping_may_have_its_own(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with client_on_wire(options=SessionOptions(calls=CallOptions(timeout=2))) as (client, _):
+        with pytest.raises(RequestTimeout) as caught:
+            await client.send_request("tools/call", {"name": "x"})
+        assert caught.value.seconds == 2
+        with pytest.raises(RequestTimeout) as caught:
+            await client.ping(timeout=3)
+        assert caught.value.seconds == 3
+
+
+async def test_a_timeout_of_none_waits_forever(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(progress_every, wire, 80_000, 0)
+        assert await client.send_request("tools/call", {"name": "x"}, timeout=None) == {"done": True}
+
+
+async def progress_every(wire: Any, seconds: float, times: int) -> None:
+    request = await wire.expect(Request)
+    for number in range(1, times + 1):
+        await trio.sleep(seconds)
+        await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": number}))
+    await trio.sleep(seconds)
+    await wire.send(Response(request.id, {"done": True}))
+
+
+def ignore(event: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "limit"),
+    [
+        pytest.param(10, {"reset_on_progress": True, "on_progress": ignore}, None, id="asked for"),
+        pytest.param(3, {"reset_on_progress": True}, None, id="without a callback"),
+        pytest.param(10, {"on_progress": ignore}, ("timeout", 5), id="not asked for"),
+        pytest.param(
+            100,
+            {"reset_on_progress": True, "on_progress": ignore, "total_timeout": 20},
+            ("total_timeout", 20),
+            id="never the total",
+        ),
+    ],
+)
+async def test_progress_resets_the_idle_timeout_when_asked(
+    times: int, options: dict[str, Any], limit: tuple[str, float] | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(progress_every, wire, 3, times)
+        started = trio.current_time()
+        outcome = None
         try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await context.report_progress(1)
-        raise AssertionError
-
-    async with server_on_wire(answer) as (server, wire):
-        await wire.send(Request(1, "tools/call", {"name": "x", "_meta": {"progressToken": "t"}}))
-        await trio.testing.wait_all_tasks_blocked()
-        await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
-        while server.statistics().running:
-            await trio.lowlevel.checkpoint()
-        await trio.testing.wait_all_tasks_blocked()
-        assert wire.arrived() == []
+            assert await client.send_request("tools/call", {"name": "x"}, timeout=5, **options) == {"done": True}
+        except RequestTimeout as exc:
+            outcome = exc.limit, trio.current_time() - started
+        assert outcome == limit
+        nursery.cancel_scope.cancel()
 
 
-async def test_the_loss_of_the_link_cancels_handlers() -> None:
-    ended: list[str | None] = []
+async def test_a_timeout_counts_the_wait_for_a_peer_that_does_not_read(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire(options=SessionOptions(max_outgoing_messages=4)) as (client, _):
+        async with trio.open_nursery() as nursery:
+            for _n in range(60):  # more than the link and the outbox hold
+                nursery.start_soon(_expect_timeout, client)
+        assert client.statistics().outgoing == 0
 
-    async def answer(context: RequestContext) -> dict[str, Any]:
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled as exc:
-            ended.append(exc.reason)
-            raise
-        raise AssertionError
 
-    async with server_on_wire(answer, options=SessionOptions(handlers=HandlerOptions(drain_grace=0.01))) as (
-        server,
-        wire,
-    ):
-        await wire.send(Request(1, "tools/call", {"name": "x"}))
-        await trio.testing.wait_all_tasks_blocked()
-        await wire.close()
-        await server.wait_closed()
-    assert ended == ["the peer closed the link"]
+async def _expect_timeout(client: Any) -> None:
+    with pytest.raises(RequestTimeout):
+        await client.send_request("tools/call", {"name": "x"}, timeout=3)
+
+
+async def test_a_surrounding_scope_is_not_a_request_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, _):
+        with trio.move_on_after(1) as scope:
+            await client.send_request("tools/call", {"name": "x"}, timeout=5)
+        assert scope.cancelled_caught
+
+
+async def test_the_session_goes_on_after_a_timeout_and_the_late_answer_is_ignored(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    faults: list[Exception] = []
+    async with client_on_wire(options=SessionOptions(on_error=faults.append)) as (client, wire):
+        with pytest.raises(RequestTimeout):
+            await client.send_request("tools/call", {"name": "x"}, timeout=1)
+        late = await wire.expect(Request)
+        await wire.receive()
+        await wire.send(Response(late.id, {"late": True}))
+        async with trio.open_nursery() as nursery:
+
+            async def answer() -> None:
+                await wire.send(Response((await wire.expect(Request)).id, {"ok": True}))
+
+            nursery.start_soon(answer)
+            assert await client.send_request("tools/call", {"name": "x"}, timeout=1) == {"ok": True}
+    assert faults == []

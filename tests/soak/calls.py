@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import trio
 
-from tests.soak.answers import WORDS, colour_of, digest, worked
 from tests.soak.record import ANSWERED, CANCELLED, FAILED, HUNG, TIMED_OUT, WRONG, Record
+from tests.soak.tools import WORDS, colour_of, digest, worked
 from trio_mcp import Client, McpError, RemoteProtocolError, RequestTimeout, TransportError, types
 
 TIMEOUT = 30.0  # longer than any pause that the load makes: a call that needs it has been lost

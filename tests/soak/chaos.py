@@ -31,9 +31,9 @@ class Fate:
         return self.kind == "delay" or (self.kind == "stall" and start <= self.after < end)
 
 
-def draw(rng: random.Random, fates: dict[str, int]) -> Fate:
+def draw(rng: random.Random) -> Fate:
     """Draw a fate: most connections survive, some lose their response at the head, in the middle or at the end."""
-    kind = rng.choices(list(fates), list(fates.values()))[0]
+    kind = rng.choices(list(FATES), list(FATES.values()))[0]
     after = rng.choice((0, 1, 100, 300, 600, 1500, 5000, 60000))
     return Fate(kind, after, rng.uniform(0.001, 0.03) if kind == "delay" else rng.uniform(0.2, 2.0))
 
@@ -41,14 +41,12 @@ def draw(rng: random.Random, fates: dict[str, int]) -> Fate:
 class Chaos:
     """A forwarder between two ports that injects faults; while ``calm`` it only forwards."""
 
-    def __init__(self, name: str, target: Callable[[], int], seed: str, fates: dict[str, int] | None = None) -> None:
+    def __init__(self, name: str, target: Callable[[], int], seed: str) -> None:
         self.name, self._target = name, target
         self._rng = random.Random(f"{seed}-{name}")
-        self._fates = fates or FATES
         self.calm = False
         self.port = 0
         self.drawn: Counter[str] = Counter()
-        self.open = 0
         self.resumed = 0  # streams for which a client came back
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -59,9 +57,8 @@ class Chaos:
             await trio.serve_listeners(self._serve, listeners, handler_nursery=nursery)
 
     async def _serve(self, near: trio.SocketStream) -> None:
-        fate = Fate("calm", 0, 0) if self.calm else draw(self._rng, self._fates)
+        fate = Fate("calm", 0, 0) if self.calm else draw(self._rng)
         self.drawn[fate.kind] += 1
-        self.open += 1
         try:
             with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 if fate.kind == "refuse":
@@ -71,7 +68,6 @@ class Chaos:
                 async with far:
                     await self._pass_on(near, far, fate)
         finally:
-            self.open -= 1
             await trio.aclose_forcefully(near)
 
     async def _pass_on(self, near: trio.SocketStream, far: trio.SocketStream, fate: Fate) -> None:
@@ -86,10 +82,8 @@ class Chaos:
         with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             while data := await source.receive_some(PIECE):
                 self.resumed += data.startswith(b"GET ") and b"last-event-id:" in data.lower()
-                ends = (
-                    fate is not None and fate.kind in ("tear", "tear_up", "reset") and passed + len(data) > fate.after
-                )
-                if ends and fate is not None:
+                ends = fate and fate.kind in ("tear", "tear_up", "reset") and passed + len(data) > fate.after
+                if ends and fate:
                     await sink.send_all(data[: fate.after - passed])
                     if fate.kind == "reset":
                         self._abort(sink)

@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 import trio
 
-from tests.soak.answers import colour_of
 from tests.soak.calls import MAX_WAIT, READING, TOOLS, Call, Kind, ask, listen, perform
 from tests.soak.record import Record
+from tests.soak.tools import colour_of
 from trio_mcp import Answers, Backoff, Client, ClientGroup, McpError, RequestTimeout, SessionOptions, TransportError
 from trio_mcp.errors import RemoteProtocolError
 

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +133,3 @@ def is_stdio(process: psutil.Process) -> bool:
         return any('"stdio-killed"' in argument for argument in process.cmdline())
     except psutil.Error:
         return False
-
-
-def now() -> float:
-    return time.time()

@@ -24,9 +24,8 @@ from tests.soak.calls import ask, listen, log
 from tests.soak.chaos import Chaos
 from tests.soak.figures import figures, trim
 from tests.soak.lanes import Lane, Load
-from tests.soak.ledger import Ledger
 from tests.soak.processes import Served, free_port, kill_children_now_and_then, outside, restart_now_and_then
-from tests.soak.record import Record
+from tests.soak.record import Ledger, Record
 from tests.soak.serve import stdio_parameters
 from tests.soak.tools import make_server
 from trio_mcp import HttpServerParameters, streamable_http_client

@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from hypercorn.config import Config
 
 import trio_mcp
 from tests.soak.figures import on_signal
-from tests.soak.ledger import Ledger
+from tests.soak.record import Ledger
 from tests.soak.tools import make_server
 from trio_mcp import HttpOptions, MemoryEventStore, ProxyServer, StdioServerParameters
 
@@ -93,8 +92,6 @@ async def main(given: dict[str, Any]) -> None:
     if given["kind"] == "stdio":
         await make_server(Ledger(out / "effects.log"), given["name"]).serve_stdio()
         return
-    if given.get("tracemalloc"):
-        tracemalloc.start(10)
     gc.collect()
     async with trio.open_nursery() as nursery:
         serve = serve_proxies if given["kind"] == "proxies" else serve_http

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, never, peer, result, streaming
+from tests.http_peer import DISCOVERED, Asked, Handler, HttpPeer, event, giving, peer, result, streaming
 from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
-__all__ = [
-    "TEXT",
-    "Calls",
-    "cut_events",
-    "cut_json",
-    "discovered",
-    "endless_stream",
-    "modern",
-    "never",
-    "ok",
-    "over",
-    "streamed",
-    "works",
-]
-
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
-
 discovered = giving(DISCOVERED)
+ok = giving(TEXT)
+streamed = streaming(lambda asked: b": hello\n\n" + event(result(asked.id, TEXT)))
+endless_stream = streaming(b": still here\n\n", then="gone")
+cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="abort")
 
 
 class Calls:
@@ -44,30 +32,31 @@ class Calls:
         await self.tools.get(asked.body["params"]["name"], ok)(asked)
 
 
-ok = giving(TEXT)
-
-
-streamed = streaming(lambda asked: b": hello\n\n" + event(result(asked.id, TEXT)))
-
-
-endless_stream = streaming(b": still here\n\n", then="gone")
-
-
 async def cut_json(asked: Asked) -> None:
     await asked.raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":')
     await asked.abort()
 
 
-cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="abort")
+@contextlib.asynccontextmanager
+async def serving(handlers: Mapping[str, Handler] | None = None) -> AsyncIterator[HttpPeer]:
+    """Run a server within the block, which must end in time."""
+    with trio.fail_after(DEADLINE):
+        async with peer(handlers) as server:
+            yield server
+
+
+async def connect(target: Any, **options: Any) -> None:
+    """Connect to what can't be connected to."""
+    async with Client(target, **options):
+        raise AssertionError("it connected")
 
 
 @contextlib.asynccontextmanager
 async def modern(call: Any = None, **tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
     """Connect a client to a modern server that answers calls like this or with these tools; other tools return "ok"."""
     handlers = {"server/discover": discovered, "tools/call": call or Calls(**tools)}
-    with trio.fail_after(DEADLINE):
-        async with peer(handlers) as server, Client(server.url) as client:
-            yield server, client
+    async with serving(handlers) as server, Client(server.url) as client:
+        yield server, client
 
 
 async def works(client: Client) -> None:

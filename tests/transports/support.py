@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import trio
 
 import trio_mcp
 from tests.forks import children
-from trio_mcp import SessionMessage, StdioServerParameters, stdio_client
+from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_client
 from trio_mcp.jsonrpc.messages import Notification
 
 DEADLINE = 30
@@ -108,6 +109,29 @@ def open_descriptors() -> set[str]:
     return found
 
 
+class Recorder(trio.abc.SendStream):
+    """A stream that records the data of each `send_all`, and runs `before` first."""
+
+    def __init__(self, before: Callable[[], Any] | None = None) -> None:
+        self.written: list[bytes] = []
+        self.before = before
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.before is not None:
+            await self.before()
+        self.written.append(bytes(data))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in b"".join(self.written).splitlines()]
+
+
 # Writes down what happens to it, in the order in which it does.
 DIARY = """
     import signal, sys, time
@@ -138,12 +162,20 @@ async def use(params: StdioServerParameters) -> None:
             await ready(read)
 
 
+@asynccontextmanager
+async def session_with(params: StdioServerParameters, **options: Any) -> AsyncIterator[BaseSession]:
+    """Connect to a child, and yield a session with it."""
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(params) as link, BaseSession(*link, **options) as session:
+            yield session
+
+
 # --- servers: processes that `tests.peer` talks to -----------------------------------------------------------------
 
 NOISY = [sys.executable, str(Path(__file__).with_name("noisy_server.py"))]
 
 
-def run(command: list[str], sent: bytes) -> subprocess.CompletedProcess[bytes]:
+def run(command: list[str], sent: bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """As ``printf ... | server``: everything in one go, then the end of the input."""
-    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
-    return subprocess.run(command, input=sent, capture_output=True, timeout=DEADLINE, env=environment, check=False)
+    options = {"stdout": -1, "stderr": -1, "env": {**os.environ, "PYTHONPATH": PACKAGE_ROOT}, **options}
+    return subprocess.run(command, input=sent, timeout=DEADLINE, check=False, **options)

@@ -1,6 +1,6 @@
-"""A cancellation at every step of what an HTTP client does: nothing is left open, and the next call gets through.
+"""A cancellation at every step of what an HTTP client does, and random faults: each call has its own outcome.
 
-`test_http_client_cancellation.py` has the same for plain exchanges of the modern era.
+Nothing is left open, and the next call gets through.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
+from tests.effort import examples
+from tests.http_peer import Asked, HttpPeer, event, peer, progress, result
 from tests.injection import cancel_everywhere
-from tests.transports.http_calls import over
-from tests.transports.http_legacy import CHANGED, QUICK, TEXT
-from trio_mcp import Client, SessionClosed, streamable_http_client
+from tests.transports.http_calls import TEXT as MODERN_TEXT
+from tests.transports.http_calls import discovered, over
+from tests.transports.http_legacy import CHANGED, QUICK, TEXT, OldServer, Restarting, text
+from trio_mcp import Client, HttpError, SessionClosed, TransportError, streamable_http_client
 from trio_mcp.http.client.origins import ORIGINS
 
 pytestmark = pytest.mark.usefixtures("no_wait")
@@ -45,32 +50,14 @@ class Path:
         assert await text(client) == "ok"
 
 
-class Renewal(Path):
+class Renewal(Restarting, Path):
     """The server forgets the session, and two calls find out at once."""
 
-    def __init__(self) -> None:
-        self.restarts = 0
-
-    def handlers(self) -> dict[str, Any]:
-        return {**super().handlers(), "initialize": self.initialize, "DELETE": self.delete}
-
-    async def initialize(self, asked: Asked) -> None:
-        await asked.result(INITIALIZED, Mcp_Session_Id=f"s{self.restarts}")
-
-    async def call(self, asked: Asked) -> None:
-        if asked.headers["mcp-session-id"] == f"s{self.restarts}":
-            await asked.result(TEXT)
-        else:
-            await asked.status(404)
-
-    async def delete(self, asked: Asked) -> None:
-        await asked.status(204)
-
     async def walk(self, client: Client, server: HttpPeer) -> None:
-        self.restarts += 1
+        self.number += 1
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(super().walk, client, server)
-            nursery.start_soon(super().walk, client, server)
+            for _ in range(2):
+                nursery.start_soon(super().walk, client, server)
 
 
 class Resumption(Path):
@@ -80,19 +67,15 @@ class Resumption(Path):
         return {**super().handlers(), "GET": self.get}
 
     async def call(self, asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(b"id: %d-0\ndata:\n\n" % asked.id + event(CHANGED, f"{asked.id}-1"))
-        await asked.abort()
+        await asked.events(b"id: %d-0\ndata:\n\n" % asked.id + event(CHANGED, f"{asked.id}-1"), then="abort")
 
     async def get(self, asked: Asked) -> None:
         number, _, last = asked.headers.get("last-event-id", "").partition("-")
         if not last:
             await asked.status(405)
             return
-        await asked.begin_events()
         message = CHANGED if last == "1" else result(int(number), TEXT)
-        await asked.chunk(event(message, f"{number}-{int(last) + 1}"))
-        await asked.end_events()
+        await asked.events(event(message, f"{number}-{int(last) + 1}"))
 
 
 class Listening(Path):
@@ -108,12 +91,8 @@ class Listening(Path):
     async def get(self, asked: Asked) -> None:
         self.opened += 1
         self.heard.unpark_all()
-        await asked.begin_events()
-        await asked.chunk(event(CHANGED, "1") + event({"jsonrpc": "2.0", "id": "q", "method": "ping"}))
-        if "last-event-id" in asked.headers:
-            await asked.gone()
-        else:
-            await asked.abort()
+        said = event(CHANGED, "1") + event({"jsonrpc": "2.0", "id": "q", "method": "ping"})
+        await asked.events(said, then="gone" if "last-event-id" in asked.headers else "abort")
 
     async def walk(self, client: Client, server: HttpPeer) -> None:
         answers, opened = server.methods().count("answer"), self.opened
@@ -128,65 +107,25 @@ class Streaming(Path):
     mode = "2026-07-28"
 
     def handlers(self) -> dict[str, Any]:
-        return {**super().handlers(), "server/discover": self.discover}
-
-    async def discover(self, asked: Asked) -> None:
-        await asked.result(DISCOVERED)
+        return {**super().handlers(), "server/discover": discovered}
 
     async def call(self, asked: Asked) -> None:
-        await asked.begin_events()
         token = asked.body["params"]["_meta"].get("progressToken", "none")
-        for number in range(3):
-            params = {"progressToken": token, "progress": number}
-            await asked.chunk(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
-        await asked.chunk(event(result(asked.id, {**TEXT, "resultType": "complete"})))
-        await asked.end_events()
+        notes = [event(progress(token, number)) for number in range(3)]
+        await asked.events(*notes, event(result(asked.id, MODERN_TEXT)))
 
     async def walk(self, client: Client, server: HttpPeer) -> None:
         assert await text(client, on_progress=lambda _: None) == "ok"
 
 
-class Fallback(Path):
+class Fallback(OldServer, Path):
     """A server of 2024-11-05, which the client finds out by being refused twice."""
 
     mode = "auto"
 
-    def __init__(self) -> None:
-        self.streams: dict[str, Asked] = {}
-        self.sending = trio.Lock()
-
-    def handlers(self) -> dict[str, Any]:
-        posted = ("server/discover", "initialize", "notifications/initialized", "notifications/cancelled", "tools/call")
-        return {"GET": self.get, **dict.fromkeys(posted, self.post)}
-
-    async def get(self, asked: Asked) -> None:
-        number = str(asked.connection)
-        self.streams[number] = asked
-        await asked.begin_events()
-        await asked.chunk(f"event: endpoint\ndata: /messages?session={number}\n\n".encode())
-        await asked.gone()
-        del self.streams[number]
-
-    async def post(self, asked: Asked) -> None:
-        _, _, number = asked.path.partition("/messages?session=")
-        if not number:
-            await asked.status(405)
-            return
-        await asked.status(202)
-        answer = {"initialize": {**INITIALIZED, "protocolVersion": "2024-11-05"}, "tools/call": TEXT}.get(asked.rpc)
-        if answer is not None and number in self.streams:
-            stream = self.streams[number]
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                async with self.sending:
-                    await stream.chunk(event(result(asked.id, answer)))
-
 
 HANDSHAKES = [pytest.param(path, marks=pytest.mark.legacy) for path in (Renewal, Resumption, Listening, Fallback)]
 PATHS = pytest.mark.parametrize("path", [Streaming, *HANDSHAKES])
-
-
-async def text(client: Client, **options: Any) -> str:
-    return str((await client.call_tool("t", **options)).content[0].text)  # type: ignore[union-attr]
 
 
 @contextlib.asynccontextmanager
@@ -230,7 +169,7 @@ async def test_a_call_cancelled_anywhere_costs_its_client_nothing_else(path: Cal
 
         async def scenario() -> None:
             if isinstance(way, Renewal):
-                way.restarts += 1
+                way.number += 1
             nursery.start_soon(other)
             await text(client, on_progress=lambda _: None)
 
@@ -241,7 +180,7 @@ async def test_a_call_cancelled_anywhere_costs_its_client_nothing_else(path: Cal
             assert set(others) == {"ok"}
             others.clear()
             if isinstance(way, Renewal):
-                assert server.methods().count("initialize") == 1 + way.restarts
+                assert server.methods().count("initialize") == way.number
             assert client.session.close_cause is None
 
         assert await cancel_everywhere(scenario, check) > 5
@@ -267,7 +206,7 @@ async def test_a_client_that_is_closed_at_any_moment_settles_its_calls(path: Cal
             ORIGINS.clear()
             async with make() as client:
                 if isinstance(way, Renewal):
-                    way.restarts += 1
+                    way.number += 1
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(call, client)
                     nursery.start_soon(call, client)
@@ -282,3 +221,154 @@ async def test_a_client_that_is_closed_at_any_moment_settles_its_calls(path: Cal
                 break
         assert outcomes == ["ok", "ok"]
         assert turns is None or turns > 3
+
+
+# --- anything in any order ------------------------------------------------------------------------------------
+
+TURNS = st.integers(0, 60)
+
+
+@attrs.define
+class Step:
+    """What one caller does.
+
+    Attributes:
+        fault: What the server does with the call.
+        restart: The server forgets every session before.
+        pause: Turns of the event loop before the next caller begins.
+        patience: Turns after which this one is cancelled; None for never.
+    """
+
+    fault: str
+    restart: bool
+    pause: int
+    patience: int | None
+
+
+OUTCOMES = {
+    "json": {"ok"},
+    "events": {"ok"},
+    "resumed": {"ok"},
+    "status": {"500, None"},
+    "busy": {"429, 1.0"},
+    "cut": {"TransportError"},
+    "hang": set[str](),
+}
+MODERN_OUTCOMES = {**OUTCOMES, "resumed": {"TransportError"}}
+
+
+def steps(restarts: bool) -> Any:
+    step = st.builds(
+        Step, st.sampled_from(sorted(OUTCOMES)), st.just(False) | st.just(restarts), TURNS, st.none() | TURNS
+    )
+    return st.lists(step, min_size=5, max_size=25)
+
+
+class Faulty(Restarting, Path):
+    """The server treats each call as the name of its tool says."""
+
+    hanging = 0
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def handlers(self) -> dict[str, Any]:
+        return {**super().handlers(), "server/discover": discovered, "GET": self.get}
+
+    async def call(self, asked: Asked) -> None:
+        answer = event(result(asked.id, MODERN_TEXT))
+        if not self.knows(asked):
+            await asked.status(404)
+            return
+        match asked.body["params"]["name"]:
+            case "json":
+                await asked.result(MODERN_TEXT)
+            case "events":
+                await asked.events(answer)
+            case "resumed":
+                await asked.events(f"id: {asked.id}\ndata:\n\n".encode(), then="abort")
+            case "status":
+                await asked.status(500)
+            case "busy":
+                await asked.status(429, Retry_After="1")
+            case "cut":
+                await asked.events(answer[:-1], then="abort")
+            case "hang":
+                self.hanging += 1
+                await asked.gone()
+                self.hanging -= 1
+
+    async def get(self, asked: Asked) -> None:
+        last = asked.headers.get("last-event-id")
+        if not self.knows(asked):
+            await asked.status(404)
+        elif last is None:
+            await asked.events(then="gone")
+        else:
+            await asked.events(event(result(int(last), TEXT), "done"))
+
+
+async def play(mode: str, script: list[Step]) -> None:
+    faulty, restarts = Faulty(mode), any(step.restart for step in script)
+    async with on(faulty) as (server, http_client, make):
+        await trio.testing.wait_all_tasks_blocked()
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        async with make() as client:
+            async with trio.open_nursery() as nursery:
+                for step in script:
+                    faulty.number += step.restart
+                    nursery.start_soon(caller, client, step, mode, restarts)
+                    for _ in range(step.pause):
+                        await trio.lowlevel.checkpoint()
+            # Cancelled calls are given up while the client lives on.
+            while faulty.hanging:  # noqa: ASYNC110
+                await trio.sleep(0.001)
+        await over(server, http_client, tasks)
+    assert server.methods().count("initialize") <= faulty.number
+
+
+async def caller(client: Client, step: Step, mode: str, restarts: bool) -> None:
+    expected = {"cancelled"} if step.patience is not None else set[str]()
+    expected |= (OUTCOMES if mode == "legacy" else MODERN_OUTCOMES)[step.fault]
+    if restarts:
+        expected |= {"session_lost"}  # twice in a row, or in the middle of a stream
+    outcome = "cancelled"
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            if step.patience is not None:
+                nursery.start_soon(leave, scope, step.patience)
+            try:
+                outcome = await text(client, step.fault)
+            except HttpError as exc:
+                outcome = exc.trouble if exc.trouble == "session_lost" else f"{exc.status}, {exc.retry_after}"
+            except TransportError:
+                outcome = "TransportError"
+            nursery.cancel_scope.cancel()
+    assert outcome in expected, (outcome, step)
+
+
+async def leave(scope: trio.CancelScope, turns: int) -> None:
+    for _ in range(turns):
+        await trio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+def ending(script: list[Step]) -> list[Step]:
+    """Cancel every step that would otherwise hang."""
+    return [
+        attrs.evolve(step, patience=30) if step.fault == "hang" and step.patience is None else step for step in script
+    ]
+
+
+@pytest.mark.legacy
+@settings(max_examples=examples(20))
+@given(script=steps(restarts=True).map(ending))
+def test_in_the_legacy_era(script: list[Step]) -> None:
+    trio.run(play, "legacy", script)
+
+
+@settings(max_examples=examples(20))
+@given(script=steps(restarts=False).map(ending))
+def test_in_the_modern_era(script: list[Step]) -> None:
+    trio.run(play, "2026-07-28", script)

@@ -16,8 +16,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, streaming
-from tests.transports.http_legacy import TEXT, legacy, ok, text
+from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, result, streaming
+from tests.transports.http_calls import TEXT, Calls, serving, works
+from tests.transports.http_legacy import Faults, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Answers,
@@ -25,7 +26,6 @@ from trio_mcp import (
     ClientSession,
     RemoteProtocolError,
     RequestTimeout,
-    SessionOptions,
     TransportError,
     sse_client,
     streamable_http_client,
@@ -59,46 +59,42 @@ async def test_a_session_ends_with_a_delete_that_a_silent_server_cannot_hold_up(
     cancelled: bool, longest: float, autojump_clock: MockClock
 ) -> None:
     """L, Session Management, 5: what a client no longer needs lasts for half an hour, if it is not told."""
-    with trio.fail_after(DEADLINE):
-        async with peer({"DELETE": never}) as server:
-            with trio.CancelScope() as scope:
-                async with Client(server.url, mode="legacy"):
-                    await server.until("GET")
-                    began = trio.current_time()
-                    if cancelled:
-                        scope.cancel()
-            assert trio.current_time() - began <= longest
-            await server.until("DELETE")
+    async with serving({"DELETE": never}) as server:
+        with trio.CancelScope() as scope:
+            async with Client(server.url, mode="legacy"):
+                await server.until("GET")
+                began = trio.current_time()
+                if cancelled:
+                    scope.cancel()
+        assert trio.current_time() - began <= longest
+        await server.until("DELETE")
 
 
 async def test_without_a_session_id_there_is_nothing_to_end() -> None:
-    initialize = giving(INITIALIZED)
-    async with legacy({"initialize": initialize}) as (server, client):
+    async with legacy({"initialize": giving(INITIALIZED)}) as (server, client):
         assert await text(client) == "ok"
     assert "DELETE" not in server.methods()
     assert all("mcp-session-id" not in asked.headers for asked in server.asked)
 
 
-async def test_requests_come_after_the_answer_to_the_get_that_listens() -> None:
-    """A question that a server asks while it serves the first request may come on that stream, or not at all."""
+@pytest.mark.parametrize("first", ["GET", "notifications/initialized"])
+async def test_requests_come_after_the_answers_to_the_notice_and_to_the_get_that_listens(first: str) -> None:
+    """`basic/lifecycle`: each POST is a task of its own, and yet a slow answer to the notice lets nothing overtake.
+
+    A question that a server asks while it serves the first request may come on that stream, or not at all.
+    """
     release = trio.Event()
-    order: list[str] = []
 
     async def slow(asked: Asked) -> None:
         await release.wait()
-        order.append("GET")
-        await asked.begin_events()
+        await (asked.begin_events() if first == "GET" else asked.status(202))
 
-    async def call(asked: Asked) -> None:
-        order.append("tools/call")
-        await asked.result(TEXT)
-
-    async with legacy({"GET": slow, "tools/call": call}) as (server, client), trio.open_nursery() as nursery:
+    async with legacy({first: slow}) as (server, client), trio.open_nursery() as nursery:
         nursery.start_soon(text, client)
-        await server.until("GET")
+        await server.until(first)
         await trio.testing.wait_all_tasks_blocked()
+        assert "tools/call" not in server.methods()
         release.set()
-    assert order == ["GET", "tools/call"]
 
 
 async def test_an_unanswered_get_delays_requests_only_briefly(autojump_clock: MockClock) -> None:
@@ -109,58 +105,26 @@ async def test_an_unanswered_get_delays_requests_only_briefly(autojump_clock: Mo
 
 @pytest.mark.parametrize("bad", ["a b", "x" * 5000, "é"])
 async def test_an_invalid_session_id_is_refused(bad: str) -> None:
-    async def initialize(asked: Asked) -> None:
-        await asked.result(INITIALIZED, Mcp_Session_Id=bad)
-
     with pytest.raises(RemoteProtocolError, match="session id"):
-        async with legacy({"initialize": initialize}):
+        async with legacy({"initialize": giving(INITIALIZED, Mcp_Session_Id=bad)}):
             raise AssertionError("it connected")
 
 
-async def test_requests_come_after_the_notice_that_opens_the_session() -> None:
-    """`basic/lifecycle`: each POST is a task of its own, and yet a slow answer to the notice lets nothing overtake."""
-    release = trio.Event()
-
-    async def slow(asked: Asked) -> None:
-        await release.wait()
-        await asked.status(202)
-
-    async with legacy({"notifications/initialized": slow}) as (server, client), trio.open_nursery() as nursery:
-        nursery.start_soon(text, client)
-        await server.until("notifications/initialized")
-        await trio.testing.wait_all_tasks_blocked()
-        assert "tools/call" not in server.methods()
-        release.set()
-
-
 async def test_notifications_keep_their_order() -> None:
-    heard = []
-
-    async def note(asked: Asked) -> None:
-        heard.append(asked.body["params"]["number"])
-        await asked.status(202)
-
-    async with legacy({"x/note": note}) as (server, client):
+    async with legacy() as (server, client):
         for number in range(20):
             await client.notify("x/note", {"number": number})
         await server.until("x/note", 20)
-    assert heard == list(range(20))
+    assert [asked.body["params"]["number"] for asked in server.asked if asked.rpc == "x/note"] == list(range(20))
 
 
 async def test_a_refused_notification_is_reported_and_costs_nothing_else() -> None:
-    faults: list[RemoteProtocolError] = []
-    told = trio.Event()
-    refused = plain(500)
-
-    def on_error(fault: RemoteProtocolError) -> None:
-        faults.append(fault)
-        told.set()
-
-    async with legacy({"x/note": refused}, options=SessionOptions(on_error=on_error)) as (_, client):
+    faults = Faults()
+    async with legacy({"x/note": plain(500)}, options=faults.options) as (_, client):
         await client.notify("x/note")
-        await told.wait()
+        await faults.told.wait()
         assert await text(client) == "ok"
-    assert "'x/note' was not accepted by the server: POST http" in str(faults[0])
+    assert "'x/note' was not accepted by the server: POST http" in faults.said[0]
 
 
 # --- cancellation -----------------------------------------------------------------------------------------------
@@ -201,20 +165,19 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
 
 async def test_a_response_that_cannot_be_encoded_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     get = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "x/ask"}), then="gone")
-    with trio.fail_after(DEADLINE):
-        async with (
-            peer({"GET": get}) as server,
-            streamable_http_client(server.url) as (read, write),
-            ClientSession(read, write) as session,
-        ):
+    async with (
+        serving({"GET": get}) as server,
+        streamable_http_client(server.url) as (read, write),
+        ClientSession(read, write) as session,
+    ):
 
-            async def answer(context: Any) -> dict[str, Any]:
-                return {"not": float("nan")}
+        async def answer(context: Any) -> dict[str, Any]:
+            return {"not": float("nan")}
 
-            session.add_request_handler("x/ask", answer)
-            with caplog.at_level(logging.CRITICAL, "trio_mcp"):
-                await session.initialize()
-                replaced = await server.until("answer")
+        session.add_request_handler("x/ask", answer)
+        with caplog.at_level(logging.CRITICAL, "trio_mcp"):
+            await session.initialize()
+            replaced = await server.until("answer")
     assert replaced.body["error"]["code"] == -32603
 
 
@@ -232,9 +195,8 @@ async def test_a_response_that_cannot_be_encoded_is_replaced(caplog: pytest.LogC
     ],
 )
 async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: int) -> None:
-    heard = trio.Event()
     came: list[Asked] = []
-    faults: list[RemoteProtocolError] = []
+    faults = Faults()
 
     async def torn_once(asked: Asked) -> None:
         came.append(asked)
@@ -242,28 +204,23 @@ async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: i
             await asked.abort()
         else:
             await asked.status(202)
-            heard.set()
+            faults.told.set()
 
     asks = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}), then="gone")
 
-    def on_error(fault: RemoteProtocolError) -> None:
-        faults.append(fault)
-        heard.set()
-
-    async with legacy(
-        {"tools/call": asks, name: torn_once}, answers=Answers(roots=[]), options=SessionOptions(on_error=on_error)
-    ) as (server, client):
+    handlers = {"tools/call": asks, name: torn_once}
+    async with legacy(handlers, answers=Answers(roots=[]), options=faults.options) as (server, client):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "t")
             await server.until("tools/call")
             await client.notify("x/note")
             if name not in ("notifications/cancelled", "DELETE"):
-                await heard.wait()
+                await faults.told.wait()
             nursery.cancel_scope.cancel()
         if name != "DELETE":
-            await heard.wait()
+            await faults.told.wait()
     assert len(came) == times
-    assert ["was not accepted by the server" in str(fault) for fault in faults] == [True] * (2 - times)
+    assert ["was not accepted by the server" in fault for fault in faults.said] == [True] * (2 - times)
 
 
 async def test_an_endpoint_that_arrives_at_its_deadline_is_too_late(mock_clock: MockClock) -> None:
@@ -332,3 +289,55 @@ async def test_a_cancellation_does_not_overtake_a_request_that_is_not_yet_writte
         await server.until("notifications/cancelled")
         await trio.sleep(2)
         assert "tools/call" not in server.methods()
+
+
+@pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
+async def test_an_event_id_that_cannot_be_sent_back_fails_its_call(id: str) -> None:
+    """It is not mistaken for our own fault, with a traceback in the log."""
+    breaks_off = streaming(lambda asked: f"id: {id}\nretry: 0\ndata:\n\n".encode())
+    async with serving({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
+        with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
+            await client.call_tool("t")
+        await works(client)
+    assert server.methods().count("GET") == 1
+
+
+async def test_a_server_that_always_forgets_is_not_asked_for_sessions_endlessly(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.abc.Clock
+) -> None:
+    """With no calls: a session opened only to hear the server's own messages is not opened again and again."""
+    monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.UNASKED_INTERVAL", DEADLINE)
+    gets = 0
+
+    async def listening(asked: Asked) -> None:
+        nonlocal gets
+        gets += 1
+        if gets % 2 == 0:
+            await asked.status(404)
+            return
+        await asked.events(b"id: 1\nretry: 0\ndata:\n\n")
+
+    async with serving({"GET": listening, "tools/call": Calls()}) as server, Client(server.url) as client:
+        await server.until("GET", 4)
+        await works(client)
+        await trio.sleep(10)
+        assert server.methods().count("initialize") == 2
+
+
+async def test_a_request_that_the_server_cancels_leaves_nothing_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However many: a refusal of a request that was cancelled is not a failure."""
+
+    async def changes_its_mind(asked: Asked) -> None:
+        asks = b""
+        for number in range(20):
+            asks += event({"jsonrpc": "2.0", "id": number, "method": "x/unknown"})
+            asks += event({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        await asked.events(asks + event(result(asked.id, TEXT)))
+
+    with trio.fail_after(DEADLINE), caplog.at_level(logging.WARNING, "trio_mcp"):
+        async with peer({"tools/call": Calls(t=changes_its_mind)}) as server, Client(server.url) as client:
+            await client.call_tool("t")
+            await works(client)
+    assert caplog.records == []

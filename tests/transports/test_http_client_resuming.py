@@ -1,4 +1,4 @@
-"""The legacy era over HTTP: the server's own stream, responses as streams, and resuming a broken one.
+"""The legacy era over HTTP: the server's own stream, responses as streams, and what is broken or forgotten.
 
 L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -6,20 +6,20 @@ L: 2025-11-25 `basic/transports`, Streamable HTTP.
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import Asked, event, peer, result, streaming
-from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Restarting, legacy, ok, text
+from tests.http_peer import INITIALIZED, Asked, event, giving, peer, plain, progress, result, streaming
+from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Faults, Restarting, legacy, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
     HttpError,
-    RemoteProtocolError,
-    SessionOptions,
     TransportError,
     streamable_http_client,
 )
@@ -45,11 +45,7 @@ async def test_the_server_speaks_on_its_own_stream_and_its_requests_are_answered
 @pytest.mark.parametrize("status", [405, 404, 400])
 async def test_a_server_without_a_stream_of_its_own_is_not_asked_again(status: int) -> None:
     """L: or else return 405; others say it in their own ways."""
-
-    async def get(asked: Asked) -> None:
-        await asked.status(status)
-
-    async with legacy({"GET": get}) as (server, client):
+    async with legacy({"GET": plain(status)}) as (server, client):
         await server.until("GET")
         assert await text(client) == "ok"
         await trio.testing.wait_all_tasks_blocked()
@@ -65,12 +61,8 @@ async def test_the_stream_is_resumed_where_it_broke_off_after_the_servers_retry_
 
     async def get(asked: Asked) -> None:
         times.append(trio.current_time())
-        await asked.begin_events()
-        if len(times) < 4:
-            await asked.chunk(b"retry: 45000\n" + event(CHANGED, f"e{len(times)}"))
-            await (asked.abort() if len(times) == 2 else asked.end_events())
-        else:
-            await asked.gone()
+        then = {2: "abort", 4: "gone"}.get(len(times), "end_events")
+        await asked.events(b"retry: 45000\n" + event(CHANGED, f"e{len(times)}"), then=then)
 
     with trio.fail_after(1000):
         async with peer({"GET": get}) as server, Client(server.url, mode="legacy"):
@@ -81,33 +73,17 @@ async def test_the_stream_is_resumed_where_it_broke_off_after_the_servers_retry_
 
 
 async def test_a_stream_that_cannot_be_reopened_is_given_up_with_an_error() -> None:
-    faults: list[str] = []
-    told = trio.Event()
-
-    def on_error(fault: RemoteProtocolError) -> None:
-        faults.append(str(fault))
-        told.set()
+    faults = Faults()
 
     async def get(asked: Asked) -> None:
-        if server.methods().count("GET") == 1:
-            await asked.begin_events()
-            await asked.chunk(event(CHANGED))
-            await asked.end_events()
-        else:
-            await asked.status(503)
+        await (asked.events(event(CHANGED)) if server.methods().count("GET") == 1 else asked.status(503))
 
-    with trio.fail_after(DEADLINE):
-        async with peer({"GET": get, "tools/call": ok}) as server:
-
-            def connect() -> Any:
-                return streamable_http_client(server.url, reconnect=QUICK)
-
-            async with Client(connect, mode="legacy", options=SessionOptions(on_error=on_error)) as client:
-                await told.wait()
-                assert await text(client) == "ok"
+    async with legacy({"GET": get}, options=faults.options) as (server, client):
+        await faults.told.wait()
+        assert await text(client) == "ok"
     assert server.methods().count("GET") == 1 + QUICK.attempts
-    assert "are no longer received" in faults[0]
-    assert "given up after 3 further attempts" in faults[0]
+    assert "are no longer received" in faults.said[0]
+    assert "given up after 3 further attempts" in faults.said[0]
 
 
 async def test_a_stream_that_finds_the_session_lost_renews_it_without_a_call() -> None:
@@ -136,19 +112,14 @@ async def test_a_stream_that_finds_the_session_lost_renews_it_without_a_call() -
 
 async def test_a_call_whose_stream_breaks_is_resumed() -> None:
     """The answer comes on a GET with the last event id; nothing is called twice, nothing heard twice."""
-    progress: list[float] = []
+    heard: list[float] = []
+
+    def token() -> Any:
+        return calls[0].body["params"]["_meta"]["progressToken"]
 
     async def call(asked: Asked) -> None:
         calls.append(asked)
-        await asked.begin_events()
-        token = asked.body["params"]["_meta"]["progressToken"]
-        await asked.chunk(b"id: p\ndata:\n\n")
-        await asked.chunk(event(note(token, 1), "e1"))
-        await asked.abort()
-
-    def note(token: Any, number: int) -> dict[str, Any]:
-        params = {"progressToken": token, "progress": number}
-        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        await asked.events(b"id: p\ndata:\n\n", event(progress(token(), 1), "e1"), then="abort")
 
     async def get(asked: Asked) -> None:
         last = asked.headers.get("last-event-id")
@@ -156,23 +127,18 @@ async def test_a_call_whose_stream_breaks_is_resumed() -> None:
             await asked.status(405)
             return
         seen.append(last)
-        token = calls[0].body["params"]["_meta"]["progressToken"]
         if last == "e1":
-            await asked.begin_events()
-            await asked.chunk(event(note(token, 2), "e2"))
-            await asked.end_events()
+            await asked.events(event(progress(token(), 2), "e2"))
         elif len(seen) == 2:
             await asked.status(503)
         else:
-            await asked.begin_events()
-            await asked.chunk(event(result(calls[0].id, TEXT), "e3"))
-            await asked.end_events()
+            await asked.events(event(result(calls[0].id, TEXT), "e3"))
 
     calls: list[Asked] = []
     seen: list[str] = []
     async with legacy({"tools/call": call, "GET": get}) as (server, client):
-        assert await text(client, on_progress=lambda note: progress.append(note.progress)) == "ok"
-    assert progress == [1, 2]
+        assert await text(client, on_progress=lambda note: heard.append(note.progress)) == "ok"
+    assert heard == [1, 2]
     assert seen == ["e1", "e2", "e2"]
     assert server.methods().count("tools/call") == 1
 
@@ -187,8 +153,7 @@ async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -
         elif ends == "refused":
             await asked.status(400, b"no such event")
         else:
-            await asked.begin_events()
-            await asked.end_events()
+            await asked.events()
 
     async with legacy({"tools/call": call, "GET": get}) as (_, client):
         with pytest.raises(TransportError, match="no such event" if ends == "refused" else "given up after 3"):
@@ -219,3 +184,126 @@ async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_mad
         assert await text(client) == "ok"
     assert server.methods().count("initialize") == 2
     assert server.methods().count("tools/call") == 2
+
+
+# --- a session that the server forgets --------------------------------------------------------------------------
+
+
+async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:
+    """L, Session Management, 4; each call is sent again: a server that does not know the session has done nothing."""
+    restarting = Restarting()
+    async with legacy(restarting.handlers()) as (server, client):
+        assert await text(client) == "ok"
+        restarting.number = 2
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(text, client)
+        assert await text(client) == "ok"
+        methods = server.methods()
+        assert methods.count("initialize") == 2
+        assert methods.count("notifications/initialized") == 2
+        first, second = (asked.body for asked in server.asked if asked.rpc == "initialize")
+        assert first["params"] == second["params"]
+        await server.until("GET", 2)
+    assert server.asked[-1].headers["mcp-session-id"] == "s2"
+
+
+async def test_a_call_that_finds_out_late_uses_the_session_that_there_is() -> None:
+    restarting, renewed = Restarting(), trio.Event()
+
+    async def call(asked: Asked) -> None:
+        if asked.body["params"]["name"] == "late" and asked.headers["mcp-session-id"] == "s1":
+            await renewed.wait()
+        await restarting.call(asked)
+
+    async with legacy({**restarting.handlers(), "tools/call": call}) as (server, client):
+        restarting.number = 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(text, client, "late")
+            await server.until("tools/call")
+            assert await text(client) == "ok"
+            renewed.set()
+        assert server.methods().count("initialize") == 2
+
+
+async def test_a_server_that_always_forgets_is_asked_twice_and_no_more() -> None:
+    restarting = Restarting()
+    async with legacy(restarting.handlers()) as (server, client):
+        restarting.refuse_all = True
+        with pytest.raises(HttpError, match="make a new Client") as caught:
+            await client.call_tool("t")
+        assert caught.value.trouble == "session_lost"
+        assert server.methods().count("tools/call") == 2
+        restarting.refuse_all = False
+        assert await text(client) == "ok"
+
+
+async def test_a_handshake_that_fails_then_fails_each_call_with_its_own_error() -> None:
+    restarting = Restarting()
+    async with legacy(restarting.handlers()) as (server, client):
+        restarting.number = 2
+        refused = plain(503, Retry_After="2")
+        server.handlers["initialize"] = refused
+        errors: list[HttpError] = []
+
+        async def call() -> None:
+            with pytest.raises(HttpError) as caught:
+                await client.call_tool("t")
+            errors.append(caught.value)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(call)
+        assert {(error.status, error.retry_after) for error in errors} == {(503, 2.0)}
+        assert len(set(map(id, errors))) == 3
+        server.handlers["initialize"] = restarting.initialize
+        assert await text(client) == "ok"
+
+
+async def test_a_server_that_returns_with_a_different_revision_is_refused() -> None:
+    restarting = Restarting()
+    async with legacy(restarting.handlers()) as (server, client):
+        restarting.number = 2
+        older = giving({**INITIALIZED, "protocolVersion": "2025-03-26"}, Mcp_Session_Id="s2")
+        server.handlers["initialize"] = older
+        with pytest.raises(TransportError, match="now speaks '2025-03-26' instead of '2025-11-25'"):
+            await client.call_tool("t")
+        with pytest.raises(TransportError, match="now speaks"):
+            await client.call_tool("t")
+
+
+@pytest.mark.parametrize("refused", ["GET", "DELETE", "initialize"])
+async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
+    refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Authentication is such a hook; it may fail when the link listens, opens another session, or ends one."""
+    restarting, armed, faults = Restarting(), False, Faults()
+
+    async def hook(request: httpx.Request) -> None:
+        if armed and (refused == request.method or f'"{refused}"'.encode() in request.content):
+            raise LookupError("no token")
+
+    async def get(asked: Asked) -> None:
+        await (asked.events(event(CHANGED, "e1")) if restarting.knows(asked) else asked.status(404))
+
+    with trio.fail_after(DEADLINE), caplog.at_level(logging.CRITICAL, "trio_mcp"):
+        async with (
+            peer({**restarting.handlers(), "GET": get}) as server,
+            httpx.AsyncClient(event_hooks={"request": [hook]}) as http_client,
+        ):
+
+            def connect() -> Any:
+                return streamable_http_client(server.url, http_client=http_client, reconnect=QUICK)
+
+            async with Client(connect, mode="legacy", options=faults.options) as client:
+                await server.until("GET")
+                armed = True
+                if refused == "initialize":
+                    restarting.number = 2
+                    with pytest.raises(TransportError, match="no token"):
+                        await client.call_tool("t")
+                    armed = False
+                elif refused == "GET":
+                    await faults.told.wait()
+                    assert "no token" in faults.said[0]
+                assert await text(client) == "ok"

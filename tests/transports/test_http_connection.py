@@ -12,7 +12,9 @@ from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.worker_context import WorkerContext
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.http.runner.hypercorn import HttpConnection, configured, serve_asgi
+from trio_mcp.http.runner.hypercorn.connection import HttpConnection
+from trio_mcp.http.runner.serving import serve_asgi
+from trio_mcp.http.runner.settings import ServerLimits, configured
 
 
 class Told:
@@ -37,7 +39,7 @@ async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_witho
                     ours.send(b"x" * 65536)  # until there is no room, so that sending has to wait
             except BlockingIOError:
                 pass
-            connection = HttpConnection(None, Config(), WorkerContext(None), stream, write_timeout=30)
+            connection = HttpConnection(None, Config(), WorkerContext(None), ServerLimits(), stream)
             protocol = connection.protocol = Told()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.protocol_send, Closed())

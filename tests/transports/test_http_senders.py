@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
@@ -142,12 +142,19 @@ class Together:
         await ok(asked)
 
 
+async def call_together(server: HttpPeer, client: Client, number: int) -> None:
+    """Make this many calls, which are under way at once."""
+    server.handlers["tools/call"] = Together(number)
+    async with trio.open_nursery() as nursery:
+        for _ in range(number):
+            nursery.start_soon(works, client)
+    server.handlers["tools/call"] = ok
+
+
 async def test_connections_that_have_been_idle_for_long_are_closed(autojump_clock: MockClock) -> None:
     """Extra connections from a busy moment are closed with the next request."""
-    async with modern(Together(10)) as (server, client):
-        async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(works, client)
+    async with modern() as (server, client):
+        await call_together(server, client, 10)
         assert server.live == 10
         await trio.sleep(http_wire.KEPT_ALIVE + 0.1)
         await works(client)
@@ -255,10 +262,8 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "MAX_KEPT_ALIVE", 3)
-    async with modern(Together(10)) as (server, client):
-        async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(works, client)
+    async with modern() as (server, client):
+        await call_together(server, client, 10)
         await server.until_live(3)
         await works(client)
         assert server.live == 3
@@ -269,10 +274,7 @@ async def test_each_exchange_has_a_connection_of_its_own_and_leaves_it_to_the_ne
     """No more connections than exchanges at a time."""
     async with modern() as (server, client):
         for number in (1, 5, 3, 8, 8):
-            server.handlers["tools/call"] = Together(number)
-            async with trio.open_nursery() as nursery:
-                for _ in range(number):
-                    nursery.start_soon(works, client)
+            await call_together(server, client, number)
         assert server.connections == 8
 
 
@@ -293,8 +295,7 @@ async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
 
 async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None:
     async def half(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.gone()
+        await asked.events(then="gone")
 
     async with peer({"GET": half}) as server, http_wire.http_wire(server.url, None, None) as wire:
         with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
@@ -356,6 +357,28 @@ async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
             await works(client)
     sent = [asked.headers.get("cookie") for asked in server.asked if asked.rpc == "tools/call"]
     assert sent == [None, "node=a", "node=a", None, None]
+
+
+async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load balancer may tell by a cookie which server holds the session."""
+    monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
+    calls = 0
+
+    async def baker(asked: Asked) -> None:
+        nonlocal calls
+        calls += 1
+        body = json.dumps(result(asked.id, TEXT)).encode()
+        cookies = f"Set-Cookie: c{calls}=1\r\nSet-Cookie: big={'x' * 5000}\r\n"
+        head = f"HTTP/1.1 200 OK\r\n{cookies}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        await asked.raw(head.encode() + body)
+
+    async with modern(t=baker) as (server, client):
+        for _ in range(20):
+            await client.call_tool("t")
+        sent = [asked.headers.get("cookie", "") for asked in server.asked if asked.rpc == "tools/call"]
+    assert sent[1] == "c1=1"
+    assert {"c19=1"} <= set(sent[-1].split("; "))
+    assert max(len(cookies.split("; ")) for cookies in sent) == 5
 
 
 async def test_credentials_in_the_url_are_sent_and_not_shown() -> None:

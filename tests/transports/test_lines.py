@@ -1,51 +1,28 @@
-"""`read_lines` and `write_lines`: NDJSON between byte streams and a session's channels."""
+"""NDJSON between byte streams and a session's channels, and the streams over descriptors."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import logging
-from collections.abc import Callable
-from typing import Any
+import os
+import pty
+import tty
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.injection import cancel_everywhere
-from tests.strategies import json_objects
+from tests.transports.support import Recorder
 from trio_mcp import SessionMessage, TransportError
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
-from trio_mcp.stdio.lines import read_lines, write_lines
+from trio_mcp.stdio.lines import PipeReader, read_lines, write_lines
+from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
 CHANNEL = 10_000
-
-
-class Recorder(trio.abc.SendStream):
-    """A stream that records the data of each `send_all`, and runs `before` first."""
-
-    def __init__(self, before: Callable[[], Any] | None = None) -> None:
-        self.written: list[bytes] = []
-        self.before = before
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.before is not None:
-            await self.before()
-        self.written.append(bytes(data))
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in b"".join(self.written).splitlines()]
 
 
 class Writing:
@@ -71,43 +48,6 @@ class Writing:
         return found
 
 
-async def read_everything(*chunks: bytes, limit: int = 1000) -> list[Incoming]:
-    """Return what `read_lines` makes of a stream that delivers these chunks, then ends."""
-    ours, theirs = trio.testing.memory_stream_one_way_pair()
-    inbound, read = trio.open_memory_channel[SessionMessage](CHANNEL)
-
-    async def feed() -> None:
-        for chunk in chunks:
-            await ours.send_all(chunk)
-            await trio.testing.wait_all_tasks_blocked()
-        await ours.aclose()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(feed)
-        await read_lines(theirs, LineDecoder(limit), inbound)
-    inbound.close()
-    return [item.message async for item in read]
-
-
-@given(st.lists(json_objects(), max_size=8), st.data())
-def test_messages_survive_any_chunking(contents: list[dict[str, Any]], data: st.DataObject) -> None:
-    """Written and read again through a stream cut anywhere, messages are equal and in order."""
-    messages: list[Incoming] = [Notification("m", content) for content in contents]
-
-    async def main() -> list[Incoming]:
-        writing = Writing(Recorder())
-        writing.put(*messages)
-        writing.write.close()
-        await writing.run()
-        wire = b"".join(writing.stream.written)  # type: ignore[attr-defined]
-        cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=6)))
-        edges = [0, *cuts, len(wire)]
-        pieces = [wire[start:end] for start, end in itertools.pairwise(edges)]
-        return await read_everything(*filter(None, pieces), limit=1_000_000)
-
-    assert trio.run(main) == messages
-
-
 async def test_small_messages_that_wait_together_are_written_together() -> None:
     """One system call carries all that is waiting, rather than one per message."""
     writing = Writing(stream := Recorder())
@@ -127,18 +67,6 @@ async def test_a_burst_does_not_grow_without_limit() -> None:
     await writing.run()
     assert max(map(len, stream.written)) < 100_000
     assert len(stream.lines()) == 100
-
-
-async def test_a_message_is_written_without_waiting_for_company() -> None:
-    """A lone message goes out at once; nothing is held back for a batch."""
-    writing = Writing(stream := Recorder())
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(writing.run)
-        await trio.testing.wait_all_tasks_blocked()
-        writing.put(Notification("m"))
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(stream.written) == 1
-        writing.write.close()
 
 
 async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -203,14 +131,6 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
     assert len(stream.lines()) == 4
 
 
-async def test_a_last_line_without_newline_counts() -> None:
-    """A peer that ends without a final newline has still sent its message."""
-    assert await read_everything(b'{"jsonrpc":"2.0","method":"a"}\n{"jsonrpc":"2.0","method":"b"}') == [
-        Notification("a"),
-        Notification("b"),
-    ]
-
-
 async def test_reading_stops_when_the_session_has_gone() -> None:
     """A closed session ends the reader, which would otherwise read on for no one."""
     ours, theirs = trio.testing.memory_stream_one_way_pair()
@@ -246,7 +166,7 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
 
 
 async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
-    """The messages delivered are a prefix of those sent."""
+    """The messages delivered are a prefix of those sent; the last line needs no newline."""
     delivered: list[int] = []
 
     async def scenario() -> None:
@@ -261,7 +181,7 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(collect)
             for n in range(4):
-                await ours.send_all(b'{"jsonrpc":"2.0","method":"m","params":{"n":%d}}\n' % n)
+                await ours.send_all(b'%s{"jsonrpc":"2.0","method":"m","params":{"n":%d}}' % (b"\n" * (n > 0), n))
             await ours.aclose()
             await read_lines(theirs, LineDecoder(), inbound)
             inbound.close()
@@ -271,3 +191,102 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
 
     assert await cancel_everywhere(scenario, after) > 5
     assert len(delivered) == 4
+
+
+# --- streams over descriptors --------------------------------------------------------------------------------------
+
+
+Ends = tuple[trio.abc.SendStream, trio.abc.ReceiveStream]
+
+
+def pipe_reader(reader: int, writer: int) -> Ends:
+    return trio.lowlevel.FdStream(writer), PipeReader(trio.lowlevel.FdStream(reader))
+
+
+def shared(reader: int, writer: int) -> Ends:
+    return SharedStream(writer), SharedStream(reader)
+
+
+def makers(wrap: Callable[[int, int], Ends]) -> tuple[Callable[[], Awaitable[Ends]], Callable[[], Awaitable[Ends]]]:
+    async def make() -> Ends:
+        return wrap(*os.pipe())
+
+    async def make_clogged() -> Ends:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        return wrap(reader, writer)
+
+    return make, make_clogged
+
+
+@pytest.mark.parametrize("wrap", [pipe_reader, shared])
+async def test_trios_stream_checker_passes(wrap: Callable[[int, int], Ends]) -> None:
+    """Checkpoints, closing while a task waits, conflicts, wrong arguments: `trio.testing.check_one_way_stream`."""
+    make, make_clogged = makers(wrap)
+    with trio.fail_after(30):
+        await trio.testing.check_one_way_stream(make, make_clogged)
+
+
+async def test_a_shared_stream_leaves_the_mode_of_its_descriptor_alone() -> None:
+    """It works in either mode, as another process may have chosen it."""
+    for blocking in (True, False):
+        reader, writer = os.pipe()
+        os.set_blocking(reader, blocking)
+        os.set_blocking(writer, blocking)
+        async with SharedStream(os.dup(writer)) as sending, SharedStream(os.dup(reader)) as receiving:
+            received = bytearray()
+
+            async def receive(stream: SharedStream = receiving, received: bytearray = received) -> None:
+                while len(received) < 300_000:
+                    received += await stream.receive_some()
+
+            with trio.fail_after(30):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(receive)
+                    await sending.send_all(b"x" * 300_000)
+            assert (os.get_blocking(reader), os.get_blocking(writer)) == (blocking, blocking)
+        os.close(reader)
+        os.close(writer)
+
+
+async def test_what_waits_for_a_terminal_can_be_cancelled() -> None:
+    """No thread is left behind to swallow the next line, which may be meant for another reader; nor a stuck write."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    try:
+        with trio.fail_after(30):
+            async with SharedStream(os.dup(theirs)) as stream:
+                with trio.move_on_after(0.05):
+                    await stream.receive_some()
+            os.write(ours, b"for the next one")
+            assert os.read(theirs, 100) == b"for the next one"
+            async with SharedStream(os.dup(theirs)) as stream:
+                with trio.move_on_after(0.2) as scope:
+                    await stream.send_all(b"x" * 10_000_000)
+        assert scope.cancelled_caught
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_files_terminals_and_standard_error_are_not_made_non_blocking(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    ours, theirs = pty.openpty()
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    kept = os.dup(2)
+    try:
+        assert is_pollable(reader)
+        assert is_pollable(writer)
+        assert not is_pollable(theirs)
+        assert not is_pollable(file)
+        os.dup2(writer, 2)
+        assert not is_pollable(writer)
+    finally:
+        os.dup2(kept, 2)
+        for fd in (reader, writer, ours, theirs, file, kept):
+            os.close(fd)

@@ -1,26 +1,25 @@
-"""Starting a server as a child process: its environment, its directory, and what is said when it can't be started."""
+"""Starting a server as a child process: what it gets, where its standard error goes, and what can't be started."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
 import os
+import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from tests.transports.support import (
-    ANSWER_EVERYTHING,
-    DEADLINE,
-    no_survivors,
-    open_descriptors,
-    python,
-    shell,
-)
-from trio_mcp import BaseSession, StdioServerParameters, TransportError, stdio_client
-from trio_mcp.jsonrpc.messages import Notification
+from tests.peer import ENVIRONMENT, script
+from tests.transports.support import DEADLINE, no_survivors, open_descriptors, python, run, session_with, shell
+from trio_mcp import ProcessExited, StdioServerParameters, TransportError, stdio_client
+from trio_mcp.jsonrpc.messages import Failure, Notification
 
 TELL = """
     import json, os, sys
@@ -88,20 +87,6 @@ async def test_the_child_inherits_no_descriptors(tmp_path: Path) -> None:
     assert numbers <= {"0", "1", "2", "3"}  # 3 is the listing's own
 
 
-async def test_no_descriptor_stays_open_after_the_block() -> None:
-    """Pipes and the handle on the process are closed with the block, not by the garbage collector."""
-    before = open_descriptors()
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(ANSWER_EVERYTHING)) as link, BaseSession(*link) as session:
-            await session.send_request("echo")
-            assert len(open_descriptors()) > len(before)
-        assert open_descriptors() == before
-        with pytest.raises(TransportError):
-            async with stdio_client(StdioServerParameters("no-such-command-here")):
-                pass
-        assert open_descriptors() == before
-
-
 # --- what is said when it can't be started ---------------------------------------------------------------------------
 
 
@@ -127,12 +112,13 @@ def executable(path: Path, content: str, mode: int = 0o755) -> str:
     ids=["unknown", "missing", "directory", "plain", "interpreter", "format", "no-cwd", "file-cwd", "too-long"],
 )
 async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, said: str, tmp_path: Path) -> None:
-    """It names the command and the cause, and leaves nothing behind."""
-    params = make(tmp_path)
+    """It names the command and the cause, and leaves no process and no descriptor behind."""
+    params, before = make(tmp_path), open_descriptors()
     async with no_survivors():
         with pytest.raises(TransportError, match=said) as caught, trio.fail_after(DEADLINE):
             async with stdio_client(params):
                 pytest.fail("it was started")
+    assert open_descriptors() == before
     assert repr(params.command) in str(caught.value)
     assert isinstance(caught.value.__cause__, OSError)
 
@@ -146,12 +132,10 @@ async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, sa
         (("a\0b",), {}, ValueError, "command .*null character"),
         (("sh", "one two"), {}, TypeError, "args must be a sequence of strings"),
         (("sh", b"x"), {}, TypeError, "args must be a sequence of strings"),
-        (("sh", 5), {}, TypeError, "args must be a sequence of strings"),
         (("sh", ["-c", 5]), {}, TypeError, "args must be a sequence of strings"),
         (("sh", [Path("x")]), {}, TypeError, "args must be a sequence of strings"),
         (("sh", ["a\0b"]), {}, ValueError, "args .*null character"),
         (("sh",), {"env": {"A": 1}}, TypeError, "env must map strings to strings"),
-        (("sh",), {"env": {1: "A"}}, TypeError, "env must map strings to strings"),
         (("sh",), {"env": ["A=1"]}, TypeError, "env must map strings to strings"),
         (("sh",), {"env": {"A": "a\0b"}}, ValueError, "env .*null character"),
         (("sh",), {"env": {"A=B": "c"}}, ValueError, "env .*'A=B'"),
@@ -160,7 +144,6 @@ async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, sa
         (("sh",), {"cwd": "a\0b"}, ValueError, "cwd .*null character"),
         (("sh",), {"stderr": "inherti"}, ValueError, "stderr must be"),
         (("sh",), {"stderr": 2}, TypeError, "stderr must be"),
-        (("sh",), {"stderr": None}, TypeError, "stderr must be"),
         (("sh",), {"shutdown_grace": "2"}, TypeError, "shutdown_grace must be a number"),
         (("sh",), {"shutdown_grace": True}, TypeError, "shutdown_grace must be a number"),
         (("sh",), {"shutdown_grace": -1}, ValueError, "shutdown_grace must be"),
@@ -214,3 +197,215 @@ async def test_a_long_message_is_skipped_and_reported(tmp_path: Path) -> None:
             first, second = (await read.receive()).message, (await read.receive()).message
     assert first.limit == 1000  # type: ignore[union-attr]
     assert second == Notification("m", {"n": 1})
+
+
+# --- standard error ------------------------------------------------------------------------------------------------
+
+
+SAY_AND_EXIT = "printf 'first\\nsecond\\nthird' >&2; exit 3"
+
+
+async def exit_of(params: StdioServerParameters) -> ProcessExited:
+    """Run a child to its end, and return the failure that the link reports."""
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(params) as (read, _):
+            async for item in read:
+                if isinstance(item.message, Failure):
+                    assert isinstance(item.message.error, ProcessExited)
+                    return item.message.error
+    raise AssertionError("the link ended without a word")
+
+
+@pytest.mark.parametrize(
+    ("options", "closed", "shown"),
+    [("", False, b"one\ntwo \xff\nthree\n"), (', stderr="discard"', False, b""), ("", True, b"")],
+    ids=["inherited", "discarded", "ours is closed"],
+)
+def test_where_standard_error_appears(options: str, closed: bool, shown: bytes) -> None:
+    """Inherited is the default; bytes that are no UTF-8 pass unchanged. The error has the last lines in any case."""
+    code = rf"""
+        import sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        async def main():
+            params = StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"]{options})
+            async with stdio_client(params) as (read, write):
+                async for item in read:
+                    print(item.message.error.stderr_tail, end="")
+        trio.run(main)
+    """
+    harness = run(script(code), b"", preexec_fn=(lambda: os.close(2)) if closed else None)
+    assert (harness.returncode, harness.stderr) == (0, shown)
+    assert harness.stdout.decode() == "one\ntwo \ufffd\nthree"
+
+
+def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
+    """A process that shares the description may have set O_NONBLOCK; a slow reader then means EAGAIN, not the end."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    size = 300_000
+    code = f"""
+        import sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        write = "import sys; [sys.stderr.write('x' * 99 + '\\\\n') for _ in range({size // 100})]"
+        async def main():
+            params = StdioServerParameters(sys.executable, ["-c", write], shutdown_grace=20)
+            async with stdio_client(params) as (read, _):
+                async for item in read:
+                    pass
+        trio.run(main)
+    """
+    with subprocess.Popen(script(code), stderr=writer, env=ENVIRONMENT) as harness:
+        os.close(writer)
+        full = bytearray(4)
+        deadline = time.monotonic() + DEADLINE
+        # Of its 64 KiB, lines may leave a rest of each page empty.
+        while int.from_bytes(full, sys.byteorder) < 60_000 and time.monotonic() < deadline:
+            fcntl.ioctl(reader, termios.FIONREAD, full)
+            time.sleep(0.005)
+        with open(reader, "rb") as stream:
+            received = stream.read()
+        assert harness.wait(DEADLINE) == 0
+    assert len(received) == size
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_callback_gets_every_line(kind: str) -> None:
+    """Line by line, without the newline, an unfinished last line included."""
+    lines: list[str] = []
+
+    async def later(line: str) -> None:
+        await trio.lowlevel.checkpoint()
+        lines.append(line)
+
+    error = await exit_of(shell(SAY_AND_EXIT, stderr=lines.append if kind == "sync" else later))
+    assert lines == ["first", "second", "third"]
+    assert error.stderr_tail == "first\nsecond\nthird"
+    assert error.returncode == 3
+
+
+async def test_text_arrives_decoded_whatever_the_bytes() -> None:
+    """Invalid UTF-8 becomes the replacement character; a carriage return before the newline goes.
+
+    A character across two reads is not torn.
+    """
+    lines: list[str] = []
+    code = r"printf 'caf\303\251\n\377bad\r\n\n\303' >&2; sleep 0.05; printf '\251\n' >&2"
+    await exit_of(shell(code, stderr=lines.append))
+    assert lines == ["café", "\ufffdbad", "", "é"]
+
+
+async def test_a_long_line_comes_in_bounded_pieces() -> None:
+    """A server that never ends its line fills no memory, and no character is torn at the cut."""
+    pieces: list[str] = []
+    code = "import sys; sys.stderr.buffer.write('€'.encode() * 500_000 + b'\\nend\\n')"
+    error = await exit_of(python(code, stderr=pieces.append))
+    assert "".join(pieces) == "€" * 500_000 + "end"
+    assert max(map(len, pieces)) <= 8192
+    assert len(error.stderr_tail) < 200_000
+
+
+async def test_only_the_last_lines_are_kept_for_the_error() -> None:
+    code = "import sys; [print(n, file=sys.stderr) for n in range(5000)]; sys.exit(1)"
+    error = await exit_of(python(code, stderr="discard"))
+    assert error.stderr_tail.splitlines() == [str(n) for n in range(4980, 5000)]
+    assert "4999" in str(error)
+
+
+async def test_a_callback_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault in the program's own callback ends neither the connection nor the copying."""
+    lines: list[str] = []
+
+    def fail(line: str) -> None:
+        lines.append(line)
+        raise RuntimeError("a bug")
+
+    await exit_of(shell(SAY_AND_EXIT, stderr=fail))
+    assert lines == ["first", "second", "third"]
+    assert all(record.levelno == logging.ERROR and "standard error" in record.getMessage() for record in caplog.records)
+    assert caplog.records
+
+
+async def test_a_slow_callback_delays_neither_answers_nor_the_tail() -> None:
+    """The server goes on while the callback is stuck, and the error has the last lines that the callback missed."""
+    code = """
+        import json, sys
+        for line in sys.stdin.buffer:
+            for n in range(100):
+                print("line", n, file=sys.stderr)
+            if b"stop" in line:
+                sys.exit("the reason")
+            print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}}), flush=True)
+    """
+
+    async def stuck(line: str) -> None:
+        await trio.sleep_forever()
+
+    async with session_with(python(code, stderr=stuck)) as session:
+        assert await session.send_request("go") == {}
+        with pytest.raises(ProcessExited) as caught:
+            await session.send_request("stop")
+    assert caught.value.stderr_tail.endswith("line 99\nthe reason")
+
+
+async def test_a_stuck_callback_holds_a_bounded_amount() -> None:
+    """A server that floods its standard error waits for a stuck callback in the end: the pipe is not read on."""
+    code = """
+        import os, sys
+        os.set_blocking(2, False)
+        written = 0
+        import time
+        last = time.monotonic()
+        while time.monotonic() - last < 0.3:
+            try:
+                written += os.write(2, b"x" * 99 + b"\\n")
+                last = time.monotonic()
+            except BlockingIOError:
+                time.sleep(0.01)
+        print('{"jsonrpc":"2.0","method":"written","params":{"bytes":%d}}' % written, flush=True)
+        sys.stdin.read()
+    """
+
+    async def stuck(line: str) -> None:
+        await trio.sleep_forever()
+
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(python(code, stderr=stuck, shutdown_grace=0.2)) as (read, _):
+            message = (await read.receive()).message
+    assert message.params["bytes"] < 1_000_000  # type: ignore[union-attr,index]
+
+
+def test_many_servers_start_while_our_own_standard_error_is_blocked() -> None:
+    """Our standard error is not read: the threads that wait to write to it must not be those that others need."""
+    code = """
+        import os, sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        os.dup2(writer, 2)
+        params = StdioServerParameters("sh", ["-c", "echo noise >&2; echo '{}'; read -r line"], shutdown_grace=0.1)
+        async def one(started, end):
+            async with stdio_client(params) as (read, write):
+                await read.receive()
+                started.release()
+                await end.wait()
+        async def main():
+            trio.to_thread.current_default_thread_limiter().total_tokens = 4
+            started, end = trio.Semaphore(0), trio.Event()
+            async with trio.open_nursery() as nursery:
+                for _ in range(8):
+                    nursery.start_soon(one, started, end)
+                with trio.fail_after(20):
+                    for _ in range(8):
+                        await started.acquire()
+                    await trio.to_thread.run_sync(int)
+                print("all started", flush=True)
+                end.set()
+        trio.run(main)
+    """
+    harness = run(script(code), b"")
+    assert (harness.returncode, harness.stdout) == (0, b"all started\n")

@@ -1,5 +1,6 @@
-"""Importing the types loads only what is asked for (design rule: pay for what you use)."""
+"""Importing loads only what is asked for (design rule: pay for what you use), and no event loop for the protocol."""
 
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +30,22 @@ def test_tables_and_constants_need_no_pydantic(module: str) -> None:
     assert loaded.isdisjoint({"pydantic", "pydantic_core", "trio", "httpx", "anyio", "asyncio"})
 
 
-def test_the_types_know_no_event_loop() -> None:
-    """Floor 1 is sans-IO, so it stays so when every name in it has been used."""
-    loaded = loaded_by("import trio_mcp.types as types\nfor name in types.__all__: getattr(types, name)")
+SANS_IO = (
+    *(f"trio_mcp.{folder}." for folder in ("jsonrpc", "eras", "schema", "http.rules")),
+    *(f"trio_mcp.{name}" for name in ("errors", "joined_names", "retrying", "trace_context", "uri_templates")),
+    *(f"trio_mcp.http.{name}" for name in ("headers", "param_headers", "sse")),
+)
+
+
+def test_the_protocol_and_every_type_know_no_event_loop() -> None:
+    """The floors below the sessions are sans-IO; nor do they load the schema validator before it is needed."""
+    every = [module.name for module in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.")]
+    modules = [name for name in every if name.startswith(SANS_IO)]
+    assert len(modules) > 15
+    types = "import trio_mcp.types as types\nfor name in types.__all__: getattr(types, name)"
+    loaded = loaded_by(f"import {', '.join(modules)}\n{types}")
     assert "pydantic" in loaded
-    assert loaded.isdisjoint({"trio", "anyio", "httpx"})
+    assert loaded.isdisjoint({"trio", "anyio", "asyncio", "httpx", "jsonschema_rs"})
 
 
 def test_one_name_loads_only_what_it_is_made_of() -> None:

@@ -1,15 +1,58 @@
-"""The method table against the unions of the published schemas and against the official SDK's tables."""
+"""The revisions, and their method table against the published schemas' unions and against the official SDK's tables."""
+
+from __future__ import annotations
 
 from types import UnionType
 from typing import Any, Literal, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp_types import methods as their_methods
 
 from tests.types.published import definitions
 from trio_mcp.types.methods import _FACTS, _ROWS, _TASK_ROWS, MethodSpec, facts_of, method_spec, methods_of
-from trio_mcp.types.tools import CallToolRequest, CallToolRequestParams, CallToolResult
-from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
+from trio_mcp.types.versions import (
+    LATEST,
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_REVISIONS,
+    MODERN_REVISIONS,
+    REVISIONS,
+    Era,
+    at_least,
+    era_of,
+)
+
+revisions = st.sampled_from(REVISIONS)
+
+
+def test_the_published_revisions_from_oldest_to_newest() -> None:
+    assert REVISIONS == ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+    assert (LATEST_LEGACY, LATEST_MODERN, LATEST) == ("2025-11-25", "2026-07-28", "2026-07-28")
+
+
+def test_every_revision_is_of_one_era() -> None:
+    assert LEGACY_REVISIONS + MODERN_REVISIONS == REVISIONS
+    assert [era_of(revision) for revision in REVISIONS] == [Era.LEGACY] * 4 + [Era.MODERN]
+
+
+@given(revisions, revisions)
+def test_at_least_is_the_order_of_publication(one: str, other: str) -> None:
+    assert at_least(one, other) is (REVISIONS.index(one) >= REVISIONS.index(other))
+
+
+@pytest.mark.parametrize("unknown", ["", "2025-06-19", "9999-12-31", "DRAFT-2026-v1", "2026-07-28 "])
+def test_an_unknown_revision_is_never_at_least_anything(unknown: str) -> None:
+    """Revisions compare as strings all too easily: 9999-12-31 must not count as a newer one that has everything."""
+    assert not any(at_least(unknown, revision) or at_least(revision, unknown) for revision in REVISIONS)
+    assert not at_least(unknown, unknown)
+    with pytest.raises(ValueError, match="unknown protocol revision"):
+        era_of(unknown)
+
+
+# --- methods -------------------------------------------------------------------------------------------------------
+
 
 Side = Literal["client", "server"]
 
@@ -90,22 +133,6 @@ def without_tasks(methods: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_who_sends_what_is_what_the_official_sdk_says(revision: str) -> None:
-    def theirs(table: Any) -> set[str]:
-        return {method for method, version in table if version == revision}
-
-    ours = {
-        (side, requests): without_tasks(sent_by(revision, side, requests=requests))
-        for side in ("client", "server")
-        for requests in (True, False)
-    }
-    assert ours["client", True] == theirs(their_methods.CLIENT_REQUESTS) == theirs(their_methods.SERVER_RESULTS)
-    assert ours["server", True] == theirs(their_methods.SERVER_REQUESTS) == theirs(their_methods.CLIENT_RESULTS)
-    assert ours["client", False] == theirs(their_methods.CLIENT_NOTIFICATIONS)
-    assert ours["server", False] == theirs(their_methods.SERVER_NOTIFICATIONS)
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
 def test_constructs_are_those_of_the_official_sdk(revision: str) -> None:
     """Messages and results by name; their EmptyResult is our Result, as in the schema."""
     requests = their_methods.CLIENT_REQUESTS | their_methods.SERVER_REQUESTS
@@ -121,12 +148,6 @@ def test_constructs_are_those_of_the_official_sdk(revision: str) -> None:
             result = results[key]
             names = {arm.__name__ for arm in (get_args(result) if isinstance(result, UnionType) else (result,))}
             assert names == {model.__name__ for model in spec.results} - {"CreateTaskResult"}
-
-
-def test_cacheable_and_asking_methods_are_those_of_the_official_sdk() -> None:
-    modern = methods_of("2026-07-28").values()
-    assert {spec.method for spec in modern if spec.cacheable} == their_methods.CACHEABLE_METHODS
-    assert {spec.method for spec in modern if spec.may_ask_for_input} == their_methods.INPUT_REQUIRED_METHODS
 
 
 @each_method
@@ -198,11 +219,3 @@ def test_the_table_cannot_be_changed() -> None:
     table: Any = methods_of("2025-11-25")
     with pytest.raises(TypeError):
         table["tools/call"] = None
-
-
-def test_models_are_resolved_on_first_use() -> None:
-    spec = method_spec("2026-07-28", "tools/call")
-    assert spec is not None
-    assert spec.message is CallToolRequest
-    assert spec.params is CallToolRequestParams
-    assert spec.results[0] is CallToolResult

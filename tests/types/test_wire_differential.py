@@ -1,7 +1,6 @@
 """Comparison with the official SDK's types: what one side builds, the other accepts, and neither changes it."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import mcp_types._v2025_11_25 as their_2025
@@ -9,16 +8,12 @@ import mcp_types._v2026_07_28 as their_2026
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mcp_types import methods as their_methods
 from pydantic import BaseModel, ValidationError
 
 import trio_mcp.types
 from tests.effort import examples
 from tests.strategies import annotated_values, constructs, flatten, numbers, texts, wire_models
-from trio_mcp.types._base import WireModel
 from trio_mcp.types.elicitation import RequestedSchema
-from trio_mcp.types.methods import MethodSpec, methods_of
-from trio_mcp.types.versions import REVISIONS
 
 few = settings(max_examples=examples(5), database=None, suppress_health_check=list(HealthCheck))
 
@@ -33,13 +28,6 @@ SHARED = [
 
 # Where the two sides disagree, as data: the constructs, and the reason.
 
-# Their models of params that 2025-11-25 describes in place drop `_meta`, which the base definitions allow.
-THEY_DROP_PARAMS_META = {
-    "CancelTaskRequest",
-    "ElicitationCompleteNotification",
-    "GetTaskPayloadRequest",
-    "GetTaskRequest",
-}
 
 # Fields of theirs that take more than the schema allows; our examples keep to what it allows.
 THEY_TAKE_MORE: dict[str, st.SearchStrategy[Any]] = {
@@ -54,21 +42,6 @@ THEY_TAKE_MORE: dict[str, st.SearchStrategy[Any]] = {
         {"name": texts(), "version": texts()}
     ),
 }
-
-
-@pytest.mark.parametrize(("revision", "name"), SHARED)
-def test_they_read_our_instances_and_write_them_back(revision: str, name: str) -> None:
-    ours, theirs = getattr(trio_mcp.types, name), getattr(PACKAGES[revision], name)
-
-    @few
-    @given(wire_models(ours, revision))
-    def check(instance: WireModel) -> None:
-        wire = instance.to_wire()
-        if revision == "2025-11-25" and name in THEY_DROP_PARAMS_META:
-            wire["params"].pop("_meta", None)
-        assert theirs.model_validate(wire, by_name=False).model_dump(by_alias=True, exclude_unset=True) == wire
-
-    check()
 
 
 @functools.cache
@@ -117,67 +90,3 @@ def test_known_disagreements_are_still_there(name: str, data: dict[str, Any]) ->
     getattr(their_2026, name).model_validate(data, by_name=False)
     with pytest.raises(ValidationError):
         getattr(trio_mcp.types, name).from_wire(data)
-
-
-MESSAGES = [
-    (revision, spec)
-    for revision in REVISIONS
-    for spec in methods_of(revision).values()
-    # The official SDK has the types of tasks, but leaves their methods out of its tables.
-    if "/tasks/" not in f"/{spec.method}/" and not spec.embedded
-]
-
-
-# A result travels the other way than its request.
-PARSERS: dict[tuple[str, str], Callable[..., Any]] = {
-    ("client", "request"): their_methods.parse_client_request,
-    ("server", "request"): their_methods.parse_server_request,
-    ("client", "notification"): their_methods.parse_client_notification,
-    ("server", "notification"): their_methods.parse_server_notification,
-    ("client", "result"): their_methods.parse_server_result,
-    ("server", "result"): their_methods.parse_client_result,
-}
-
-
-@pytest.mark.parametrize(("revision", "spec"), MESSAGES, ids=lambda part: getattr(part, "method", part))
-def test_their_tables_take_our_messages_in_every_revision(revision: str, spec: MethodSpec) -> None:
-    """Their parser for (method, revision) takes our params, and ours takes back what theirs makes of them."""
-
-    @few
-    @given(
-        st.sampled_from(sorted(spec.senders)), st.one_of(*(wire_models(each, revision) for each in spec.params_models))
-    )
-    def check(sender: str, params: WireModel) -> None:
-        parse = PARSERS[sender, "request" if spec.is_request else "notification"]
-        parsed = parse(spec.method, revision, params.to_wire())
-        assert parsed.method == spec.method
-        again = parsed.params.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        assert type(params).from_wire(again).to_wire() == again
-
-    check()
-
-
-RESULTS = [
-    (revision, spec, result)
-    for revision, spec in MESSAGES
-    for result in spec.results
-    if result.__name__ != "CreateTaskResult"  # of tasks, as above
-]
-
-
-@pytest.mark.parametrize(
-    ("revision", "spec", "result"), RESULTS, ids=lambda part: getattr(part, "method", getattr(part, "__name__", part))
-)
-def test_their_tables_take_our_results_in_every_revision(
-    revision: str, spec: MethodSpec, result: type[WireModel]
-) -> None:
-    """Their parser for (method, revision) takes our results, and ours takes back what theirs makes of them."""
-
-    @few
-    @given(st.sampled_from(sorted(spec.senders)), wire_models(result, revision))
-    def check(sender: str, instance: WireModel) -> None:
-        parsed = PARSERS[sender, "result"](spec.method, revision, instance.to_wire())
-        again = parsed.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        assert result.from_wire(again).to_wire() == again
-
-    check()

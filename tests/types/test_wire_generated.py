@@ -1,14 +1,20 @@
-"""Any instance of any construct, in any revision, fits that revision's schema and survives a round trip."""
+"""Any instance of any construct, and each published example, fits its revision's schema and survives a round trip."""
 
 import functools
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
+import trio_mcp.types
 from tests.effort import examples
 from tests.strategies import constructs, json_values, wire_models
+from tests.types.published import examples as published_examples
 from tests.types.published import validator
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.versions import REVISIONS
@@ -72,3 +78,33 @@ def test_constructs_tell_garbage_by_validation_errors_only(garbage: list[object]
                 model.from_wire(value)
             except ValueError:
                 continue
+
+
+# --- the examples of the specification ---------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Write back what was read from a construct that is not itself a model."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value.to_wire() if isinstance(value, WireModel) else value
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("path", published_examples(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_published_example_survives_a_round_trip(path: Path) -> None:
+    data = json.loads(path.read_text())
+    construct: Any = getattr(trio_mcp.types, path.parent.name)
+    if isinstance(construct, type) and issubclass(construct, WireModel):
+        wire = construct.from_wire(data).to_wire()
+    else:
+        wire = plain(TypeAdapter(construct).validate_python(data, by_alias=True, by_name=False))
+    assert wire == data
+
+
+@pytest.mark.published
+def test_there_are_examples_of_many_constructs() -> None:
+    """An empty folder would make the test above pass without a single example."""
+    assert len({path.parent.name for path in published_examples()}) > 50

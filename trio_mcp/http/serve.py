@@ -10,7 +10,8 @@ import trio
 from hypercorn.config import Config
 
 from trio_mcp._nursery import background_nursery, start
-from trio_mcp.http.runner.hypercorn import ServerLimits, configured, serve_asgi
+from trio_mcp.http.runner.serving import serve_asgi
+from trio_mcp.http.runner.settings import ServerLimits, configured
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
@@ -60,7 +61,7 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
     shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
 ) -> None:
-    """Serve a server on hypercorn; see `Server.serve_http`."""
+    """Serve a server over HTTP; see `Server.serve_http`."""
     config = configured(host, port) if config is None else config
     async with server.open_run() as run:
         await _serve(HttpApp(run, options), run, config, shutdown, task_status)
@@ -96,7 +97,15 @@ async def _serve(
     async with run.ending_gracefully(), background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
-            await serve_asgi(app, config, limits=limits, shutdown=end, idle=app.idle, task_status=task_status)
+            await serve_asgi(
+                app,
+                config,
+                runner=options.runner,
+                limits=limits,
+                shutdown=end,
+                idle=app.idle,
+                task_status=task_status,
+            )
             # Connections have ended by now, but a handler of a session runs on without one.
             await app.idle()
             nursery.cancel_scope.cancel("the server has ended")

@@ -55,17 +55,15 @@ async def answered(case: Case) -> None:
 
 
 @topic.row("basic#batching", "A batch of notifications only is not answered.", WITH)
-async def notifications_only(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.send(Batch((Notification("notifications/nobody_knows"), Notification("notifications/other"))))
-        assert await hand.result("ping") == {}
-        assert hand.answered == hand.asked
+async def notifications_only(hand: Peer) -> None:
+    await hand.send(Batch((Notification("notifications/nobody_knows"), Notification("notifications/other"))))
+    assert await hand.result("ping") == {}
+    assert hand.answered == hand.asked
 
 
 @topic.row("basic#batching", "A failing request in a batch does not affect the others.", WITH)
-async def failure(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand, Request(1, "no/such/method"), call(2), Request(3, "ping"))
+async def failure(hand: Peer) -> None:
+    answer = await exchange(hand, Request(1, "no/such/method"), call(2), Request(3, "ping"))
     assert isinstance(answer, Batch)
     found = {each.id: each for each in answer.items if isinstance(each, (Response, ErrorResponse))}
     refused = found[1]
@@ -76,9 +74,8 @@ async def failure(case: Case) -> None:
 
 
 @topic.row("basic#batching", "An empty batch is refused with -32600, with a single error, not a batch.", WITH)
-async def empty(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand)
+async def empty(hand: Peer) -> None:
+    answer = await exchange(hand)
     assert isinstance(answer, ErrorResponse)
     assert answer.error.code == error_codes.INVALID_REQUEST
 
@@ -93,13 +90,12 @@ async def initialize(case: Case) -> None:
 
 
 @topic.row("basic#messages", "A batch is refused with -32600, and nothing in it runs.", WITHOUT, REFUSED)
-async def refused(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand, call(1), call(2))
-        assert isinstance(answer, ErrorResponse)
-        assert (answer.id, answer.error.code) == (None, error_codes.INVALID_REQUEST)
-        await hand.call("echo", {"text": "x"})
-        assert hand.answered == hand.asked
+async def refused(hand: Peer) -> None:
+    answer = await exchange(hand, call(1), call(2))
+    assert isinstance(answer, ErrorResponse)
+    assert (answer.id, answer.error.code) == (None, error_codes.INVALID_REQUEST)
+    await hand.call("echo", {"text": "x"})
+    assert hand.answered == hand.asked
 
 
 topic.held(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import LEGACY, MODERN, NotOverHttp, Topic
 from trio_mcp import Context, RequestTimeout, Server
@@ -71,25 +72,23 @@ async def ended(hand: Any) -> Any:
 
 
 @topic.row(FLOW, "A cancelled request stops, is told the reason, and is not answered.", not_over_http=NOTIFIED)
-async def stops(case: Case) -> None:
-    async with case.hand() as hand:
-        for reason in ("another request was faster", None, ["because"]):
-            cancelled = await running(hand)
-            await hand.cancel(cancelled, **({} if reason is None else {"reason": reason}))
-            told = await ended(hand)
-            assert told == f"it: {reason}" if isinstance(reason, str) else told.startswith("it: ")
-            await hand.call("echo", {"text": "x"})
-            assert cancelled not in hand.answered
+async def stops(hand: Peer) -> None:
+    for reason in ("another request was faster", None, ["because"]):
+        cancelled = await running(hand)
+        await hand.cancel(cancelled, **({} if reason is None else {"reason": reason}))
+        told = await ended(hand)
+        assert told == f"it: {reason}" if isinstance(reason, str) else told.startswith("it: ")
+        await hand.call("echo", {"text": "x"})
+        assert cancelled not in hand.answered
 
 
 @topic.row(BEHAVIOUR, "A cancellation stops the request that it names, and no other.", not_over_http=NOTIFIED)
-async def no_other(case: Case) -> None:
-    async with case.hand() as hand:
-        first, second = await running(hand, "first", request_id=5), await running(hand, "second", request_id="5")
-        await hand.cancel(second)
-        assert (await ended(hand)).startswith("second: ")
-        await hand.cancel(first)
-        assert (await ended(hand)).startswith("first: ")
+async def no_other(hand: Peer) -> None:
+    first, second = await running(hand, "first", request_id=5), await running(hand, "second", request_id="5")
+    await hand.cancel(second)
+    assert (await ended(hand)).startswith("second: ")
+    await hand.cancel(first)
+    assert (await ended(hand)).startswith("first: ")
 
 
 @topic.row("basic/utilities/cancellation#behavior-requirements", "initialize can't be cancelled.", LEGACY, LEFT)
@@ -105,36 +104,33 @@ async def not_initialize(case: Case) -> None:
     "A cancellation without the valid id of a request in flight is ignored.",
     not_over_http=NOTIFIED,
 )
-async def of_nothing(case: Case) -> None:
-    async with case.hand() as hand:
-        held = await running(hand)
-        for params in ({"requestId": "unknown"}, {"reason": "just so"}, None, {"requestId": [1]}):
-            await hand.notify("notifications/cancelled", params)
-            await hand.call("echo", {"text": "x"})
-        assert hand.answered >= hand.asked - {held}
-        await hand.cancel(held)
-        assert (await ended(hand)).startswith("it: ")
+async def of_nothing(hand: Peer) -> None:
+    held = await running(hand)
+    for params in ({"requestId": "unknown"}, {"reason": "just so"}, None, {"requestId": [1]}):
+        await hand.notify("notifications/cancelled", params)
+        await hand.call("echo", {"text": "x"})
+    assert hand.answered >= hand.asked - {held}
+    await hand.cancel(held)
+    assert (await ended(hand)).startswith("it: ")
 
 
 @topic.row(ERRORS, "A cancellation of an answered request is ignored.", not_over_http=NOTIFIED)
-async def too_late(case: Case) -> None:
-    async with case.hand() as hand:
-        done = await hand.request(CALL, {"name": "echo", "arguments": {"text": "x"}})
-        await hand.answer(done)
-        await hand.cancel(done)
-        await hand.call("echo", {"text": "y"})
-        assert hand.answered == hand.asked
+async def too_late(hand: Peer) -> None:
+    done = await hand.request(CALL, {"name": "echo", "arguments": {"text": "x"}})
+    await hand.answer(done)
+    await hand.cancel(done)
+    await hand.call("echo", {"text": "y"})
+    assert hand.answered == hand.asked
 
 
 @topic.row(ERRORS, "A second cancellation of one request is ignored.", not_over_http=NOTIFIED)
-async def twice(case: Case) -> None:
-    async with case.hand() as hand:
-        held = await running(hand)
-        await hand.cancel(held)
-        await hand.cancel(held)
-        await ended(hand)
-        await hand.call("echo", {"text": "y"})
-        assert hand.answered == hand.asked - {held}
+async def twice(hand: Peer) -> None:
+    held = await running(hand)
+    await hand.cancel(held)
+    await hand.cancel(held)
+    await ended(hand)
+    await hand.call("echo", {"text": "y"})
+    assert hand.answered == hand.asked - {held}
 
 
 @topic.row(FLOW, "Cancelling a call in the client stops it on the server.")

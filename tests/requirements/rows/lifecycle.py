@@ -222,13 +222,12 @@ BOTH = "basic/versioning#backward-compatibility-with-initialization-based-versio
 
 
 @topic.row(BOTH, "initialize opens a session of the legacy era on a link that has served modern requests.", MODERN)
-async def session_after_modern_requests(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.call("version")
-        old = Peer(hand.link, LATEST_LEGACY, {})
-        assert (await initialized(old))["protocolVersion"] == LATEST_LEGACY
-        await old.notify("notifications/initialized")
-        assert (await old.call("version"))["content"][0]["text"] == LATEST_LEGACY
+async def session_after_modern_requests(hand: Peer) -> None:
+    await hand.call("version")
+    old = Peer(hand.link, LATEST_LEGACY, {})
+    assert (await initialized(old))["protocolVersion"] == LATEST_LEGACY
+    await old.notify("notifications/initialized")
+    assert (await old.call("version"))["content"][0]["text"] == LATEST_LEGACY
 
 
 @topic.row(
@@ -278,5 +277,5 @@ topic.held(
     A server sends no requests before notifications/initialized.
         basic/lifecycle#initialization a_server_asks_nothing_before_the_handshake_is_confirmed legacy
     """,
-    tests="tests/session/test_opening.py::test_",
+    tests="tests/session/test_lifetime.py::test_",
 )

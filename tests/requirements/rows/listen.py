@@ -149,57 +149,52 @@ async def templates_and_removals(case: Case) -> None:
 @topic.row(
     ACKNOWLEDGMENT, "The first message of a stream is its acknowledgement, which names the subscription.", MODERN
 )
-async def acknowledged_first(case: Case) -> None:
-    async with case.hand() as hand:
-        started = await hand.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        await change(hand, "tools")  # told or not: it may come before the request is looked at
-        first = hand.heard[0].method if hand.heard else ACKNOWLEDGED  # else it is what comes next
-        params = await hand.hear(ACKNOWLEDGED)
-        assert first == ACKNOWLEDGED
+async def acknowledged_first(hand: Peer) -> None:
+    started = await hand.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    await change(hand, "tools")  # told or not: it may come before the request is looked at
+    first = hand.heard[0].method if hand.heard else ACKNOWLEDGED  # else it is what comes next
+    params = await hand.hear(ACKNOWLEDGED)
+    assert first == ACKNOWLEDGED
     assert params["_meta"][meta.SUBSCRIPTION_ID] == started
 
 
 @topic.row(ACKNOWLEDGMENT, "The acknowledgement says which part of the filter is honoured: no unknown kinds.", MODERN)
-async def honored(case: Case) -> None:
-    async with case.hand() as hand:
-        part = {"toolsListChanged": True, "resourceSubscriptions": ["x://a"]}
-        wanted = {**part, "promptsListChanged": False, "moonPhase": True}
-        await hand.request("subscriptions/listen", {"notifications": wanted})
-        assert (await hand.hear(ACKNOWLEDGED))["notifications"] == part
+async def honored(hand: Peer) -> None:
+    part = {"toolsListChanged": True, "resourceSubscriptions": ["x://a"]}
+    wanted = {**part, "promptsListChanged": False, "moonPhase": True}
+    await hand.request("subscriptions/listen", {"notifications": wanted})
+    assert (await hand.hear(ACKNOWLEDGED))["notifications"] == part
 
 
 @topic.row(OPENING, "Without a subscription, or with one to nothing, no notification is sent.", MODERN)
-async def no_subscription(case: Case) -> None:
-    async with case.hand() as hand:
-        for subscribed in (False, True):
-            if subscribed:
-                await listen(hand)
-            await change(hand, "tools", "prompts", "resources", "x://a")
-            await hand.result("tools/list")
-            assert told(hand) == []
-            assert len(hand.asked - hand.answered) == subscribed
+async def no_subscription(hand: Peer) -> None:
+    for subscribed in (False, True):
+        if subscribed:
+            await listen(hand)
+        await change(hand, "tools", "prompts", "resources", "x://a")
+        await hand.result("tools/list")
+        assert told(hand) == []
+        assert len(hand.asked - hand.answered) == subscribed
 
 
 @topic.row(OPENING, "Changes outside the filter are not announced.", MODERN)
-async def not_asked_for(case: Case) -> None:
-    async with case.hand() as hand:
-        await listen(hand, promptsListChanged=True)
-        await change(hand, "tools", "resources", "x://a", "prompts")
-        await hand.hear(PROMPTS)
-        await hand.result("tools/list")
-        assert told(hand) == []
+async def not_asked_for(hand: Peer) -> None:
+    await listen(hand, promptsListChanged=True)
+    await change(hand, "tools", "resources", "x://a", "prompts")
+    await hand.hear(PROMPTS)
+    await hand.result("tools/list")
+    assert told(hand) == []
 
 
 @topic.row(FILTER, "A subscriber to a resource is notified of its updates, with its URI, and of no other's.", MODERN)
-async def resource(case: Case) -> None:
-    async with case.hand() as hand:
-        started = await listen(hand, resourceSubscriptions=["x://a"])
-        await change(hand, "x://b", "x://a")
-        params = await hand.hear(UPDATED)
-        assert params["uri"] == "x://a"
-        assert params["_meta"][meta.SUBSCRIPTION_ID] == started
-        await hand.result("tools/list")
-        assert told(hand) == []
+async def resource(hand: Peer) -> None:
+    started = await listen(hand, resourceSubscriptions=["x://a"])
+    await change(hand, "x://b", "x://a")
+    params = await hand.hear(UPDATED)
+    assert params["uri"] == "x://a"
+    assert params["_meta"][meta.SUBSCRIPTION_ID] == started
+    await hand.result("tools/list")
+    assert told(hand) == []
 
 
 for _text, _params in (
@@ -222,70 +217,64 @@ for _text, _params in (
     "A notification names its subscription by exactly the id of the request, even if that is a number.",
     MODERN,
 )
-async def id_of_a_subscription(case: Case) -> None:
-    async with case.hand() as hand:
-        await listen(hand, request_id=7, toolsListChanged=True)
-        await change(hand, "tools")
-        found = (await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID]
+async def id_of_a_subscription(hand: Peer) -> None:
+    await listen(hand, request_id=7, toolsListChanged=True)
+    await change(hand, "tools")
+    found = (await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID]
     assert found == 7
     assert type(found) is int
 
 
 @topic.row(CONCURRENT, "Each of several subscriptions gets what it asked for, under its own id.", MODERN)
-async def several(case: Case) -> None:
-    async with case.hand() as hand:
-        both, one = (
-            await listen(hand, toolsListChanged=True, promptsListChanged=True),
-            await listen(hand, toolsListChanged=True),
-        )
-        await change(hand, "tools")
-        found = {(await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID] for _ in range(2)}
-        assert found == {both, one}
-        await change(hand, "prompts")
-        assert (await hand.hear(PROMPTS))["_meta"][meta.SUBSCRIPTION_ID] == both
+async def several(hand: Peer) -> None:
+    both, one = (
+        await listen(hand, toolsListChanged=True, promptsListChanged=True),
+        await listen(hand, toolsListChanged=True),
+    )
+    await change(hand, "tools")
+    found = {(await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID] for _ in range(2)}
+    assert found == {both, one}
+    await change(hand, "prompts")
+    assert (await hand.hear(PROMPTS))["_meta"][meta.SUBSCRIPTION_ID] == both
 
 
 @topic.row(
     CANCELLATION, "A cancelled subscription is not answered and gets no further notifications.", MODERN, NOTIFIED
 )
-async def cancelled(case: Case) -> None:
-    async with case.hand() as hand:
-        started = await listen(hand, toolsListChanged=True)
-        await hand.cancel(started)
-        await change(hand, "tools")
-        await hand.result("tools/list")
-        assert told(hand) == []
-        assert started not in hand.answered
+async def cancelled(hand: Peer) -> None:
+    started = await listen(hand, toolsListChanged=True)
+    await hand.cancel(started)
+    await change(hand, "tools")
+    await hand.result("tools/list")
+    assert told(hand) == []
+    assert started not in hand.answered
 
 
 @topic.row(CANCELLATION, "Cancelling one subscription does not affect the others.", MODERN, NOTIFIED)
-async def others_stay(case: Case) -> None:
-    async with case.hand() as hand:
-        first, second = await listen(hand, toolsListChanged=True), await listen(hand, toolsListChanged=True)
-        await hand.cancel(first)
-        await change(hand, "tools")
-        assert (await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID] == second
+async def others_stay(hand: Peer) -> None:
+    first, second = await listen(hand, toolsListChanged=True), await listen(hand, toolsListChanged=True)
+    await hand.cancel(first)
+    await change(hand, "tools")
+    assert (await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID] == second
 
 
 @topic.row(OPENING, "While a subscription is open, requests are served.", MODERN)
-async def requests_beside(case: Case) -> None:
-    async with case.hand() as hand:
-        started = await listen(hand, toolsListChanged=True)
-        assert "tools" in await hand.result("tools/list")
-        assert started not in hand.answered
+async def requests_beside(hand: Peer) -> None:
+    started = await listen(hand, toolsListChanged=True)
+    assert "tools" in await hand.result("tools/list")
+    assert started not in hand.answered
 
 
 @topic.row(
     OPENING, "A second subscription with the id of an open one is refused, and the first stays open.", MODERN, ALONE
 )
-async def id_in_use(case: Case) -> None:
-    async with case.hand() as hand:
-        await listen(hand, request_id="s", toolsListChanged=True)
-        await hand.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, request_id="s")
-        assert isinstance(await hand.answer("s"), ErrorResponse)
-        await change(hand, "prompts", "tools")
-        await hand.hear(TOOLS)
-        assert told(hand) == []
+async def id_in_use(hand: Peer) -> None:
+    await listen(hand, request_id="s", toolsListChanged=True)
+    await hand.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, request_id="s")
+    assert isinstance(await hand.answer("s"), ErrorResponse)
+    await change(hand, "prompts", "tools")
+    await hand.hear(TOOLS)
+    assert told(hand) == []
 
 
 # --- the session of the legacy era ------------------------------------------------------------------------------
@@ -294,11 +283,10 @@ async def id_in_use(case: Case) -> None:
 @topic.row(
     "server/tools#list-changed-notification", "A session is told of changes of the lists without asking.", LEGACY
 )
-async def announced(case: Case) -> None:
-    async with case.hand() as hand:
-        for kind, method in (("tools", TOOLS), ("prompts", PROMPTS), ("resources", RESOURCES)):
-            await change(hand, kind)
-            assert meta.SUBSCRIPTION_ID not in (await hand.hear(method)).get("_meta", {})
+async def announced(hand: Peer) -> None:
+    for kind, method in (("tools", TOOLS), ("prompts", PROMPTS), ("resources", RESOURCES)):
+        await change(hand, kind)
+        assert meta.SUBSCRIPTION_ID not in (await hand.hear(method)).get("_meta", {})
 
 
 SUBSCRIPTIONS = "server/resources#subscriptions"
@@ -309,33 +297,30 @@ SUBSCRIPTIONS = "server/resources#subscriptions"
     "A client that has sent resources/subscribe is notified of updates of that resource, with its URI.",
     LEGACY,
 )
-async def subscribed(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.result("resources/subscribe", {"uri": "x://a"})
-        await change(hand, "x://b", "x://a")
-        assert (await hand.hear(UPDATED))["uri"] == "x://a"
-        await hand.result("ping")
-        assert told(hand) == []
+async def subscribed(hand: Peer) -> None:
+    await hand.result("resources/subscribe", {"uri": "x://a"})
+    await change(hand, "x://b", "x://a")
+    assert (await hand.hear(UPDATED))["uri"] == "x://a"
+    await hand.result("ping")
+    assert told(hand) == []
 
 
 @topic.row(SUBSCRIPTIONS, "A session that has not subscribed to a resource is not notified of its updates.", LEGACY)
-async def not_subscribed(case: Case) -> None:
-    async with case.hand() as hand:
-        await change(hand, "x://a", "tools")
-        await hand.hear(TOOLS)
-        assert told(hand) == []
+async def not_subscribed(hand: Peer) -> None:
+    await change(hand, "x://a", "tools")
+    await hand.hear(TOOLS)
+    assert told(hand) == []
 
 
 @topic.row(SUBSCRIPTIONS, "After resources/unsubscribe updates are no longer announced.", LEGACY)
-async def unsubscribed(case: Case) -> None:
-    async with case.hand() as hand:
-        for uri in ("x://a", "x://b"):
-            await hand.result("resources/subscribe", {"uri": uri})
-        await hand.result("resources/unsubscribe", {"uri": "x://a"})
-        await change(hand, "x://a", "x://b")
-        assert (await hand.hear(UPDATED))["uri"] == "x://b"
-        await hand.result("ping")
-        assert told(hand) == []
+async def unsubscribed(hand: Peer) -> None:
+    for uri in ("x://a", "x://b"):
+        await hand.result("resources/subscribe", {"uri": uri})
+    await hand.result("resources/unsubscribe", {"uri": "x://a"})
+    await change(hand, "x://a", "x://b")
+    assert (await hand.hear(UPDATED))["uri"] == "x://b"
+    await hand.result("ping")
+    assert told(hand) == []
 
 
 topic.held(

@@ -73,36 +73,32 @@ async def by_level(case: Case) -> None:
 
 
 @topic.row(f"{SECTION}#per-request-log-level", "A request that does not ask for log messages gets none.", MODERN)
-async def not_asked(case: Case) -> None:
-    async with case.hand() as hand:
-        assert await heard(hand) == []
+async def not_asked(hand: Peer) -> None:
+    assert await heard(hand) == []
 
 
 @topic.row(f"{SECTION}#per-request-log-level", "The level of one request does not count for the next.", MODERN)
-async def level_per_request(case: Case) -> None:
-    async with case.hand() as hand:
-        assert len(await heard(hand, **{meta.LOG_LEVEL: "debug"})) == len(LEVELS)
-        assert await heard(hand) == []
+async def level_per_request(hand: Peer) -> None:
+    assert len(await heard(hand, **{meta.LOG_LEVEL: "debug"})) == len(LEVELS)
+    assert await heard(hand) == []
 
 
 @topic.row(f"{SECTION}#per-request-log-level", "Two concurrent requests each get messages by their own level.", MODERN)
-async def levels_of_two_requests(case: Case) -> None:
-    async with case.hand() as hand:
-        first = await hand.request("tools/call", {"name": "speak"}, **{meta.LOG_LEVEL: "emergency"})
-        second = await hand.request("tools/call", {"name": "speak"})
-        for each in (first, second):
-            assert isinstance(await hand.answer(each), Response)
-        await hand.result("tools/list")
-        assert [each["level"] for each in hand.heard_of(MESSAGES)] == ["emergency"]
+async def levels_of_two_requests(hand: Peer) -> None:
+    first = await hand.request("tools/call", {"name": "speak"}, **{meta.LOG_LEVEL: "emergency"})
+    second = await hand.request("tools/call", {"name": "speak"})
+    for each in (first, second):
+        assert isinstance(await hand.answer(each), Response)
+    await hand.result("tools/list")
+    assert [each["level"] for each in hand.heard_of(MESSAGES)] == ["emergency"]
 
 
 @topic.row(f"{SECTION}#setting-log-level", "The level of a session stays until it is set again.", LEGACY)
-async def level_of_the_session(case: Case) -> None:
-    async with case.hand() as hand:
-        for level, count in (("emergency", 1), ("alert", 2)):
-            await hand.result("logging/setLevel", {"level": level})
-            for _ in range(2):
-                assert len(await heard(hand)) == count
+async def level_of_the_session(hand: Peer) -> None:
+    for level, count in (("emergency", 1), ("alert", 2)):
+        await hand.result("logging/setLevel", {"level": level})
+        for _ in range(2):
+            assert len(await heard(hand)) == count
 
 
 @topic.row(f"{SECTION}#error-handling", "A level that does not exist is refused with -32602.")
@@ -126,11 +122,10 @@ topic.refuses(
 
 
 @topic.row(f"{SECTION}#error-handling", "A refused level leaves the session's level unchanged.", LEGACY)
-async def refused_level(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.result("logging/setLevel", {"level": "emergency"})
-        await hand.error("logging/setLevel", {"level": "verbose"})
-        assert len(await heard(hand)) == 1
+async def refused_level(hand: Peer) -> None:
+    await hand.result("logging/setLevel", {"level": "emergency"})
+    await hand.error("logging/setLevel", {"level": "verbose"})
+    assert len(await heard(hand)) == 1
 
 
 @topic.row(

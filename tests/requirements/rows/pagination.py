@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import Topic
 from trio_mcp import ListOptions, Server
@@ -57,42 +58,39 @@ GUIDELINES, ERRORS = f"{PAGE}#implementation-guidelines", f"{PAGE}#error-handlin
 @topic.row(
     f"{PAGE}#operations-supporting-pagination", "Each list comes in pages, which have everything once and in order."
 )
-async def paged(case: Case) -> None:
-    async with case.hand() as hand:
-        for method, (key, name) in METHODS.items():
-            found: list[list[str]] = []
-            cursor: dict[str, Any] = {}
-            while True:
-                page = await hand.result(method, cursor)
-                found.append([each[name] for each in page[key]])
-                if "nextCursor" not in page:
-                    break
-                assert type(page["nextCursor"]) is str
-                cursor = {"cursor": page["nextCursor"]}
-                assert await hand.result(method, cursor) == await hand.result(method, cursor)  # it can be used again
-            count = 7 if method == "tools/list" else 5
-            assert [len(page) for page in found] == [2] * (count // 2) + [1]
-            flat = [each for page in found for each in page]
-            assert len(set(flat)) == count
-            assert [each[0] for each in flat[:5]] == list("abcde")
+async def paged(hand: Peer) -> None:
+    for method, (key, name) in METHODS.items():
+        found: list[list[str]] = []
+        cursor: dict[str, Any] = {}
+        while True:
+            page = await hand.result(method, cursor)
+            found.append([each[name] for each in page[key]])
+            if "nextCursor" not in page:
+                break
+            assert type(page["nextCursor"]) is str
+            cursor = {"cursor": page["nextCursor"]}
+            assert await hand.result(method, cursor) == await hand.result(method, cursor)  # it can be used again
+        count = 7 if method == "tools/list" else 5
+        assert [len(page) for page in found] == [2] * (count // 2) + [1]
+        flat = [each for page in found for each in page]
+        assert len(set(flat)) == count
+        assert [each[0] for each in flat[:5]] == list("abcde")
 
 
 @topic.row(GUIDELINES, "A cursor stays valid if its item is removed, and the rest is listed once.")
-async def removal(case: Case) -> None:
-    async with case.hand() as hand:
-        first = await hand.result("tools/list")
-        for name in ("b", "c"):
-            await hand.call("remove", {"name": name})
-        second = await hand.result("tools/list", {"cursor": first["nextCursor"]})
+async def removal(hand: Peer) -> None:
+    first = await hand.result("tools/list")
+    for name in ("b", "c"):
+        await hand.call("remove", {"name": name})
+    second = await hand.result("tools/list", {"cursor": first["nextCursor"]})
     assert [each["name"] for each in second["tools"]] == ["d", "e"]
 
 
 @topic.row(GUIDELINES, "Items added between pages cause no duplicates or gaps.")
-async def addition(case: Case) -> None:
-    async with case.hand() as hand:
-        first = await hand.result("tools/list")
-        await hand.call("add", {"name": "aa"})
-        second = await hand.result("tools/list", {"cursor": first["nextCursor"]})
+async def addition(hand: Peer) -> None:
+    first = await hand.result("tools/list")
+    await hand.call("add", {"name": "aa"})
+    second = await hand.result("tools/list", {"cursor": first["nextCursor"]})
     assert [each["name"] for each in second["tools"]] == ["c", "d"]
 
 
@@ -104,10 +102,9 @@ for _text, *_cursors in (
 
 
 @topic.row(ERRORS, "A cursor of one list is refused by another with -32602.")
-async def cursor_of_another_list(case: Case) -> None:
-    async with case.hand() as hand:
-        cursor = (await hand.result("tools/list"))["nextCursor"]
-        assert (await hand.error("prompts/list", {"cursor": cursor})).code == error_codes.INVALID_PARAMS
+async def cursor_of_another_list(hand: Peer) -> None:
+    cursor = (await hand.result("tools/list"))["nextCursor"]
+    assert (await hand.error("prompts/list", {"cursor": cursor})).code == error_codes.INVALID_PARAMS
 
 
 @topic.row(f"{PAGE}#pagination-flow", "A client's iterator follows the cursors to the end.")

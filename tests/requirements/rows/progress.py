@@ -7,6 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import Topic
 from trio_mcp import Context, Server
@@ -66,37 +67,33 @@ async def reported(case: Case) -> None:
 
 
 @topic.row(BEHAVIOUR, "A request without a progress token gets no progress.")
-async def no_token(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.call("work", {"steps": 2})
-        assert hand.heard_of(PROGRESS) == []
+async def no_token(hand: Peer) -> None:
+    await hand.call("work", {"steps": 2})
+    assert hand.heard_of(PROGRESS) == []
 
 
 @topic.row(FLOW, "Progress may be a fraction, and come without total or message.")
-async def fractions(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.call("half", progressToken="t")
-        found = hand.heard_of(PROGRESS)
+async def fractions(hand: Peer) -> None:
+    await hand.call("half", progressToken="t")
+    found = hand.heard_of(PROGRESS)
     assert found == [{"progressToken": "t", "progress": 0.25}, {"progressToken": "t", "progress": 0.5}]
 
 
 @topic.row(BEHAVIOUR, "Progress of two concurrent requests goes to the token of each.")
-async def two_at_once(case: Case) -> None:
-    async with case.hand() as hand:
-        first = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 2}}, progressToken="first")
-        second = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 3}}, progressToken="second")
-        await hand.answer(first)
-        await hand.answer(second)
-        tokens = [each["progressToken"] for each in hand.heard_of(PROGRESS)]
+async def two_at_once(hand: Peer) -> None:
+    first = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 2}}, progressToken="first")
+    second = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 3}}, progressToken="second")
+    await hand.answer(first)
+    await hand.answer(second)
+    tokens = [each["progressToken"] for each in hand.heard_of(PROGRESS)]
     assert (tokens.count("first"), tokens.count("second")) == (2, 3)
 
 
 @topic.row("basic/patterns/progress#implementation-notes", "After the answer no progress is sent.")
-async def none_after_the_answer(case: Case) -> None:
-    async with case.hand() as hand:
-        await hand.call("linger", progressToken="t")
-        await hand.call("half")
-        assert [each["progress"] for each in hand.heard_of(PROGRESS)] == [1]
+async def none_after_the_answer(hand: Peer) -> None:
+    await hand.call("linger", progressToken="t")
+    await hand.call("half")
+    assert [each["progress"] for each in hand.heard_of(PROGRESS)] == [1]
 
 
 @topic.row(FLOW, "A client's callback gets progress before the call returns.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import LEGACY, MODERN, SECRET, Topic, since
 from trio_mcp import Server, types
@@ -148,9 +149,8 @@ for _revisions, _code, code in NOT_FOUND:
 
 
 @topic.row(ERRORS, "The error for a resource that does not exist names its URI in its data.")
-async def not_found_uri(case: Case) -> None:
-    async with case.hand() as hand:
-        error = await hand.error("resources/read", {"uri": "config://other"})
+async def not_found_uri(hand: Peer) -> None:
+    error = await hand.error("resources/read", {"uri": "config://other"})
     assert error.data == {"uri": "config://other"}
 
 

@@ -9,7 +9,7 @@ topic = Topic("Types and schemas")
 topic.held(
     """
     Only a string or an integer is an id.
-        basic#requests codec.py::test_nothing_else_is_an_id
+        basic#requests codec.py::test_strings_and_integers_are_ids_and_nothing_else_is
     A session never reuses one of its own ids.
         basic#requests peer.py::test_ids_are_integers_that_are_never_used_again
     An answer that has neither result nor error, or both, is malformed and never answered.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import ALL, MODERN, SECRET, Topic, since, until
 from trio_mcp import McpError, Server, ToolError, types
@@ -160,10 +161,9 @@ topic.gives(CALLING, "A result without content has an empty list of it.", (*call
 
 
 @topic.row(CALLING, "Arguments may be any JSON value, and a successful result is not marked as an error.")
-async def any_argument(case: Case) -> None:
-    async with case.hand() as hand:
-        for value in (None, True, -7, 1.5, "ä€😀\u2028", [[]], {"a": {"b": [None]}}):
-            assert failed(await hand.call("bare", {"text": value})) == [False, False, False]
+async def any_argument(hand: Peer) -> None:
+    for value in (None, True, -7, 1.5, "ä€😀\u2028", [[]], {"a": {"b": [None]}}):
+        assert failed(await hand.call("bare", {"text": value})) == [False, False, False]
 
 
 AUDIO, LINK = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, {"type": "resource_link", "uri": "file:///a"}
@@ -295,9 +295,8 @@ topic.refuses(
 
 
 @topic.row(ERRORS, "A tool may answer with a protocol error, with its own code and data.")
-async def protocol_error(case: Case) -> None:
-    async with case.hand() as hand:
-        error = await hand.error("tools/call", {"name": "refuse"})
+async def protocol_error(hand: Peer) -> None:
+    error = await hand.error("tools/call", {"name": "refuse"})
     assert (error.code, error.message, error.data) == (-31000, "not today", {"until": "tomorrow"})
 
 

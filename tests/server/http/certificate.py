@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypercorn.config import Config
 
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.settings import configured
 
 
 def over_tls(folder: Path) -> tuple[Config, ssl.SSLContext]:

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from tests.server.http.certificate import over_tls
 from tests.server.http.in_memory import over_memory, tls_client
 from trio_mcp import types
-from trio_mcp.http.runner.hypercorn import HttpConnection
+from trio_mcp.http.runner.hypercorn.connection import HttpConnection
 
 LATEST = "2026-07-28"
 META = {types.meta.PROTOCOL_VERSION: LATEST, types.meta.CLIENT_CAPABILITIES: {}}

@@ -13,7 +13,8 @@ import trio.testing
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.http.runner.hypercorn import HttpConnection
+from trio_mcp.http.runner.hypercorn.connection import HttpConnection
+from trio_mcp.http.runner.settings import ServerLimits
 
 __all__ = ["App", "over_memory", "over_socket", "tls_client"]
 
@@ -80,7 +81,7 @@ async def _running(
     app: Callable[..., Awaitable[None]], config: Config, ours: Any, theirs: Any, write_timeout: float
 ) -> AsyncIterator[Ends]:
     context = WorkerContext(None)
-    connection = HttpConnection(app, config, context, theirs, write_timeout=write_timeout)
+    connection = HttpConnection(app, config, context, ServerLimits(write_timeout=write_timeout), theirs)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
         yield ours, connection, context

@@ -18,7 +18,7 @@ import trio.testing
 
 from tests.server.http.certificate import over_tls
 from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.settings import configured
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 IDLE = configured("127.0.0.1", 0).keep_alive_timeout
@@ -75,7 +75,7 @@ async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
             mock_clock.jump(IDLE + 1)
         else:
             # In the turn in which the reader is woken, before it runs.
-            with connection.stream.socket.dup() as same:
+            with connection.wire.stream.socket.dup() as same:
                 await trio.lowlevel.wait_readable(same)
             await context.terminated.set()
             connection.shut_if_idle()

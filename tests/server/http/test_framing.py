@@ -16,7 +16,8 @@ from h2.errors import ErrorCodes
 
 from tests.server.http.http2_client import over_http2
 from tests.server.http.in_memory import App, over_memory
-from trio_mcp.http.runner.hypercorn import MAX_RECEIVED, configured
+from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.wire import MAX_RECEIVED
 from trio_mcp.http.server.asgi import HttpRequest, Ledger
 
 LINE = b"POST / HTTP/1.1\r\nhost: localhost\r\n"
@@ -171,7 +172,7 @@ async def test_a_body_in_small_pieces_costs_its_size() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        body = await request.body(100_000, Ledger(10, 1_000_000))
+        body = await request.body(100_000, Ledger(10, 1_000_000), 30)
         assert tracemalloc.get_traced_memory()[1] - before < 3 * len(body)
     finally:
         tracemalloc.stop()

@@ -12,7 +12,7 @@ from tests.server.http.http2_client import over_http2
 from tests.server.http.in_memory import App, over_memory
 from tests.server.http.test_framing import said
 from trio_mcp import Server
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.settings import configured
 
 END = b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
 from tests.waiting import eventually
-from trio_mcp.http.runner.hypercorn import MAX_RECEIVED
+from trio_mcp.http.runner.wire import MAX_RECEIVED
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
 

@@ -21,7 +21,7 @@ from tests.server.http.in_memory import App
 from tests.server.http.test_framing import PIECES, Hasty
 from tests.waiting import eventually
 from trio_mcp import Context
-from trio_mcp.http.runner.http2 import PIECE
+from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.options import HttpOptions
 
 
@@ -171,7 +171,7 @@ async def test_a_cancellation_while_the_connection_is_full_does_not_affect_other
 
     async with over_http2(app, tmp_path, window=2**20) as (client, connection, _):
         assert await client.status(await client.open(b"{}", path="/first")) == "200"
-        wire = connection.stream.transport_stream
+        wire = connection.wire.stream.transport_stream
         wire.clear = trio.Event()
         full = [await client.open(b"{}", path=f"/full{number}") for number in range(3)]
         await trio.testing.wait_all_tasks_blocked()

@@ -15,7 +15,7 @@ from tests.http_peer import Events, Raw, http_request, request
 from tests.server.http.harness import Made, served, session
 from tests.waiting import eventually
 from trio_mcp import HandlerOptions, SessionOptions, types
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.options import HttpOptions
 
 MIB = 1024 * 1024

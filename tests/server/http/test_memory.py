@@ -25,8 +25,8 @@ from tests.server.http.http2_client import over_http2
 from tests.server.http.in_memory import App, over_socket
 from tests.waiting import eventually
 from trio_mcp import Context, Server
-from trio_mcp.http.runner.http2 import PIECE
-from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.options import HttpOptions
 
 OURS = ("trio", "trio_mcp", "hypercorn", "h11")

@@ -1,1 +1,1 @@
-"""The HTTP server that runs the application: hypercorn on Trio, hardened."""
+"""The HTTP servers that run the application: hypercorn, hardened, or a lean one of our own."""

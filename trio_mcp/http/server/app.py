@@ -205,19 +205,17 @@ class HttpApp:
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: RuleSettings) -> bytes | None:
         """Read the body; None if the request was refused or the client has left."""
         try:
-            with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
-                return await request.body(settings.max_message_size, self._ledger)
+            return await request.body(settings.max_message_size, self._ledger, self.options.body_timeout)
         except NoRoom as exc:
-            await self._refuse(no_room(exc), request, answer)
-            return None
+            refusal = no_room(exc)
         except BodyTooLarge:
-            await self._refuse(too_large(settings), request, answer)
-            return None
+            refusal = too_large(settings)
+        except trio.TooSlowError:
+            text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
+            refusal = refuse(408, text)
         except ClientGone:
             return None
-        # Only here if the scope was cancelled: its deadline ends the block without an exception.
-        text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
-        await self._refuse(refuse(408, text), request, answer)
+        await self._refuse(refusal, request, answer)
         return None
 
     async def _post(self, request: HttpRequest, answer: HttpAnswer, settings: RuleSettings) -> None:

@@ -12,10 +12,10 @@ from trio_mcp.http.headers import EVENTS, JSON, Headers
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
 
 __all__ = [
-    "GONE",
+    "EXTRAS",
     "BodyTooLarge",
     "ClientGone",
-    "Gone",
+    "Extras",
     "Held",
     "HttpAnswer",
     "HttpRequest",
@@ -44,16 +44,36 @@ AWAITED = ("notifications/cancelled", "notifications/progress")
 """Notifications that are accepted at any load, as responses are: work under way may wait for them."""
 
 
-GONE = "trio_mcp.gone"
-"""The ASGI extension by which our own runner reports at once that the client has left: a `Gone`."""
+EXTRAS = "trio_mcp.extras"
+"""The ASGI extension by which our own runners do more than ASGI asks: an `Extras`."""
 
 
-class Gone:
-    """A disconnect notice that calls a function, so that no task has to wait for `http.disconnect`."""
+class Extras:
+    """What a runner of ours can do for a request beyond ASGI.
 
+    Attributes:
+        lingers: Whether the runner itself reads what is left of a body after the response.
+    """
+
+    lingers = False
     # Class attributes as defaults: there is one object for each request, and this saves its __init__.
     _callback: Callable[[], object] | None = None
     _happened = False
+
+    def receive_nowait(self) -> MutableMapping[str, Any] | None:
+        """Return what ASGI's ``receive`` would, if that is there already; else None."""
+        raise NotImplementedError
+
+    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+        """Take the connection over, for another protocol, before anything is sent or read of a body.
+
+        Returns:
+            The stream, and what was read from it: the head as it came, and everything after it.
+
+        Raises:
+            RuntimeError: If this runner can't, or it is too late.
+        """
+        raise RuntimeError("the connection can't be taken over: this runner serves only HTTP")
 
     def happened(self) -> None:
         """Record that the client has left or the exchange has ended, and call the function."""
@@ -62,7 +82,10 @@ class Gone:
             self._callback()
 
     def call(self, callback: Callable[[], object] | None) -> None:
-        """Set the function to call when it happens, and call it now if it already has; None removes it."""
+        """Set the function to call when the client leaves, and call it now if it already has; None removes it.
+
+        So no task has to wait for `http.disconnect`.
+        """
         self._callback = callback
         if callback is not None and self._happened:
             callback()
@@ -155,6 +178,51 @@ class Held:
             self._ledger.request_bytes -= self._size
 
 
+class Body:
+    """A body while it is read, counted by a ledger.
+
+    Args:
+        limit: How many bytes it may have.
+        ledger: The ledger.
+
+    Attributes:
+        data: What has arrived.
+        size: How many bytes that is.
+    """
+
+    __slots__ = ("_ledger", "_limit", "data", "size")
+
+    def __init__(self, limit: int, ledger: Ledger) -> None:
+        self._limit = limit
+        self._ledger = ledger
+        self.data: bytes | bytearray = b""
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece.
+
+        Raises:
+            BodyTooLarge: If the body exceeds its limit.
+            NoRoom: If too many bytes of bodies are being read.
+        """
+        ledger = self._ledger
+        self.size += len(piece)
+        ledger.body_bytes += len(piece)
+        if self.size > self._limit:
+            raise BodyTooLarge
+        # A body on its own may exceed max_bytes: its limit bounds it.
+        if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
+            raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
+        if not self.data:
+            self.data = piece  # usually the only piece: no copy
+        elif piece:
+            # Not a list of pieces: a client can send them a few bytes each, and every bytes object costs many times
+            # that.
+            if isinstance(self.data, bytes):
+                self.data = bytearray(self.data)
+            self.data += piece
+
+
 class HttpRequest:
     """A request as the client sent it.
 
@@ -166,7 +234,7 @@ class HttpRequest:
         headers: The header fields.
         is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
             socket.
-        extension: The disconnect notice; None unless our own runner serves the application.
+        extras: What a runner of ours offers; None on another ASGI server.
     """
 
     def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
@@ -185,52 +253,46 @@ class HttpRequest:
         # the stricter choice.
         host = str(server[0]).removeprefix("::ffff:") if server and server[1] is not None else "::1"
         self.is_local = host == "::1" or host.startswith("127.")
-        self.extension: Gone | None = scope.get("extensions", {}).get(GONE)
+        self.extras: Extras | None = scope.get("extensions", {}).get(EXTRAS)
         self._receive = receive
         self._complete = False
 
-    async def body(self, limit: int, ledger: Ledger) -> bytes:
+    async def body(self, limit: int, ledger: Ledger, timeout: float) -> bytes:
         """Read the body.
 
         Args:
             limit: How many bytes it may have.
             ledger: What counts it while it is read.
+            timeout: Seconds that it may take to arrive.
 
         Raises:
             BodyTooLarge: If it has more than ``limit`` bytes; the rest is left unread.
             NoRoom: If too many bodies, or too many bytes of bodies, are being read.
             ClientGone: If the client has left.
+            trio.TooSlowError: If it took too long.
         """
         if ledger.bodies >= ledger.max_requests:
             raise NoRoom(f"max_requests={ledger.max_requests} bodies are being read")
         ledger.bodies += 1
-        body: bytes | bytearray = b""
-        size = 0
+        body = Body(limit, ledger)
         try:
-            while not self._complete:
-                piece = await self._next()
-                size += len(piece)
-                ledger.body_bytes += len(piece)
-                if size > limit:
-                    raise BodyTooLarge
-                # A body on its own may exceed max_bytes: ``limit`` bounds it.
-                if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
-                    raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
-                if not body:
-                    body = piece  # usually the only piece: no copy
-                elif piece:
-                    # Not a list of pieces: a client can send them a few bytes each, and every bytes object costs
-                    # many times that.
-                    if isinstance(body, bytes):
-                        body = bytearray(body)
-                    body += piece
+            # What is there already needs no deadline.
+            extras = self.extras
+            while extras is not None and not self._complete and (event := extras.receive_nowait()) is not None:
+                body.add(self._piece_of(event))
+            if not self._complete:
+                with trio.fail_after(timeout):
+                    while not self._complete:
+                        body.add(await self._next())
         finally:
             ledger.bodies -= 1
-            ledger.body_bytes -= size
-        return bytes(body)
+            ledger.body_bytes -= body.size
+        return bytes(body.data)
 
     async def drain(self) -> None:
-        """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`."""
+        """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`, unless the runner does."""
+        if self.extras is not None and self.extras.lingers:
+            return
         # Bounded, as a client could send without end. Beyond the bounds its connection is reset.
         left = DRAINED
         with trio.move_on_after(DRAIN_TIME):
@@ -241,7 +303,9 @@ class HttpRequest:
                     return
 
     async def _next(self) -> bytes:
-        event = await self._receive()
+        return self._piece_of(await self._receive())
+
+    def _piece_of(self, event: MutableMapping[str, Any]) -> bytes:
         if event["type"] != "http.request":
             raise ClientGone
         self._complete = not event.get("more_body", False)

@@ -67,7 +67,7 @@ class HttpExchange:
         """Run the handler in this task, and send the response. Cancelling it cancels the handler."""
         assert accepted.client is not None
         hooks = self._run.exchange(self, self._peer, accepted.client)
-        gone = request.extension
+        gone = request.extras
         try:
             handlers = Handlers(self._peer, self, hooks, self._run.served.options, _start_nothing, self.put)
             # One event only: the peer is new, and the rules let nothing but a request through to here.

@@ -388,13 +388,13 @@ class HttpSession:
 @contextlib.asynccontextmanager
 async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIterator[None]:
     """Call ``left`` if the client leaves during the block."""
-    extension = request.extension
-    if extension is not None:
-        extension.call(left)
+    extras = request.extras
+    if extras is not None:
+        extras.call(left)
         try:
             yield
         finally:
-            extension.call(None)
+            extras.call(None)
         return
 
     async def watch() -> None:

@@ -1,0 +1,130 @@
+"""Our server and client, as the official suite sees them: every scenario, in every revision that it is for."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests import forks
+from tests.interop import node_peers
+from tests.modern_copy import LEGACY, copy_without_legacy, environment
+
+from .serving import everything_url
+from .suite import BARE, MANIFEST, REVISIONS, SCENARIO_MILLISECONDS, Check, Suite, judge
+
+pytestmark = pytest.mark.conformance
+
+Say = Callable[[str], None]
+
+MODERN = "2026-07-28"
+
+TIMED = {"sse-retry"}
+"""Scenarios that measure time. They run alone: the suite gives the client 0.2 seconds to be late."""
+
+
+@pytest.fixture(scope="module")
+def say(request: pytest.FixtureRequest) -> Say:
+    """Return a function that prints a line of progress at once, past pytest's capturing."""
+
+    def say(line: str) -> None:
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n{line}", file=sys.stderr, flush=True)
+
+    return say
+
+
+@pytest.fixture(scope="module")
+def suite(say: Say) -> Suite:
+    """Return the suite; if it can't be installed, every test fails: none is skipped silently."""
+    try:
+        return Suite(node_peers.install(say, MANIFEST, "conformance"))
+    except node_peers.NodePeersError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Where the everything-server is."""
+    with everything_url() as url:
+        yield url
+
+
+@pytest.mark.parametrize("revision", [*REVISIONS, BARE])
+def test_the_server_conforms_to(suite: Suite, url: str, revision: str, tmp_path: Path, say: Say) -> None:
+    say(judge_server(suite, url, revision, tmp_path))
+
+
+def judge_server(suite: Suite, url: str, revision: str, tmp_path: Path) -> str:
+    """Run the suite's scenarios for a revision; return the totals in words."""
+    scenarios = suite.scenarios("server", revision)
+    checks, output = suite.run("server", "--url", url, "--suite", "all", revision=revision, folder=tmp_path)
+    assert set(checks) == set(scenarios), output
+    return judge("server", revision, checks)
+
+
+@pytest.mark.parametrize("revision", [*REVISIONS, BARE])
+def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say: Say) -> None:
+    say(judge_client(suite, revision, tmp_path))
+
+
+def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
+    """Run the suite's scenarios for a revision; return the totals in words."""
+    command = forks.command(
+        "tests.conformance.everything_client", "trio_mcp.client", options=("-W", "error"), root=suite.checkout
+    )
+
+    def run(scenario: str) -> list[Check]:
+        folder = tmp_path / scenario
+        folder.mkdir(parents=True)
+        options = ("--command", shlex.join(command), "--scenario", scenario, "--timeout", SCENARIO_MILLISECONDS)
+        checks, output = suite.run("client", *options, revision=revision, folder=folder)
+        assert set(checks) == {scenario}, output
+        return checks[scenario]
+
+    # One by one instead of by `--suite all`, which starts a process for every scenario at the same moment.
+    scenarios = suite.only_bare("client") if revision == BARE else suite.scenarios("client", revision)
+    together = [scenario for scenario in scenarios if scenario not in TIMED]
+    with ThreadPoolExecutor(2) as pool:
+        checks = dict(zip(together, pool.map(run, together), strict=True))
+    checks |= {scenario: run(scenario) for scenario in scenarios if scenario in TIMED}
+    return judge("client", revision, checks)
+
+
+def test_nothing_of_the_bare_suite_is_left_out(suite: Suite) -> None:
+    """Scenarios that the suite lists without a revision run with one, or by themselves."""
+    run = {scenario for revision in REVISIONS for scenario in suite.scenarios("client", revision)}
+    assert run | set(suite.only_bare("client")) == set(suite.scenarios("client", BARE))
+
+
+# --- the modern era without the legacy era's HTTP code: the same suite, with the same totals --------------------
+
+IMPORTED = f"""
+import importlib.util, trio_mcp
+print(trio_mcp.__file__, *filter(importlib.util.find_spec, {LEGACY!r}))
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy without the legacy folders; processes started in it, such as the suite's peers, import the copy."""
+    copy = copy_without_legacy(tmp_path_factory.mktemp("copy"))
+    said = subprocess.run([sys.executable, "-c", IMPORTED], cwd=copy, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [str(copy / "trio_mcp" / "__init__.py")]
+    return copy
+
+
+def test_both_conform_without_the_legacy_era(
+    suite: Suite, copy: Path, tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tests/test_without_legacy.py` has the same for our own tests."""
+    monkeypatch.setenv("PYTHONPATH", environment(copy)["PYTHONPATH"])
+    with everything_url(copy) as url:
+        say(judge_server(suite, url, MODERN, tmp_path))
+    say(judge_client(attrs.evolve(suite, checkout=copy), MODERN, tmp_path / "client"))

@@ -1,0 +1,305 @@
+"""The defaults and bounds that docs/reference/limits.md and the pages about HTTP state are those of the code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+import trio_mcp
+from tests.docs.pages import ROOT
+from trio_mcp import (
+    Answers,
+    Backoff,
+    CallOptions,
+    ClientGroup,
+    FunctionOptions,
+    HttpOptions,
+    InputOptions,
+    ListOptions,
+    ResponseCache,
+    Server,
+    SessionOptions,
+    SqliteEventStore,
+    StdioServerParameters,
+    link,
+    sse_client,
+    stdio_client,
+    stdio_server,
+    streamable_http_client,
+)
+from trio_mcp.http.client import heads as http_heads
+from trio_mcp.http.client import streamable as http_link
+from trio_mcp.http.runner.heads import MAX_FRAMING
+from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.server.legacy import streams as router
+from trio_mcp.http.server.legacy.stores import MemoryEventStore
+from trio_mcp.session.outbox import Outbox
+
+
+def default(function: Callable[..., Any], argument: str) -> Any:
+    return inspect.signature(function).parameters[argument].default
+
+
+def constant(name: str, room: str = "trio_mcp.") -> Any:
+    """Return a constant of the package, whichever module it lives in; the room where its name says too little."""
+    every = [info.name for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.") if "__main__" not in info.name]
+    every = [each for each in every if each.startswith(room)]
+    (value,) = {vars(module)[name] for module in map(importlib.import_module, every) if name in vars(module)}
+    return value
+
+
+CONFIG = configured("127.0.0.1", 0)
+OPTIONS = SessionOptions()
+
+# By the first cell of each row.
+STATED = {
+    "timeout": CallOptions().timeout,
+    "total_timeout": CallOptions().total_timeout,
+    "reset_on_progress": CallOptions().reset_on_progress,
+    "CallOptions.connect_timeout": CallOptions().connect_timeout,
+    "CallOptions.probe_timeout": CallOptions().probe_timeout,
+    "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
+    "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
+    "SessionOptions.close_grace": OPTIONS.close_grace,
+    "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
+    "a notification or a response over HTTP": constant("POST_TIMEOUT"),
+    "what a process has learned about an origin": constant("MAX_AGE"),
+    "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),
+    "opening HTTP sessions only to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
+    "closing an HTTP link": constant("CLOSE_TIMEOUT"),
+    "closing an HTTP link that is cancelled": constant("CANCELLED_TIMEOUT"),
+    "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
+    "running requests of the peer": OPTIONS.handlers.max_running_requests,
+    "queued requests of the peer": OPTIONS.handlers.max_queued_requests,
+    "bytes of the peer's running and queued requests; a single one may be larger": OPTIONS.handlers.max_incoming_bytes,
+    "bytes of the peer's waiting notifications; a single one may be larger": OPTIONS.handlers.max_incoming_bytes,
+    "bytes of the waiting progress of one call; a single one may be larger": constant("MAX_PENDING_PROGRESS_BYTES"),
+    "your messages on their way to the link": OPTIONS.max_outgoing_messages,
+    "cancellations and responses given on the spot": default(Outbox, "max_control"),
+    "notifications of the peer that wait to be handled": OPTIONS.handlers.max_pending_notifications,
+    "progress of one call that waits for its callback": constant("MAX_PENDING_PROGRESS"),
+    "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
+    "messages in a memory link, each way": link.BUFFER,
+    "messages in a stdio link, each way": link.BUFFER,
+    "messages in an HTTP link, each way": link.BUFFER,
+    "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
+    "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
+    "notifications and responses of an HTTP link on their way": http_link.MAX_POSTS,
+    "lines of a child's standard error that wait to be taken": constant("PENDING"),
+    "open subscriptions/listen of a session": OPTIONS.handlers.max_running_requests,
+    "changes that one listener has not been told yet": "one of each kind and resource",
+    "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
+    "synchronous functions running in threads": FunctionOptions().max_sync_threads,
+    "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
+    "keep_alive_timeout of hypercorn's Config": CONFIG.keep_alive_timeout,
+    "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
+    "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
+    "HttpOptions(grace=…)": HttpOptions().grace,
+    "messages on one stream of an HTTP session, before its handler waits": router.ROOM,
+    "messages on one stream of an HTTP session, in total": router.MAX_WAITING,
+    "bytes on one stream of an HTTP session": router.MAX_WAITING_BYTES,
+    "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
+    "HTTP connections open at once": HttpOptions().max_connections,
+    "the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
+    "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),
+    "the body of an HTTP error": constant("ERROR_BODY_TIMEOUT"),
+    "an HTTP stream after its response": constant("DRAIN_TIMEOUT"),
+    "messages of an HTTP session that wait for its event store": router.MAX_UNSTORED,
+    "sessions over HTTP": HttpOptions().max_sessions,
+    "bytes of messages of an HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
+    "HTTP requests under way, and again bodies being read": HttpOptions().max_requests,
+    "bytes of HTTP requests under way, and again of bodies being read; a single one may be larger": (
+        HttpOptions().max_request_bytes
+    ),
+    "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
+    "bytes of the head of an HTTP/1.1 request, its target and fields": configured(
+        "127.0.0.1", 0
+    ).h11_max_incomplete_size,
+    "bytes of the body of an HTTP request": HttpOptions().max_message_size,
+    "handlers parked for input": InputOptions().max_parked,
+    "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
+    "abandoned calls that a proxy's upstream may still answer": constant("MAX_GIVEN_UP"),
+    "rounds of input of one request": InputOptions().max_rounds,
+    "seconds that a client has to come back with its input": InputOptions().ttl,
+    "characters of a requestState": constant("MAX_STATE"),
+    "bytes of a message over stdio": default(stdio_client, "max_message_size"),
+    "bytes of a message over HTTP": default(streamable_http_client, "max_message_size"),
+    "bytes of the body of an HTTP error": constant("MAX_ERROR_BODY"),
+    "origins of which a process remembers what they speak": constant("MAX_ORIGINS"),
+    "tools whose headers an HTTP link remembers": http_heads.MAX_TOOLS,
+    "messages of a batch (2025-03-26 only)": constant("MAX_BATCH"),
+    "blocks of Client.listen open at once": constant("MAX_LISTENS"),
+    "resources that Client.listen names; in the legacy era, in all its blocks together": constant("MAX_URIS"),
+    "results that a ResponseCache keeps": default(ResponseCache, "max_entries"),
+    "bytes of results that a ResponseCache keeps": default(ResponseCache, "max_bytes"),
+    "pages of a list that an iter_… method walks": constant("MAX_PAGES", "trio_mcp.client"),
+    "shortened names of one server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
+    "characters of a URI times characters of the server's templates it is matched against": constant("MAX_MATCH_WORK"),
+    "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
+    "rounds of input in one call": Answers().max_input_rounds,
+    "tools on one page of a server's list": ListOptions().page_size,
+    "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
+    "characters of a resource's URI": constant("MAX_URI", "trio_mcp.uri_templates"),
+    "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
+    "steps that one validation may take": constant("MAX_WORK"),
+    "bytes of a line of a child's standard error": constant("LONGEST_LINE"),
+    "lines of a child's standard error kept for error messages": constant("TAIL", "trio_mcp.stdio"),
+    "cookies that an HTTP client keeps": constant("MAX_COOKIES"),
+    "bytes by which the framing of an HTTP body (chunks, frames) exceeds a quarter of its content": MAX_FRAMING,
+    "characters of a cookie": constant("MAX_COOKIE"),
+    "characters of a URL to which a server redirects a client": constant("MAX_URL"),
+}
+
+
+def rows() -> dict[str, str]:
+    """Return the cell under "default" of each row, by the row's first cell."""
+    found: dict[str, str] = {}
+    column = None
+    for line in (ROOT / "docs" / "reference" / "limits.md").read_text().splitlines():
+        cells = [cell.strip().replace("`", "") for cell in line.strip().strip("|").split(" | ")]
+        if not line.startswith("|"):
+            column = None
+        elif "default" in cells:
+            column = cells.index("default")
+        elif column is not None and not line.startswith("|--"):
+            found[cells[0]] = cells[column]
+    return found
+
+
+@pytest.mark.parametrize("what", rows())
+def test_a_default_is_that_of_the_code(what: str) -> None:
+    assert rows()[what] == str(STATED[what])
+
+
+def test_the_page_has_a_row_for_each_limit() -> None:
+    assert sorted(rows()) == sorted(STATED)
+
+
+def test_each_limit_of_a_session_has_a_row() -> None:
+    page = (ROOT / "docs" / "reference" / "limits.md").read_text()
+    for options, field in ((each, field) for each in (CallOptions, SessionOptions) for field in each.__attrs_attrs__):
+        if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
+            assert f"`{field.name}`" in page or f"`{options.__name__}.{field.name}`" in page, field.name
+
+
+def test_every_transport_has_the_same_limit() -> None:
+    over_stdio = default(stdio_client, "max_message_size")
+    assert {default(each, "max_message_size") for each in (streamable_http_client, sse_client)} == {over_stdio}
+
+
+def test_both_ends_of_stdio_have_the_same_limit() -> None:
+    assert default(stdio_client, "max_message_size") == default(stdio_server, "max_message_size")
+
+
+# --- the pages about HTTP ---------------------------------------------------------------------------------------------
+
+
+FIELDS = {field.name: field.default for field in attrs.fields(HttpOptions)}
+
+IN_WORDS = {
+    "allowed_hosts": (
+        None,
+        "`localhost`, `127.0.0.1` and `[::1]` for connections to a loopback address or a Unix socket, else any",
+    ),
+    "allowed_origins": (None, "those on the `allowed_hosts`; none if any host is accepted"),
+}
+"""Defaults that the page explains: the value in the code, and the cell."""
+
+ELSEWHERE = {
+    "host": default(Server.serve_http, "host"),
+    "config.keep_alive_timeout": configured("127.0.0.1", 0).keep_alive_timeout,
+}
+"""Settings in the tables that are no fields of `HttpOptions`."""
+
+
+def rows_below(page: str, header: str) -> Iterator[list[str]]:
+    """Yield the rows of all tables of a page that have this header."""
+    inside = False
+    for line in (ROOT / "docs" / "how-to" / page).read_text().splitlines():
+        if line == header:
+            inside = True
+        elif not line.startswith("|"):
+            inside = False
+        elif inside and not line.startswith("|--"):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def read(cell: str) -> Any:
+    """Return a value as the tables write it."""
+    number, _, unit = cell.partition(" ")
+    match unit:
+        case "MiB":
+            return int(number) * 1024 * 1024
+        case "s":
+            return float(number)
+    return {"off": False, "none": None}.get(cell, int(cell) if cell.isdigit() else cell.strip("`"))
+
+
+SETTINGS = {row[0].strip("`"): row[1] for row in rows_below("http_server.md", "| setting | default | what it does |")}
+
+
+def test_each_setting_has_one_row() -> None:
+    found = [row[0].strip("`") for row in rows_below("http_server.md", "| setting | default | what it does |")]
+    assert sorted(found) == sorted([*FIELDS, *ELSEWHERE])
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_has_the_default_of_the_code(name: str) -> None:
+    if name in IN_WORDS:
+        assert (FIELDS[name], SETTINGS[name]) == IN_WORDS[name]
+    else:
+        assert read(SETTINGS[name]) == {**FIELDS, **ELSEWHERE}[name]
+
+
+BOUNDS = {
+    "requests on their way at once, except `subscriptions/listen`": http_link.MAX_CONNECTIONS,
+    "requests on their way or waiting": http_link.MAX_EXCHANGES,
+    "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
+    "seconds for which they are reused if the server does not say how long it keeps them": constant("KEPT_ALIVE"),
+    "seconds before the server closes a connection from which on it is not reused": constant("EARLIER"),
+    "notifications and responses on their way at once": http_link.MAX_POSTS,
+    "seconds for the server to take a notification or a response": http_link.POST_TIMEOUT,
+    "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
+    "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
+    "redirections of one request": constant("MAX_REDIRECTS"),
+    "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
+    "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
+    "seconds for the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
+    "seconds for a stream to end after its response; then its connection is not used again": constant("DRAIN_TIMEOUT"),
+    "seconds for messages on their way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT"),
+    "seconds for the DELETE of a client that is cancelled": constant("CANCELLED_TIMEOUT"),
+}
+
+
+def test_each_bound_of_the_client_is_that_of_the_code() -> None:
+    stated = dict(rows_below("http_client.md", "| what | bound |"))
+    assert sorted(stated) == sorted(BOUNDS)
+    for what, bound in BOUNDS.items():
+        assert f"{bound:g}" in stated[what].replace(",", "").replace(";", "").split(), what
+
+
+def test_what_is_said_of_trying_again_is_so() -> None:
+    """The page says how often a broken stream is resumed."""
+    assert "After five attempts it gives up" in (ROOT / "docs" / "how-to" / "http_client.md").read_text()
+    assert Backoff().attempts == 5
+
+
+@pytest.mark.parametrize("store", [MemoryEventStore, SqliteEventStore])
+def test_the_bounds_of_a_store_are_those_of_the_code(store: Any) -> None:
+    (row,) = (
+        row
+        for row in rows_below("event_stores.md", "| | keeps | bounds, and their defaults |")
+        if store.__name__ in row[0]
+    )
+    limits = {
+        name: each.default for name, each in inspect.signature(store).parameters.items() if name.startswith("max_")
+    }
+    for name, bound in limits.items():
+        assert f"`{name}={bound:g}`" in row[2] or f"`{name}={bound}`" in row[2], name
+    assert row[2].count("max_") == len(limits)

@@ -1,0 +1,60 @@
+"""What every runner demands of the head of a request, besides what its parser does."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+__all__ = ["MAX_FRAMING", "Fields", "Malformed", "check_head"]
+
+Fields = list[tuple[bytes, bytes]]
+"""Header fields: names in lower case, and values."""
+
+MAX_FRAMING = 256 * 1024
+"""Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
+
+
+class Malformed(Exception):
+    """A request that is refused before the application sees it.
+
+    Args:
+        status: The status of the response.
+        text: What is wrong.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tuple[bytes, Fields]:
+    """Check a request's head, and return its target and fields with the host that counts.
+
+    Args:
+        version: The HTTP version, such as ``b"1.1"``.
+        target: The request target.
+        fields: The header fields.
+        limit: How many bytes the target may have, and all of it.
+
+    Raises:
+        Malformed: If it is refused.
+    """
+    if not version.startswith(b"1."):
+        raise Malformed(505, "only HTTP/1.0 and HTTP/1.1 are supported")
+    # A parser may hold a head against its limit only while it is incomplete: one that came in one piece would pass.
+    if len(target) > limit:
+        raise Malformed(414, "the target is too long")
+    if len(target) + sum(map(len, chain.from_iterable(fields))) > limit:
+        raise Malformed(431, "the fields are too long")
+    names = {name for name, _ in fields}
+    if b"transfer-encoding" in names and (b"content-length" in names or version < b"1.1"):
+        # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take
+        # the rest for another request (request smuggling).
+        raise Malformed(400, "the end of the request is ambiguous")
+    scheme, separator, rest = target.partition(b"://")
+    if separator and scheme.lower() in (b"http", b"https"):
+        # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field. So the
+        # host guard sees the host that counts.
+        host, slash, path = rest.partition(b"/")
+        target = slash + path or b"/"
+        fields = [(b"host", host), *((name, value) for name, value in fields if name != b"host")]
+    return target, fields

@@ -1,0 +1,139 @@
+"""One connection on hypercorn, and the runner that makes it.
+
+Hypercorn 0.18 parses the protocol. This folder closes gaps in it, so that a peer's misbehaviour costs only its own
+connection:
+
+* Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
+  down. HTTP/2 over TLS is, by ALPN; see `http2`.
+* A peer that stops reading has a time limit, after which the connection is dropped; hypercorn waits for it in a shield.
+* What the application leaves unread of a body is dropped instead of blocking the connection forever.
+* A client that has already sent its next request, and then leaves, is noticed.
+* The idle timeout is a deadline, not a task started anew for each request; the head and the body of a response are sent
+  together; and data that is already there is handled without waiting a turn of the event loop.
+* An exception ends only its connection, with a line in the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+
+from trio_mcp.http.runner.hypercorn.http1 import ClientLeft, Http1
+from trio_mcp.http.runner.hypercorn.http2 import Http2
+from trio_mcp.http.runner.hypercorn.tasks import Tasks
+from trio_mcp.http.runner.settings import ServerLimits
+from trio_mcp.http.runner.wire import Wire, address, lifetime
+
+__all__ = ["HttpConnection", "HypercornRunner"]
+
+
+class HypercornRunner:
+    """Hypercorn, for the connections of one server.
+
+    Args:
+        app: The ASGI application.
+        config: Hypercorn's configuration.
+        limits: Limits on connections.
+    """
+
+    def __init__(self, app: Any, config: Config, limits: ServerLimits) -> None:
+        self._app = app
+        self._config = config
+        self._limits = limits
+        self._context = WorkerContext(None)
+
+    def connect(self, stream: Any) -> HttpConnection:
+        return HttpConnection(self._app, self._config, self._context, self._limits, stream)
+
+    async def run(self) -> None:
+        """Do nothing: the connections share no task."""
+
+    async def end(self) -> None:
+        await self._context.terminated.set()
+
+
+class HttpConnection:
+    """A connection, from its acceptance to its end.
+
+    Args:
+        app: The ASGI application.
+        config: Hypercorn's configuration.
+        context: Hypercorn's context, whose `terminated` says that the server is ending.
+        limits: Limits on connections.
+        stream: The connection's stream.
+    """
+
+    def __init__(self, app: Any, config: Config, context: WorkerContext, limits: ServerLimits, stream: Any) -> None:
+        self.wire = Wire(stream, config, limits.write_timeout)
+        self._app = app
+        self._config = config
+        self._context = context
+        self._limits = limits
+        self.protocol: Any = None
+        self._idle = True  # no request is under way
+
+    async def run(self) -> None:
+        """Serve requests until either end closes the connection."""
+        async with lifetime(self.wire.stream):
+            # The peer has as much time for the TLS handshake as for the head of a request.
+            if await self.wire.shake_hands(min(self._config.ssl_handshake_timeout, self._config.keep_alive_timeout)):
+                await self._serve()
+
+    async def _serve(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self.protocol = self._choose_protocol(nursery)
+            await self.protocol.initiate()
+            await self.protocol_send(Updated(idle=True))
+            data: bytes | None = b"..."  # anything that enters the loop
+            with contextlib.suppress(ClientLeft):
+                while data:
+                    data = await self.wire.receive()
+                    if data is not None:
+                        await self.protocol.handle(RawData(data))
+            # Ends the streams, so that the applications learn that the client has left.
+            await self.protocol.handle(Closed())
+            await self.wire.close()
+
+    def _choose_protocol(self, nursery: trio.Nursery) -> Any:
+        wire, socket = self.wire, self.wire.socket
+        given = (
+            self._app,
+            self._config,
+            self._context,
+            Tasks(nursery),
+            ConnectionState({}),
+            wire.tls,
+            address(socket.getpeername),
+            address(socket.getsockname),
+            self.protocol_send,
+        )
+        # Never HTTP/2 without TLS, whatever the first bytes look like: see the docstring of this module.
+        if wire.tls and wire.stream.selected_alpn_protocol() == "h2":
+            return Http2(*given, write_timeout=self._limits.write_timeout)
+        return Http1(*given, receive=wire.receive, patience=self._limits.write_timeout)
+
+    def shut_if_idle(self) -> None:
+        """End the connection unless a request is under way."""
+        if self._idle:
+            self.wire.stop_waiting("the server is ending")
+
+    async def protocol_send(self, event: Event) -> None:
+        """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
+        if isinstance(event, RawData):
+            if not await self.wire.send(event.data):
+                await self.protocol.handle(Closed())
+        elif isinstance(event, Closed):
+            await self.wire.close()
+            await self.protocol.handle(Closed())
+        elif isinstance(event, Updated):
+            self._idle = event.idle
+            self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
+            if self._context.terminated.is_set():
+                self.shut_if_idle()

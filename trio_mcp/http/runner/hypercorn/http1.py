@@ -1,0 +1,200 @@
+"""HTTP/1.1 as hypercorn speaks it, hardened."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import h11
+import trio
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, EndBody, Request
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.trio.worker_context import EventWrapper
+
+from trio_mcp.http.runner.heads import MAX_FRAMING, Malformed, check_head
+from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE
+
+__all__ = ["ClientLeft", "Http1"]
+
+
+class Http1(H11Protocol):
+    """HTTP/1.1 that stays HTTP/1.1: no HTTP/2 and no WebSocket (RFC 9110, section 7.8: a server may ignore an Upgrade).
+
+    The head of a response waits for the first piece of the body, as ASGI allows, and they leave together. A request
+    whose end is ambiguous is refused with 400, and the connection ends.
+    """
+
+    _head = b""
+    _framing = 0  # bytes of the body that were not content, less a quarter of the content
+
+    def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
+        super().__init__(*given)
+        # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
+        self.can_read = _NextRequest(self, receive, patience)
+
+    async def handle(self, event: Event) -> None:
+        """Act on bytes received. What has arrived of a body is passed on in one piece, however it was chunked."""
+        if not isinstance(event, RawData):
+            await super().handle(event)
+            return
+        connection, body = self.connection, bytearray()
+        # RFC 9112, section 9.6: after a request with "Connection: close" anything further is ignored. h11 would report
+        # an error, which would spoil the response to that request.
+        if connection.their_state is not h11.MUST_CLOSE:
+            connection.receive_data(event.data)
+            self._framing += len(event.data)
+        while connection.their_state is not h11.MUST_CLOSE:
+            if connection.they_are_waiting_for_100_continue:
+                fields = self.config.response_headers("h11")
+                await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
+            try:
+                found = connection.next_event()
+                if isinstance(found, h11.Data):
+                    body += found.data
+                    # Content pays for a quarter of itself; see `MAX_FRAMING`.
+                    self._framing -= len(found.data) * 5 // 4
+                    if self._framing > MAX_FRAMING:  # RFC 9112, section 7.1.1: limit chunk extensions
+                        raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
+                    continue
+                if body and self.stream is not None:
+                    await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(body)))
+                    body.clear()
+                if isinstance(found, h11.Request):
+                    await self.send(Updated(idle=False))
+                    await self._create_stream(found)
+                elif found is h11.PAUSED:  # pipelining: the next request waits for the response to this one
+                    await self.can_read.clear()
+                    await self.can_read.wait()
+                elif isinstance(found, h11.EndOfMessage) and self.stream is not None:
+                    await self.stream.handle(EndBody(stream_id=STREAM_ID))
+                else:
+                    break
+            except h11.RemoteProtocolError as error:
+                # Only if no response has begun: it could not be told from the rest of one.
+                if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                    await self._send_error_response(self._status_of(error))
+                await self.send(Closed())
+                break
+
+    def _status_of(self, error: h11.RemoteProtocolError) -> int:
+        """Return the status for a malformed request: h11's suggestion, corrected in two cases."""
+        status = error.error_status_hint
+        if status == 501:
+            # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, demands 400 if chunked is
+            # not the last one, as the end of the body is unknown then.
+            return 400
+        if status == 431 and self.connection.their_state is h11.ERROR and self.stream is None:
+            # RFC 9112, section 3: 414 if the request line itself is too long.
+            return 431 if b"\n" in self.connection.trailing_data[0] else 414
+        return status
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        self._framing = 0
+        try:
+            target, headers = check_head(
+                request.http_version, request.target, list(request.headers), self.config.h11_max_incomplete_size
+            )
+        except Malformed as exc:
+            raise h11.RemoteProtocolError(str(exc), error_status_hint=exc.status) from None
+        self.stream = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=headers,
+                http_version=request.http_version.decode(),
+                method=request.method.decode("ascii"),
+                raw_path=target,
+                state=self.connection_state,
+            )
+        )
+        self.keep_alive_requests += 1
+        await self.context.mark_request()
+
+    async def _send_h11_event(self, event: Any) -> None:
+        connection: Any = self.connection
+        try:
+            parts: list[bytes] = connection.send_with_data_passthrough(event)
+        except h11.LocalProtocolError:
+            # After the peer's error h11 sends nothing any more: the response has nowhere to go.
+            if connection.their_state != h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response):
+            # Held back for the body: one write, and usually one packet.
+            self._head = b"".join(parts)
+            # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
+            # connection that is being closed. h11 is DONE if the request was read to its end, and the client has not
+            # asked for the connection to be closed.
+            done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
+            if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
+                said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
+                self._head = self._head.removesuffix(b"\r\n") + said
+            return
+        if self._head:
+            parts, self._head = [self._head, *parts], b""
+        # Small parts are joined: a write and often a packet for each would cost more than the copy.
+        if sum(map(len, parts)) <= PIECE:
+            parts = [b"".join(parts)]
+        for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
+            if part:
+                await self.send(RawData(data=part))
+
+
+class ClientLeft(Exception):
+    """The client has left while another of its requests was waiting."""
+
+
+class _NextRequest(EventWrapper):
+    """The event that the reader waits for while a request must wait for the response to the one before.
+
+    It reads on meanwhile, because otherwise no task would notice that the client has left.
+
+    Args:
+        protocol: The protocol, which gets the bytes that arrive meanwhile.
+        receive: Returns the next bytes; empty at the end, None when the time has run out.
+        patience: Seconds to wait for the response once more has arrived than is kept.
+    """
+
+    def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self._receive = receive
+        self._patience = patience
+        self._left = False
+
+    async def wait(self) -> None:
+        # Raised only after the nursery is closed, or it would come out as an ExceptionGroup.
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            await super().wait()
+            nursery.cancel_scope.cancel("the response has been sent")
+        if self._left:
+            raise ClientLeft
+
+    async def _watch(self) -> None:
+        """Read on, within bounds, to learn whether the client leaves."""
+        connection = self.protocol.connection
+        room = MAX_RECEIVED - len(connection.trailing_data[0])
+        while room > 0:
+            data = await self._receive()
+            if not data:
+                break
+            connection.receive_data(data)
+            room -= len(data)
+        else:
+            # Full. Without reading there is no telling whether the client is still there, so its time is limited.
+            await trio.sleep(self._patience)
+        self._left = True
+        await self.set()

@@ -1,0 +1,243 @@
+"""HTTP/2 as hypercorn speaks it, hardened so that trouble on one stream costs neither the others nor the server.
+
+Hypercorn 0.18 leaves these gaps:
+
+* A peer that never opens a stream's window holds its request forever, even after the connection has ended, while the
+  data sent to it piles up.
+* Data on a stream that has been answered ends the connection, and so does a path that is not ASCII.
+* After a number of requests the connection ends at once, with the requests under way. Here the number is not limited.
+* A stream that the peer has reset is never forgotten, and keeps the connection from becoming idle.
+* The peer decides how many header fields are remembered to compress later ones.
+* A request that is cancelled while its head is being written ends the connection, or drops what others wait to send.
+* When the server ends, the last response goes out without its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import h2.events
+import trio
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from hypercorn.events import Closed, Event, Updated
+from hypercorn.protocol.events import Body, EndBody, Request, Response
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.utils import filter_pseudo_headers
+from priority.priority import DeadlockError, MissingStreamError
+
+from trio_mcp.http.runner.heads import MAX_FRAMING
+from trio_mcp.http.runner.wire import PIECE
+
+__all__ = ["Http2"]
+
+FRAME_HEAD = 9
+"""Bytes of a frame's header (RFC 9113, section 4.1)."""
+
+MAX_TABLE = 4096
+"""Bytes of header fields remembered for compression, however many the client would allow: HPACK's default size.
+
+The encoder searches the table for every field that it writes."""
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+
+
+class Http2(H2Protocol):
+    """The HTTP/2 protocol of one connection.
+
+    Args:
+        given: The arguments of hypercorn's class.
+        write_timeout: Seconds that the peer may take to open the window for `PIECE` bytes on a stream.
+    """
+
+    def __init__(self, *given: Any, write_timeout: float) -> None:
+        super().__init__(*given)
+        self._write_timeout = write_timeout
+
+    async def handle(self, event: Event) -> None:
+        await super().handle(event)
+        if isinstance(event, Closed):
+            for buffer in tuple(self.stream_buffers.values()):
+                # Nothing will empty it any more, so wake the request that waits for that. Hypercorn closes the streams,
+                # but leaves their buffers.
+                await buffer.close()
+
+    async def send_task(self) -> None:
+        """Send what is queued.
+
+        Requests never write themselves: one cancelled half-way would break the connection.
+        """
+        while not self.closed:
+            try:
+                stream_id = next(self.priority)
+            except DeadlockError:  # priority's word for: every stream is blocked
+                await self._flush()
+                await self.has_data.wait()
+                await self.has_data.clear()
+            else:
+                await self._send_data(stream_id)
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        if isinstance(event, Response):
+            fields = [(b":status", b"%d" % event.status_code), *event.headers, *self.config.response_headers("h2")]
+            with contextlib.suppress(ProtocolError):  # the stream has ended meanwhile
+                self.connection.send_headers(event.stream_id, fields)
+            # Hypercorn would flush here, in the task of the request. Only wake the sender instead: HPACK's state and
+            # the order of frames belong to the connection, so bytes that h2 has made must reach the wire.
+            await self.has_data.set()
+            return
+        if not isinstance(event, (Body, EndBody)):
+            await super().stream_send(event)
+            return
+        # Each piece is pushed within the timeout, or the stream is given up: `push` waits for the peer's window.
+        for piece in _pieces(event):
+            with trio.move_on_after(self._write_timeout) as waiting:
+                await super().stream_send(piece)
+            if waiting.cancelled_caught:
+                await self._give_up(event.stream_id, ErrorCodes.CANCEL)
+                return
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        for event in events:
+            if self.closed:
+                return
+            if isinstance(event, h2.events.RequestReceived) and not _can_be_served(event):
+                await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
+            elif isinstance(event, h2.events.RequestReceived) and self.context.terminated.is_set():
+                # RFC 9113, section 8.7: this code tells the client that the request was not processed and can be
+                # sent again, elsewhere.
+                await self._reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
+            elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
+                self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                if event.stream_id not in self.stream_buffers:
+                    # RFC 9113, section 8.1: NO_ERROR asks the client to stop sending; the response is already out
+                    # and didn't need the rest of the request.
+                    await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
+            elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
+                self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
+            else:
+                await super()._handle_events([event])
+            # h2 adopts whatever table size the client allows for the encoder.
+            if isinstance(event, h2.events.RemoteSettingsChanged):
+                encoder = self.connection.encoder
+                encoder.header_table_size = min(encoder.header_table_size, MAX_TABLE)
+            if isinstance(event, h2.events.StreamReset):
+                # `super` has closed the stream, but would keep its buffer, and not notice that all are idle now.
+                await self._forget(event.stream_id)
+                await self.send(Updated(idle=self.idle))
+        await self._flush()
+
+    async def _create_stream(self, request: h2.events.RequestReceived) -> None:
+        # Instead of hypercorn's: no WebSocket, a `_Buffer`, no upper-casing of the method (RFC 9110, section 9.1: it is
+        # case-sensitive), and no count of requests that ends the connection.
+        stream_id, fields = request.stream_id, dict(request.headers)
+        stream = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            stream_id,
+        )
+        self.streams[stream_id] = stream
+        self.stream_buffers[stream_id] = _Buffer(self.context.event_class)
+        self.priority.insert_stream(stream_id)
+        self.priority.block(stream_id)  # until there is something to send
+        await stream.handle(
+            Request(
+                stream_id=stream_id,
+                headers=filter_pseudo_headers(request.headers),
+                http_version="2",
+                method=fields[b":method"].decode(),
+                raw_path=fields[b":path"],
+                state=self.connection_state,
+            )
+        )
+        await self.context.mark_request()
+
+    async def _send_data(self, stream_id: int) -> None:
+        buffer = self.stream_buffers.get(stream_id)
+        with contextlib.suppress(KeyError, MissingStreamError):  # it has been forgotten meanwhile
+            await super()._send_data(stream_id)
+        if buffer is not None and stream_id not in self.stream_buffers:
+            await buffer.close()  # the end has been sent: wake the request that waits for that
+
+    async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
+        """Ignore it: RFC 9113, section 5.3.2, deprecates priorities."""
+
+    def _is_mostly_framing(self, event: h2.events.DataReceived) -> bool:
+        """Return whether a body arrives in too many small frames, each of which costs time (RFC 9113, section 10.5)."""
+        buffer = self.stream_buffers.get(event.stream_id)
+        if not isinstance(buffer, _Buffer):
+            return False  # it has been answered
+        # The flow-controlled length includes padding. Content pays for a quarter of itself in framing.
+        buffer.framing += FRAME_HEAD + event.flow_controlled_length - len(event.data) * 5 // 4
+        return buffer.framing > MAX_FRAMING
+
+    async def _give_up(self, stream_id: int, code: ErrorCodes) -> None:
+        """Reset a stream, cancel its request, and send nothing more on it."""
+        await self._reset(stream_id, code)
+        await self._close_stream(stream_id)
+        await self._forget(stream_id)
+        await self.send(Updated(idle=self.idle))
+
+    async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
+        with contextlib.suppress(ProtocolError):  # it has ended already
+            self.connection.reset_stream(stream_id, code)
+        await self.has_data.set()
+
+    async def _forget(self, stream_id: int) -> None:
+        """Drop what is queued on a stream, and wake the request that waits for it to be sent."""
+        buffer = self.stream_buffers.pop(stream_id, None)
+        if buffer is not None:
+            self.priority.remove_stream(stream_id)
+            await buffer.close()
+
+
+class _Buffer(StreamBuffer):
+    """The data queued on a stream.
+
+    Two differences from hypercorn's: a request that adds data continues when there is room again, not whenever the
+    sender has tried; and a request that waits for the end continues when the end has been sent, because the connection
+    may be closed right after.
+
+    Attributes:
+        framing: Bytes received on the stream that were not content, less a quarter of the content.
+    """
+
+    framing = 0
+
+    async def pop(self, max_length: int) -> bytes:
+        # No `_is_empty.set()` here, unlike hypercorn's: `close` sets it once the end of the stream has been sent.
+        data = bytes(self.buffer[:max_length])
+        del self.buffer[:max_length]
+        if len(self.buffer) < BUFFER_LOW_WATER:
+            await self._paused.set()
+        return data
+
+
+def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
+    """Yield an event's data piece by piece: each has its own timeout, and is copied only when its turn comes."""
+    if isinstance(event, EndBody) or len(event.data) <= PIECE:
+        yield event
+        return
+    data: Any = memoryview(event.data)
+    for start in range(0, len(data), PIECE):
+        yield Body(event.stream_id, data[start : start + PIECE])
+
+
+def _can_be_served(request: h2.events.RequestReceived) -> bool:
+    # h2 has checked the pseudo-header fields, but lets any bytes be a method or a path. CONNECT would open a WebSocket
+    # in hypercorn (RFC 8441).
+    fields = dict(request.headers)
+    method, path = fields[b":method"], fields.get(b":path")
+    return _TOKEN.fullmatch(method) is not None and method != b"CONNECT" and path is not None and path.isascii()

@@ -1,0 +1,57 @@
+"""What a runner is told: its configuration, which is hypercorn's for all of them, and limits on connections."""
+
+from __future__ import annotations
+
+import time
+
+import attrs
+from hypercorn.config import Config
+
+from trio_mcp._checks import check_count, check_text
+
+__all__ = ["ServerLimits", "configured"]
+
+
+class QuietConfig(Config):
+    """Hypercorn's configuration without its logs and the ``Server`` header; the ``Date`` is formatted once a second."""
+
+    errorlog = None
+    include_server_header = False
+    # The header's resolution is a second, so it need not be formatted for every response.
+    _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        now = int(time.time())
+        if self._dated[0] != now:
+            self._dated = (now, super().response_headers(protocol))
+        return self._dated[1]
+
+
+def configured(host: str, port: int) -> Config:
+    """Return hypercorn's configuration for one address.
+
+    Raises:
+        TypeError: If the host is not a string, or the port not an integer.
+        ValueError: If the host is empty, or the port out of range.
+    """
+    check_text("host", host)
+    check_count("port", port, least=0, most=65535)
+    config = QuietConfig()
+    # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
+    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    return config
+
+
+@attrs.frozen
+class ServerLimits:
+    """Limits on the connections of one server.
+
+    Attributes:
+        connections: How many may be open at once; further ones are answered with 503 and closed.
+        write_timeout: Seconds that a peer may take to read 64 KiB once its buffers are full, before it is dropped.
+        grace: Seconds that exchanges under way are given when the server ends.
+    """
+
+    connections: int = 1000
+    write_timeout: float = 30.0
+    grace: float = 5.0

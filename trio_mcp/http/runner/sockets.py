@@ -1,0 +1,76 @@
+"""The sockets on which a server listens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket as stdlib_socket
+import stat
+import traceback
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import trio
+from hypercorn.config import Config, Sockets
+
+__all__ = ["listeners_of", "open_sockets"]
+
+
+@contextlib.contextmanager
+def open_sockets(config: Config) -> Iterator[Sockets]:
+    """Bind the sockets for a block, and close them at its end; the files of Unix sockets are removed."""
+    try:
+        sockets = config.create_sockets()
+    except OSError as exc:
+        _close_abandoned(exc)
+        raise OSError(exc.errno, f"can't listen on {', '.join(config.bind)}: {exc.strerror or exc}") from exc
+    everyone = [*sockets.secure_sockets, *sockets.insecure_sockets, *sockets.quic_sockets]
+    paths = [sock.getsockname() for sock in everyone if sock.family == stdlib_socket.AF_UNIX]
+    try:
+        yield sockets
+    finally:
+        for sock in everyone:
+            sock.close()
+        for path in paths:
+            # Only a socket is removed: the path may hold something else by now.
+            try:
+                if stat.S_ISSOCK(os.stat(path).st_mode):
+                    os.unlink(path)
+            except OSError:
+                pass
+
+
+def _close_abandoned(exc: OSError) -> None:
+    """Close what hypercorn opened before it failed: it leaves that to the garbage collector."""
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        for value in frame.f_locals.values():
+            for each in value if isinstance(value, list) else (value,):
+                if isinstance(each, stdlib_socket.socket):
+                    each.close()
+
+
+def listeners_of(config: Config, sockets: Sockets) -> tuple[list[Any], list[str]]:
+    listeners: list[Any] = []
+    urls: list[str] = []
+    tls = config.create_ssl_context()
+    for scheme, group in (("https", sockets.secure_sockets), ("http", sockets.insecure_sockets)):
+        for sock in group:
+            sock.listen(config.backlog)
+            listener: Any = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+            if scheme == "https":
+                assert tls is not None
+                # https_compatible: browsers and many clients close without the TLS goodbye; HTTP marks its own ends.
+                listener = trio.SSLListener(listener, tls, https_compatible=True)
+            listeners.append(listener)
+            urls.append(_url(scheme, sock))
+    return listeners, urls
+
+
+def _url(scheme: str, sock: stdlib_socket.socket) -> str:
+    # The socket's own name, not the configured one: it has the port that the system chose for port 0.
+    name = sock.getsockname()
+    if sock.family == stdlib_socket.AF_UNIX:
+        return f"{scheme}+unix://{quote(name, safe='')}"
+    host, port = name[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

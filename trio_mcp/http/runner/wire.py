@@ -1,0 +1,185 @@
+"""The bytes of one connection, each wait under its own deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+
+from trio_mcp._log import logger
+from trio_mcp._nursery import closing
+
+__all__ = ["MAX_RECEIVED", "PIECE", "Wire", "address", "lifetime"]
+
+MAX_RECEIVED = 64 * 1024
+"""Bytes read at a time (chosen)."""
+
+PIECE = 64 * 1024
+"""Bytes for which a peer gets the whole write timeout (chosen)."""
+
+
+class Wire:
+    """A connection's stream: no wait outlives its deadline, and nothing follows data that was cut off.
+
+    Args:
+        stream: The stream: a socket's, or TLS over one.
+        config: The configuration, which may limit each wait for bytes.
+        write_timeout: Seconds that the peer may take to read a `PIECE` once its buffers are full.
+
+    Attributes:
+        stream: The stream.
+        tls: Whether it speaks TLS.
+    """
+
+    __slots__ = ("_deadline", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
+
+    def __init__(self, stream: Any, config: Config, write_timeout: float) -> None:
+        self.stream = stream
+        self.tls = isinstance(stream, trio.SSLStream)
+        self._patience = math.inf if config.read_timeout is None else config.read_timeout
+        self._write_timeout = write_timeout
+        self._sending = trio.Lock()
+        self._waiting = trio.CancelScope()  # around the reader's wait for the next bytes
+        self._deadline = math.inf
+
+    @property
+    def socket(self) -> Any:
+        """The socket below."""
+        return (self.stream.transport_stream if self.tls else self.stream).socket
+
+    async def shake_hands(self, timeout: float) -> bool:
+        """Do the TLS handshake, if there is one, within a number of seconds.
+
+        Returns:
+            Whether it succeeded.
+        """
+        if self.tls:
+            try:
+                with trio.fail_after(timeout):
+                    await self.stream.do_handshake()
+            except (trio.BrokenResourceError, trio.TooSlowError):
+                return False
+        return True
+
+    def expire_at(self, deadline: float) -> None:
+        """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
+        self._deadline = deadline
+        self._waiting.deadline = min(self._waiting.deadline, deadline)
+
+    def stop_waiting(self, why: str) -> None:
+        """End the reader's wait for bytes, and every later one."""
+        # A deadline in the past also ends the next wait, should the reader not be waiting just now.
+        self._deadline = -math.inf
+        self._waiting.cancel(why)
+
+    async def receive(self) -> bytes | None:
+        """Return the next bytes from the peer: empty at the end of the connection, None if the time ran out.
+
+        The deadline applies to the wait alone: what has been read is handled, whatever the time is then.
+        """
+        deadline = min(self._deadline, trio.current_time() + self._patience)
+        with trio.CancelScope(deadline=deadline) as self._waiting:
+            try:
+                if not isinstance(self.stream, trio.SocketStream):
+                    return bytes(await self.stream.receive_some(MAX_RECEIVED))
+                # Fewer layers than `receive_some` between the socket and the protocol: every request comes through
+                # here. Ask for the descriptor each time: a closed socket has none (-1), and the number that it had may
+                # belong to another connection by now.
+                socket = self.stream.socket
+                while socket.fileno() >= 0:
+                    await trio.lowlevel.wait_readable(socket)
+                    with contextlib.suppress(BlockingIOError):
+                        return os.read(socket.fileno(), MAX_RECEIVED)
+            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            return b""
+        return None
+
+    async def send(self, data: bytes) -> bool:
+        """Send everything, or close the connection.
+
+        Returns:
+            Whether everything was sent.
+        """
+        rest = memoryview(data)
+        if rest and isinstance(self.stream, trio.SocketStream) and not self._sending.locked():
+            # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
+            # If its buffer is full, or the connection broken, `_send` deals with the rest. Not while another task is
+            # sending: the bytes would get in between.
+            with contextlib.suppress(OSError):
+                rest = rest[os.write(self.stream.socket.fileno(), rest) :]
+        return not rest or await self._send(rest)
+
+    async def _send(self, data: memoryview) -> bool:
+        try:
+            self._sending.acquire_nowait()  # without the checkpoint of `acquire`
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        whole = False
+
+        async def end() -> None:
+            self._sending.release()
+            if not whole:
+                await trio.aclose_forcefully(self.stream)
+
+        async with closing(end):
+            # BusyResourceError: the stream is being closed, which does not take the lock.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                whole = await self._send_pieces(data)
+        return whole
+
+    async def _send_pieces(self, data: memoryview) -> bool:
+        """Send the data piece by piece, each with its own timeout, so that a large response may take long."""
+        for start in range(0, len(data), PIECE):
+            with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
+                await self.stream.send_all(data[start : start + PIECE])
+            if scope.cancelled_caught:
+                return False
+        return True
+
+    async def end_sending(self) -> None:
+        """Tell the peer that nothing more will be sent; over TLS the end of the connection says so."""
+        if not self.tls:
+            with contextlib.suppress(trio.BrokenResourceError, trio.BusyResourceError, trio.ClosedResourceError):
+                await self.stream.send_eof()
+
+    async def close(self) -> None:
+        """Close the connection; TLS says goodbye, within the write timeout."""
+        with trio.move_on_after(self._write_timeout):
+            await self.end_sending()
+            await self.stream.aclose()
+
+
+def address(name: Callable[[], Any]) -> tuple[str, int] | None:
+    """Return a socket's own or its peer's name as ASGI presents it; None for a Unix socket."""
+    # A peer that has already gone has no address any more; its connection fails later by itself.
+    try:
+        found = name()
+    except OSError:
+        return None
+    return found[:2] if isinstance(found, tuple) else None
+
+
+@contextlib.asynccontextmanager
+async def lifetime(stream: Any) -> AsyncIterator[None]:
+    """Close a stream at the end of the block. A failure ends this connection alone, with a line in the log."""
+    async with closing(partial(trio.aclose_forcefully, stream)):
+        try:
+            yield
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone
+        except Exception as exc:
+            logger.warning("an HTTP connection failed: %s", _said(exc))
+
+
+def _said(exc: BaseException) -> str:
+    """Return an exception as one line: of a group, its first member."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return f"{type(exc).__name__}: {exc}"
