@@ -83,6 +83,19 @@ def test_the_progress_token_is_the_id_and_goes_into_a_copy() -> None:
     assert peer.open_request("x", params).request.params is params
 
 
+def test_an_answer_settles_its_request_once() -> None:
+    """In any order; a duplicate is ignored, and fails no request that is still in flight."""
+    peer = Peer()
+    first, second = sent(peer), sent(peer)
+    answer = Response(second.request.id, {"a": 1})
+    event = only(peer.receive(answer), Settled)
+    assert (event.outgoing, event.outcome) == (second, {"a": 1})
+    assert peer.receive(answer) == ()
+    assert (first.settled, peer.outgoing_count) == (False, 1)
+    error = ErrorData(5, "no", {"b": 2})
+    assert only(peer.receive(ErrorResponse(first.request.id, error)), Settled).outcome == error
+
+
 @pytest.mark.parametrize("request_id", [0, 2, -1, 10**30, "1", HUGE])
 def test_an_answer_to_what_was_never_asked_is_a_fault(request_id: int | str) -> None:
     """It is reported and settles nothing: a string of digits is not the integer. The report is of one line's length."""
