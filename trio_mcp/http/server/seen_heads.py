@@ -15,9 +15,22 @@ MAX_SEEN: Final = 256
 MAX_SIZE: Final = 2048
 """Bytes of the longest head that is remembered (chosen)."""
 
-# They differ from one request to the next, or from one session to the next. No rule for the head of a POST looks at
-# the session, and the length is looked at here.
-VARYING: Final = frozenset((b"content-length", b"mcp-session-id"))
+# They differ from one request or session to the next, or are secrets. No rule for the head of a POST looks at them, but
+# for the length, which is looked at here.
+VARYING: Final = frozenset(
+    (
+        b"authorization",
+        b"baggage",
+        b"content-length",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-session-id",
+        b"traceparent",
+        b"tracestate",
+        b"x-request-id",
+    )
+)
+PARAMETER: Final = b"mcp-param-"
 
 
 class SeenHeads:
@@ -38,7 +51,7 @@ class SeenHeads:
         known = self._seen.get(_key(scope))
         if known is None:
             return None
-        varying = [(name, value) for name, value in scope["headers"] if name in VARYING]
+        varying = [(name, value) for name, value in scope["headers"] if name in VARYING or name.startswith(PARAMETER)]
         for name, value in varying:
             # Fewer digits than `int` minds; the server has checked that they are digits, or the rules will.
             if name == b"content-length" and not (
@@ -60,5 +73,7 @@ def _key(scope: Scope) -> tuple[Any, ...]:
     # Which host names are accepted depends on the address that was reached. ASGI servers may give lists, which have no
     # hash, so tuples are made.
     server = scope.get("server")
-    fields = [(name, value) for name, value in scope["headers"] if name not in VARYING]
+    fields = [
+        (name, value) for name, value in scope["headers"] if name not in VARYING and not name.startswith(PARAMETER)
+    ]
     return (None if server is None else tuple(server), *fields)
