@@ -49,7 +49,7 @@ EXTRAS = "trio_mcp.extras"
 
 
 class Extras:
-    """What a runner of ours can do for a request beyond ASGI.
+    """What our own runners can do for a request beyond ASGI.
 
     Attributes:
         lingers: Whether the runner itself reads what is left of a body after the response.
@@ -239,7 +239,7 @@ class HttpRequest:
         headers: The header fields.
         is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
             socket.
-        extras: What a runner of ours offers; None on another ASGI server.
+        extras: What our own runners offer; None on another ASGI server.
     """
 
     def __init__(self, scope: Scope, receive: ReceiveCallable, headers: Headers) -> None:

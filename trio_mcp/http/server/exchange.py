@@ -255,7 +255,7 @@ class Stream:
             self._changed.unpark()
 
     def take(self) -> bytes | None:
-        """Take the next notification; None if there is none."""
+        """Take the next notification; None if nothing waits."""
         if not self.waiting:
             return None
         # Before the write, which may take long: the place is free already.
