@@ -1,8 +1,8 @@
 """Slow clients of an HTTP server: ``python -m benchmarks._slow URL COUNT``.
 
 COUNT clients read an answer, a KiB a second. COUNT more write a request, a byte a second: half of them its head, half
-its body. When all have begun it prints a line, and goes on until its stdin ends. Then it fails if a client was not under
-way any more.
+its body. When all have begun it prints a line, and goes on until its stdin ends. It fails if a client was not under way
+until then.
 """
 
 from __future__ import annotations
