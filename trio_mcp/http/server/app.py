@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.http.headers import SESSION_ID
+from trio_mcp.http.headers import SESSION_ID, Headers
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.http.rules.statuses import Refusal, RuleSettings, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
@@ -28,6 +28,7 @@ from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.seen_heads import SeenHeads
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Malformed
@@ -58,6 +59,7 @@ class HttpApp:
         # By whether a connection arrived on a loopback address: by default only those are held to loopback host
         # names, as a server that listens elsewhere has names that it doesn't know.
         self._settings = {local: self._judged_by(local) for local in (True, False)}
+        self._seen = SeenHeads(options.max_message_size)
         self._exchanges: set[HttpExchange] = set()
         self._ledger = Ledger(options.max_requests, options.max_request_bytes)
         self._ending = False
@@ -111,7 +113,9 @@ class HttpApp:
             here = False
         if not here:
             self._explain()
-        request, answer = HttpRequest(scope, receive), HttpAnswer(send)
+        seen = self._seen.find(scope)
+        request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
+        answer = HttpAnswer(send)
         # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
         if self.options.cors and await self._is_preflight(request, answer):
             return
@@ -119,6 +123,9 @@ class HttpApp:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
+        if seen is not None:
+            await self._post(request, answer, settings)
+            return
         # The head is judged before the body is read: what it gets refused for costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._legacy.find_session)
         if isinstance(verdict, Refusal):
@@ -126,6 +133,7 @@ class HttpApp:
             if not await self._legacy.replay(verdict, request, answer):
                 await self._refuse(verdict, request, answer)
         elif verdict.kind == "message":
+            self._seen.add(scope)
             await self._post(request, answer, settings)
         elif verdict.kind == "end":
             await self._legacy.delete(verdict, answer)
