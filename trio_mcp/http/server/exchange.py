@@ -105,7 +105,7 @@ class HttpExchange:
             await self._stream.written.wait()
 
     async def _settle(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> None:
-        if incoming.open:
+        if not incoming.cancelled:
             incoming.answered = True
             id = incoming.request.id
             self._last = ErrorResponse(id, outcome) if isinstance(outcome, ErrorData) else Response(id, outcome)
