@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from . import _report
-from ._options import Options, Parser, peer_installed, whole_number
+from ._options import Options, Parser, checkout, peer_installed, whole_number
 from ._processes import ProcessFailed
 from ._wire import WrongAnswer
 from .scenarios import SCENARIOS
@@ -47,6 +47,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="a look at every scenario: small cases, by default 1 round of 0.05 s"
     )
+    parser.add_argument("--before", type=checkout, metavar="CHECKOUT", help="add the HTTP server of another checkout")
     parser.add_argument("--explain", action="store_true", help="add the breakdown of imports to startup")
     return parser.parse_with_files(arguments)
 
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     rounds = chosen.rounds or (1 if chosen.quick else 5)
     # A run this short can't be meant as a measurement, so leave out the large cases, too.
     quick = chosen.quick or (rounds == 1 and seconds < 0.2)
-    options = Options(seconds, rounds, quick, chosen.explain, _progress)
+    options = Options(seconds, rounds, quick, chosen.explain, chosen.before, _progress)
     around = _report.surroundings(options)
     if not peer_installed():
         print("the official SDK (mcp) is not installed: rows against it are left out", file=sys.stderr)

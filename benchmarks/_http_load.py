@@ -7,6 +7,7 @@ import json
 import math
 import selectors
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ._wire import Era
+
+LINUX = sys.platform == "linux"
 
 _B = 7
 
@@ -44,15 +47,7 @@ class HttpServer:
 
     def head(self, *fields: str) -> bytes:
         """Return the head of a POST with these additional fields, all but ``Content-Length``."""
-        url = urlsplit(self.url)
-        lines = [
-            f"POST {url.path} HTTP/1.1",
-            f"Host: {url.netloc}",
-            "Content-Type: application/json",
-            "Accept: application/json, text/event-stream",
-            *fields,
-        ]
-        return "".join(f"{line}\r\n" for line in lines).encode()
+        return head_for(self.url, *fields)
 
     def open_session(self, connection: Connection) -> str:
         """Do the handshake of the legacy era, and return the id of the session."""
@@ -71,17 +66,44 @@ def _of_session(session: str) -> list[str]:
     return [f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}", f"Mcp-Session-Id: {session}"]
 
 
+def head_for(url: str, *fields: str) -> bytes:
+    """Return the head of a POST to this URL with these additional fields, all but ``Content-Length``."""
+    parts = urlsplit(url)
+    lines = [
+        f"POST {parts.path} HTTP/1.1",
+        f"Host: {parts.netloc}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        *fields,
+    ]
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
 def post(head: bytes, body: bytes) -> bytes:
     """Return a complete request."""
     return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
 class HttpLoad(HttpServer):
-    """A server process that answers ``add`` calls over HTTP; in the legacy era they all belong to one session."""
+    """A server process that answers ``add`` calls over HTTP; in the legacy era they all belong to one session.
 
-    def __init__(self, command: Sequence[str], era: Era = "modern", root: Path = ROOT) -> None:
+    Args:
+        command: The command that starts it.
+        era: The era of the calls.
+        root: The directory from which it imports.
+        new_heads: Whether no two requests have the same head, so that remembering heads gains nothing.
+
+    Attributes:
+        costs: Microseconds of the server's CPU time per call, one figure for each `throughput`; Linux only.
+    """
+
+    def __init__(
+        self, command: Sequence[str], era: Era = "modern", root: Path = ROOT, *, new_heads: bool = False
+    ) -> None:
         super().__init__(command, root)
+        self.costs: list[float] = []
         self._era = era
+        self._new_heads = new_heads
         self._template = _wire.add_template(era)
         self._connections: list[Connection] = []
         self._next_id = 1
@@ -102,19 +124,37 @@ class HttpLoad(HttpServer):
         """Replace all connections with new ones, and make a call on each."""
         # A server may have closed the old ones, which were idle between two samples.
         self._hang_up()
+        self.add(count)
+
+    def add(self, count: int) -> None:
+        """Open more connections, and make a call on each."""
         for _ in range(count):
-            connection = self.connect()
-            self._connections.append(connection)
-            number = self._take_id()
-            connection.send(self._request(number))
-            _wire.check_tool_result(_wire.result_of(connection.answer(), number), number + _B)
+            self._connections.append(self.connect())
+            self._call(self._connections[-1])
+
+    def _call(self, connection: Connection) -> None:
+        number = self._take_id()
+        connection.send(self._request(number))
+        _wire.check_tool_result(_wire.result_of(connection.answer(), number), number + _B)
+
+    def times(self, seconds: float) -> list[float]:
+        """Call over the first connection, one call after the other, and return the seconds that each took."""
+        found = []
+        with self.process.deadline(seconds + DEADLINE):
+            started = time.perf_counter()
+            stop = started + seconds
+            while started < stop:
+                self._call(self._connections[0])
+                found.append(-started + (started := time.perf_counter()))
+        return found
 
     def _hang_up(self) -> None:
         while self._connections:
             self._connections.pop().close()
 
     def _request(self, number: int) -> bytes:
-        return post(self._head, self._template % (number, number, _B))
+        head = b"%bX-Request-Id: %d\r\n" % (self._head, number) if self._new_heads else self._head
+        return post(head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
         """Return the calls answered per second, with one outstanding on each connection.
@@ -122,7 +162,10 @@ class HttpLoad(HttpServer):
         Every answer is checked, after the clock has stopped.
         """
         self.open(connections)
+        before = self.process.cpu_time() if LINUX else 0.0
         count, elapsed = self._keep_busy(seconds)
+        if LINUX:
+            self.costs.append((self.process.cpu_time() - before) * 1e6 / count)
         return count / elapsed
 
     def answer(self, calls: int) -> None:

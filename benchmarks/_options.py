@@ -43,6 +43,14 @@ def whole_number(text: str) -> int:
     return value
 
 
+def checkout(text: str) -> Path:
+    """Parse the value of an option that is another checkout."""
+    path = Path(text).absolute()
+    if not (path / "trio_mcp" / "__init__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a checkout: it has no package trio_mcp")
+    return path
+
+
 def peer_installed() -> bool:
     """Return whether the official SDK is installed; without it, all rows against it are left out."""
     return importlib.util.find_spec("mcp") is not None
@@ -56,6 +64,7 @@ class Options:
     rounds: int  # interleaved samples per contender
     quick: bool  # run only the fewest and smallest cases that still exercise every scenario
     explain: bool  # add breakdowns where a scenario has one
+    before: Path | None  # another checkout, whose server is measured as well
     progress: Callable[[str], None]
 
     def select(self, contenders: dict[str, ContenderT]) -> dict[str, ContenderT]:

@@ -42,6 +42,21 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]
 
 
+def allow_files(count: int) -> None:
+    """Let this process, and those that it starts from now on, open this many files each.
+
+    Raises:
+        ProcessFailed: If the system does not allow it.
+    """
+    import resource  # not on every platform
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    except ValueError:
+        raise ProcessFailed(f"{count} open files are needed, and the limit is {hard}: raise it (ulimit -Hn)") from None
+
+
 def server_command(name: str, *arguments: str) -> list[str]:
     """Return the command of a program in servers/, e.g. ``server_command("official", "trio")``."""
     return python(str(SERVERS / f"{name}.py"), *arguments)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _report
-from ._options import Parser, whole_number
+from ._options import Parser, checkout, whole_number
 from ._probes import PROBES, must_fall, unit_of
 from ._processes import ROOT, ProcessFailed, run_python
 from ._wire import WrongAnswer
@@ -142,13 +142,6 @@ def prepare(stage: Path, checkout: Path) -> Path:
     return stage
 
 
-def _checkout(text: str) -> Path:
-    path = Path(text).absolute()
-    if not (path / "trio_mcp" / "__init__.py").is_file():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a checkout: it has no package trio_mcp")
-    return path
-
-
 def _calls(text: str) -> int:
     if not text.isdecimal() or not 64 <= int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 64 to 1000000")
@@ -168,7 +161,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.against",
         description="Compare the CPU time and memory of this checkout with those of another one, in pairs.",
     )
-    parser.add_argument("other", type=_checkout, metavar="OTHER_CHECKOUT", help="the state before")
+    parser.add_argument("other", type=checkout, metavar="OTHER_CHECKOUT", help="the state before")
     parser.add_argument("--pairs", type=whole_number, default=20, help="samples of each side (default 20)")
     parser.add_argument("--calls", type=_calls, default=2000, help="calls that a sample makes (default 2000)")
     parser.add_argument(

@@ -61,7 +61,7 @@ SELECTIONS = {
     # streams and windows of HTTP/2 are left out: they know no era and take ten seconds.
     "server": Selection(("tests/server/http",), 45, "not test_http2"),
     # The same for the client.
-    "client": Selection(("tests/transports/test_http_*.py",), 140),
+    "client": Selection(("tests/transports/test_http_*.py",), 170),
     # The rules of HTTP without I/O, for both sides, and sessions, which know no transport.
     "rules": Selection(("tests/protocol/test_http_*.py", "tests/protocol/test_sse.py", "tests/session"), 650),
     # The specification row by row, as 2026-07-28 has it: over HTTP, and in memory, where both eras must be there still.

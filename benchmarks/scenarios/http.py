@@ -1,58 +1,119 @@
-"""Calls per second that an HTTP server answers, under a load generator that uses no HTTP client."""
+"""What an HTTP server costs: calls per second and CPU time per call, under a load generator without an HTTP client."""
 
 from __future__ import annotations
 
+import importlib.util
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import HttpLoad
-from benchmarks._measure import Comparison, Target
+import attrs
+
+from benchmarks._http_load import LINUX, HttpLoad
+from benchmarks._measure import Comparison, Group, Target
 from benchmarks._options import peer_installed
-from benchmarks._processes import server_command
+from benchmarks._processes import ROOT, server_command
+from benchmarks._report import version_of
+from benchmarks._runners import installed_runners, our_server
 from benchmarks._throughput import groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from benchmarks._measure import Group
     from benchmarks._options import Options
     from benchmarks._wire import Era
 
+ERAS: tuple[Era, ...] = ("modern", "legacy")
+OURS = "ours on {}, {}"
+BEFORE = "before, {}"
 OFFICIAL = "official on uvicorn, {}, as it comes"
 OFFICIAL_JSON = "official on uvicorn, {}, JSON"
+OFFICIAL_FAST = "official on uvicorn with httptools, {}, JSON"
+NEW_HEADS = "{}, new heads"
 BARE = "bare hypercorn JSON echo"
 
-# label -> (command, era)
-OURS: dict[str, tuple[list[str], Era]] = {
-    "ours, modern": (server_command("http_ours"), "modern"),
-    "ours, legacy": (server_command("http_ours"), "legacy"),
+TIMES_OFFICIAL = {"hypercorn": 1.3, "h11": 1.8, "httptools": 2.5}
+TIMES_BEFORE = {
+    ("hypercorn", "modern"): 1.2,
+    ("hypercorn", "legacy"): 1.2,
+    ("h11", "modern"): 1.7,
+    ("httptools", "modern"): 2.4,
+    ("httptools", "legacy"): 2.4,
 }
-PEER: dict[str, tuple[list[str], Era]] = {
-    OFFICIAL.format("modern"): (server_command("http_official"), "modern"),
-    OFFICIAL.format("legacy"): (server_command("http_official"), "legacy"),
-    OFFICIAL_JSON.format("modern"): (server_command("http_official", "json"), "modern"),
-    OFFICIAL_JSON.format("legacy"): (server_command("http_official", "json"), "legacy"),
-}
-BARE_SERVER: dict[str, tuple[list[str], Era]] = {BARE: (server_command("http_bare"), "modern")}
 
-COMPARISONS = [
-    Comparison("ours, modern", BARE, Target(">=", 0.8)),
-    Comparison("ours, modern", OFFICIAL.format("modern"), Target(">=", 1.3)),
-    Comparison("ours, modern", OFFICIAL_JSON.format("modern")),
-    Comparison("ours, legacy", BARE),
-    Comparison("ours, legacy", OFFICIAL.format("legacy")),
-    Comparison("ours, legacy", OFFICIAL_JSON.format("legacy")),
-]
+
+@attrs.frozen
+class Contender:
+    """A server, and how it is called."""
+
+    command: list[str]
+    era: Era
+    root: Path = ROOT
+    new_heads: bool = False
+
+
+def _contenders(before: Path | None) -> dict[str, Contender]:
+    found: dict[str, Contender] = {}
+    for era in ERAS:
+        for runner in installed_runners():
+            found[OURS.format(runner, era)] = Contender(our_server(runner), era)
+        if before is not None:
+            found[BEFORE.format(era)] = Contender(server_command("http_ours"), era, before)
+        if peer_installed():
+            found[OFFICIAL.format(era)] = Contender(server_command("http_official"), era)
+            found[OFFICIAL_JSON.format(era)] = Contender(server_command("http_official", "json"), era)
+            if importlib.util.find_spec("httptools"):
+                command = server_command("http_official", "json", "httptools")
+                found[OFFICIAL_FAST.format(era)] = Contender(command, era)
+    for label in [*(OURS.format(runner, "modern") for runner in installed_runners()), OFFICIAL_JSON.format("modern")]:
+        if label in found:
+            found[NEW_HEADS.format(label)] = attrs.evolve(found[label], new_heads=True)
+    return {**found, BARE: Contender(server_command("http_bare"), "modern")}
+
+
+def _comparisons() -> list[Comparison]:
+    found = [
+        Comparison(OURS.format("hypercorn", "modern"), BARE, Target(">=", 0.8)),
+        Comparison(OURS.format("hypercorn", "legacy"), BARE),
+        Comparison(OURS.format("hypercorn", "modern"), OFFICIAL.format("modern"), Target(">=", 1.3)),
+        Comparison(OURS.format("hypercorn", "legacy"), OFFICIAL.format("legacy")),
+    ]
+    for runner in installed_runners():
+        times = Target(">=", TIMES_OFFICIAL[runner])
+        for era in ERAS:
+            label = OURS.format(runner, era)
+            bound = TIMES_BEFORE.get((runner, era))
+            found.append(Comparison(label, OFFICIAL_JSON.format(era), times))
+            found.append(Comparison(label, BEFORE.format(era), bound and Target(">=", bound)))
+        modern = OURS.format(runner, "modern"), OFFICIAL_JSON.format("modern")
+        found.append(Comparison(*map(NEW_HEADS.format, modern), times))
+        found.append(Comparison(NEW_HEADS.format(modern[0]), modern[0]))
+    found += [Comparison(OURS.format("httptools", era), OFFICIAL_FAST.format(era)) for era in ERAS]
+    return found
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Yield a group for one connection and one for 32."""
-    chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE_SERVER})
+    """Yield two groups for one connection and two for 32: calls per second, and CPU time per call."""
+    chosen = options.select(_contenders(options.before))
     with ExitStack() as stack:
         loads: dict[str, HttpLoad] = {}
-        for label, (command, era) in chosen.items():
-            loads[label] = HttpLoad(command, era)
+        for label, each in chosen.items():
+            loads[label] = HttpLoad(each.command, each.era, each.root, new_heads=each.new_heads)
             stack.callback(loads[label].close)
         for load in loads.values():
             load.greet()
-        yield from groups("http", loads, {1: "one connection", 32: "32 connections"}, COMPARISONS, options)
+        for group in groups("http", loads, {1: "one connection", 32: "32 connections"}, _comparisons(), options):
+            if options.before is not None:
+                group.notes.append(f"before: trio-mcp {version_of(options.before)}")
+            yield group
+            if LINUX:
+                yield _costs(group, loads)
+
+
+def _costs(group: Group, loads: dict[str, HttpLoad]) -> Group:
+    """Return the CPU time that the servers took for the calls of a group: how many times as much as ours."""
+    samples = {}
+    for label, load in loads.items():
+        samples[label], load.costs = load.costs, []
+    turned = [Comparison(each.right, each.left, each.target) for each in group.comparisons]
+    return Group(group.scenario, f"{group.case}, CPU time of the server", "µs/call", samples, turned, notes=group.notes)

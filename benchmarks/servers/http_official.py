@@ -1,4 +1,7 @@
-"""The official SDK's server over HTTP, on uvicorn, as it comes; with the argument ``json`` it answers in JSON."""
+"""The official SDK's server over HTTP, on uvicorn, as it comes; with the argument ``json`` it answers in JSON.
+
+With the argument ``httptools``, too, uvicorn parses with that. Installed by ``pip install mcp`` alone, it uses h11.
+"""
 
 import sys
 
@@ -16,8 +19,10 @@ class Telling(uvicorn.Server):
 
 
 async def main() -> None:
-    app = server.streamable_http_app(json_response=sys.argv[1:] == ["json"])
-    await Telling(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error")).serve()
+    app = server.streamable_http_app(json_response="json" in sys.argv)
+    parser = "httptools" if "httptools" in sys.argv else "h11"
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", http=parser, timeout_keep_alive=3600)
+    await Telling(config).serve()
 
 
 if __name__ == "__main__":

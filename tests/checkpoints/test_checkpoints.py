@@ -49,12 +49,9 @@ HELD: dict[object, str] = {
     EnteredOnce.__aexit__: "session/test_injection.py::test_connecting_using_and_closing",
     sse_client: f"transports/{ANYWHERE}",
     stdio_client: (
-        "transports/test_stdio_client_close.py::"
-        "test_cancellation_at_every_step_of_start_use_and_close_leaves_no_process"
+        "transports/test_stdio_client_end.py::test_cancellation_at_every_step_of_start_use_and_close_leaves_no_process"
     ),
-    stdio_server: (
-        "transports/test_stdio_server_end.py::test_cancellation_at_every_step_leaves_the_streams_as_they_were"
-    ),
+    stdio_server: ("transports/test_stdio_server.py::test_cancellation_at_every_step_leaves_the_streams_as_they_were"),
     streamable_http_client: f"transports/{ANYWHERE}",
 }
 """What tests below ``tests`` cancel, at every step or where it would take long."""

@@ -156,7 +156,6 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a list for a tool": (lambda c: c.call_tool("x", [1]), "arguments must be a mapping"),
     "no JSON for a tool": (lambda c: c.call_tool("x", {"a": object()}), "arguments of 'x' can't be turned into JSON"),
     "read": (lambda c: c.read_resource(7), "a URI must be a string, got 7"),
-    "subscribe": (lambda c: c.subscribe_resource(7), "a URI must be a string, got 7"),
     "a reference": (
         lambda c: c.complete("x", "n"),
         "ref must be a PromptReference or a ResourceTemplateReference, got",

@@ -228,7 +228,6 @@ async def test_unknown_servers_are_named_with_what_may_have_been_meant() -> None
         ({"servers": {"a": 5}}, TypeError, "server 'a': a target must be"),
         ({"servers": {"a": "gopher://x"}}, ValueError, "server 'a': there is no transport for gopher://"),
         ({"mode": "old"}, ValueError, "server 'a': mode must be one of"),
-        ({"modus": "old"}, TypeError, r"ClientGroup\(\) .*'modus'"),
         ({"reconnect": 5}, TypeError, "reconnect must be a Backoff"),
         ({"per_server": {"b": {}}}, ValueError, "per_server has options for 'b'"),
     ],

@@ -332,7 +332,6 @@ async def test_the_loss_of_the_link_is_raised_by_every_loop(how: str, revision: 
 
 BAD_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({}, ValueError, "nothing to listen for"),
-    ({"resources": []}, ValueError, "nothing to listen for"),
     ({"tools_list_changed": False}, ValueError, "nothing to listen for"),
     ({"tools_list_changed": 1}, TypeError, "tools_list_changed must be True or False, got 1"),
     ({"resources": "x:/a"}, TypeError, "resources must be a list of URIs, got 'x:/a'"),

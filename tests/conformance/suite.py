@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 import pytest
 
-from .serving import CHECKOUT, DEADLINE
+from tests.interop.node_peers import NodePeers
+from tests.interop.support import marked_environment
 
-if TYPE_CHECKING:
-    from tests.interop.node_peers import NodePeers
+CHECKOUT = Path(__file__).parents[2]
+
+COMMAND = [sys.executable, "-W", "error", "-m", "tests.conformance.everything_server"]
+"""To be run in the checkout; with ``stdio``, or a port, as the last argument."""
+
+DEADLINE = 180
+"""Seconds. A net against a hang."""
 
 MANIFEST = Path(__file__).with_name("package.json")
 EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
@@ -200,3 +209,17 @@ def _malformed(scenario: str, checks: list[Check]) -> list[str]:
     """Return the failures that no missing feature excuses: messages we sent that violate the specification's schema."""
     wrong = [check for check in checks if check.id.startswith("wire-schema") and check.status != "SUCCESS"]
     return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]
+
+
+@contextlib.contextmanager
+def everything_url(checkout: Path = CHECKOUT) -> Iterator[str]:
+    """Serve a checkout's server over HTTP. It must not complain of anything, and must exit cleanly when told to."""
+    with marked_environment() as environment:
+        server = subprocess.Popen(COMMAND, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True)
+        try:
+            assert server.stderr is not None
+            yield server.stderr.readline().split()[-1]
+        finally:
+            server.terminate()
+            _, complaints = server.communicate(timeout=DEADLINE)
+    assert (server.returncode, complaints) == (0, "")

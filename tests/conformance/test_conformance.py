@@ -16,8 +16,7 @@ from tests import forks
 from tests.interop import node_peers
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
 
-from .serving import everything_url
-from .suite import BARE, MANIFEST, REVISIONS, SCENARIO_MILLISECONDS, Check, Suite, judge
+from .suite import BARE, MANIFEST, REVISIONS, SCENARIO_MILLISECONDS, Check, Suite, everything_url, judge
 
 pytestmark = pytest.mark.conformance
 

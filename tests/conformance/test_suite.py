@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from . import suite
-from .serving import CHECKOUT
-from .suite import BARE, REVISIONS, TOTALS, Check, expected_failures, judge
+from .suite import BARE, CHECKOUT, REVISIONS, TOTALS, Check, expected_failures, judge
 
 PASS = [Check("a", "SUCCESS", "fine"), Check("b", "INFO", "seen")]
 

@@ -41,7 +41,8 @@ HELD = {
     ),
     "Client.set_roots": "checkpoints/client_rows.py::roots_in_the_legacy_era",
     "BaseSession.send_request": (
-        "session/test_cancellation.py::test_a_cancelled_callers_reason_reaches_the_handler "
+        "transports/test_http_client_legacy.py::"
+        "test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_nothing "
         "session/test_cancellation.py::test_a_cancelled_caller_returns_at_once_even_if_the_peer_does_not_read"
     ),
     "BaseSession.send_notification": "checkpoints/session_rows.py::sent",
@@ -49,8 +50,8 @@ HELD = {
         "checkpoints/session_rows.py::context_sent checkpoints/session_rows.py::progress_sent"
     ),
     "an async handler or tool, by its peer": (
-        "session/test_cancellation.py::test_a_cancelled_callers_reason_reaches_the_handler "
-        "session/test_cancellation.py::test_a_cancelled_request_gets_no_answer"
+        "requirements/rows/cancellation.py::stops session/test_cancellation.py::"
+        "test_nothing_more_is_sent_by_a_handler_that_finishes_despite_its_cancellation"
     ),
     "a sync tool, by its peer": "server/test_sync_tools.py::test_cancelling_a_call_returns_at_once",
     "async with streamable_http_client(...), sse_client(...)": (

@@ -82,14 +82,6 @@ async def test_the_handshake_offers_any_revision_of_its_era(
     assert block.text in ("hi", "Echo: hi")
 
 
-async def test_a_pinned_modern_revision_is_refused(everything_server: Launch) -> None:
-    """A client that insists on 2026-07-28 gets the server's own refusal (-32601), and the process is gone."""
-    with trio.fail_after(DEADLINE), pytest.raises(McpError) as refused:
-        async with Client(everything_server.for_us(), mode="2026-07-28"):
-            pytest.fail("a server of the legacy era was taken for a modern one")
-    assert refused.value.code == -32601
-
-
 async def test_everything_content_of_each_kind(everything_server: Launch) -> None:
     """Text, numbers, images, annotations, structured content, links and embedded resources arrive as such."""
     with trio.fail_after(DEADLINE):
@@ -184,23 +176,6 @@ async def test_everything_prompts(everything_server: Launch) -> None:
     assert isinstance(resource, types.EmbeddedResource)
     assert resource.resource.uri == "demo://resource/dynamic/text/3"
     assert refused.value.code == -32602
-
-
-async def test_everything_completion(everything_server: Launch) -> None:
-    team = types.PromptReference(name="completable-prompt")
-    text_resource = types.ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
-    with trio.fail_after(DEADLINE):
-        async with Client(everything_server.for_us()) as client:
-            every = await client.complete(team, "department")
-            some = await client.complete(team, "department", "S")
-            names = await client.complete(team, "name", "", context={"department": "Sales"})
-            unfiltered = await client.complete(team, "name")
-            number = await client.complete(text_resource, "resourceId", "12")
-    assert every.completion.values == ["Engineering", "Sales", "Marketing", "Support"]
-    assert some.completion.values == ["Sales", "Support"]
-    assert names.completion.values == ["David", "Eve", "Frank"]
-    assert unfiltered.completion.values == []
-    assert number.completion.values == ["12"]
 
 
 async def test_everything_takes_a_log_level_and_logs_of_its_own_accord(everything_server: Launch) -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.conformance.everything_server import SCHEMA_2020_12, server
-from tests.conformance.serving import CHECKOUT, COMMAND, everything_url
+from tests.conformance.suite import CHECKOUT, COMMAND, everything_url
 from trio_mcp import Client
 
 from .support import DEADLINE

@@ -191,7 +191,6 @@ FAILURES: dict[str, tuple[int, bytes, Any, str | None, str, int | None]] = {
     "a bug": (500, b"Traceback", CALL, None, "refused", None),
     "a result with an error's status": (500, encode(Response(7, {})), CALL, None, "refused", None),
     "a refused notification": (400, error_body(-32600), NOTE, SESSION, "refused", None),
-    "a redirection": (307, b"", CALL, None, "refused", None),
     "an unknown status": (799, b"", CALL, None, "refused", None),
     "no answer": (202, b"", LIST, SESSION, "refused", None),
     "no object": (400, b"[]", LIST, None, "refused", None),

@@ -50,7 +50,6 @@ from trio_mcp.http.rules.statuses import (
     Refusal,
     RuleSettings,
     status_of,
-    too_large,
 )
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request, Response
@@ -463,12 +462,6 @@ def test_the_status_of_an_error_answer(code: int, status: int) -> None:
     assert status_of(error, Era.MODERN) == status
     assert status_of(error, Era.LEGACY) == 200
     assert status_of(Response(1, {}), Era.MODERN) == status_of(Response(1, {}), Era.LEGACY) == 200
-
-
-def test_a_body_that_turns_out_to_be_too_large() -> None:
-    """As it is found while reading one without a length."""
-    refusal = too_large(BOTH_ERAS)
-    assert (refusal.status, refusal.error.error.message) == (413, "the body is longer than max_message_size=1000 bytes")
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

@@ -275,6 +275,23 @@ def test_only_a_recognised_modern_error_is_evidence_of_a_modern_server(
 # --- what requests and results carry besides their content -------------------------------------------------------
 
 
+def test_modern_requests_say_who_asks() -> None:
+    """2026-07-28 `basic/index`: on every request, beside what the caller put into ``_meta``; its dicts stay."""
+    era = ModernClientEra(MODERN, INFO, {"roots": {}})
+    stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_INFO: INFO, meta.CLIENT_CAPABILITIES: {"roots": {}}}
+    for params in (None, {}, {"a": 1}):
+        assert era.request_params(params) == {**(params or {}), "_meta": stamp}
+    given = {"_meta": {"progressToken": 3}}
+    assert era.request_params(given) == {"_meta": {"progressToken": 3, **stamp}}
+    assert given == {"_meta": {"progressToken": 3}}
+
+
+@pytest.mark.parametrize("result", [{"resultType": "complete"}, {"resultType": "input_required"}, {"a": 1}])
+def test_the_result_types_of_the_core_protocol_are_read(result: dict[str, Any]) -> None:
+    """2026-07-28 `basic/index`, ResultType: "clients MUST treat an absent resultType as complete"."""
+    assert ModernClientEra(MODERN, INFO, {}).read_result(result) == result
+
+
 @pytest.mark.parametrize("kind", ["other", "", "Complete", None, 1, ["complete"], {}, "x" * 100_000])
 def test_an_unknown_result_type_is_refused(kind: object) -> None:
     """The same section: "MUST be considered invalid"; and no megabyte of it reaches the log."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, TransportError
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
@@ -81,6 +81,19 @@ def test_the_progress_token_is_the_id_and_goes_into_a_copy() -> None:
     bare = peer.open_request("x", None, wants_progress=True).request
     assert bare.params == {"_meta": {"progressToken": bare.id}}
     assert peer.open_request("x", params).request.params is params
+
+
+def test_an_answer_settles_its_request_once() -> None:
+    """In any order; a duplicate is ignored, and fails no request that is still in flight."""
+    peer = Peer()
+    first, second = sent(peer), sent(peer)
+    answer = Response(second.request.id, {"a": 1})
+    event = only(peer.receive(answer), Settled)
+    assert (event.outgoing, event.outcome) == (second, {"a": 1})
+    assert peer.receive(answer) == ()
+    assert (first.settled, peer.outgoing_count) == (False, 1)
+    error = ErrorData(5, "no", {"b": 2})
+    assert only(peer.receive(ErrorResponse(first.request.id, error)), Settled).outcome == error
 
 
 @pytest.mark.parametrize("request_id", [0, 2, -1, 10**30, "1", HUGE])
@@ -189,6 +202,16 @@ def test_a_modern_client_answers_nothing(message: Any) -> None:
     assert peer.incoming_count == peer.running_count == 0
 
 
+def test_after_the_end_of_input_nothing_is_asked() -> None:
+    """Ours are settled, as the peer will answer nothing more; it may still read, so theirs go on."""
+    peer = Peer()
+    running, outgoing = started(peer), sent(peer)
+    assert peer.end_of_input() == [outgoing]
+    with pytest.raises(SessionClosed):
+        peer.open_request("x", None)
+    assert peer.answer(running, {}) == Response(1, {})
+
+
 # --- the peer's requests -----------------------------------------------------------------------------------------
 
 
@@ -200,11 +223,6 @@ def test_a_request_is_answered_once_and_frees_its_place_once() -> None:
     with pytest.raises(LocalProtocolError, match="already answered"):
         peer.answer(incoming, {})
     assert [peer.finished(incoming), peer.finished(incoming), peer.running_count] == [None, None, 0]
-
-
-def test_metadata_stays_with_the_request() -> None:
-    metadata = {"headers": {"a": "b"}}
-    assert only(Peer().receive(Request(1, "x"), metadata), RequestStarted).incoming.metadata is metadata
 
 
 def test_an_id_in_flight_is_refused_and_the_first_request_lives_on() -> None:

@@ -65,6 +65,7 @@ def test_a_wait_is_bounded(backoff: Backoff, attempt: int, chance: float, asked:
 def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
     """The wait is bounded after any number of attempts, and without a limit of attempts it never ends."""
     assert [Backoff(first=1, longest=10).wait(attempt, lambda: 0.0) for attempt in range(6)] == [0.5, 1, 2, 4, 5, None]
+    assert Backoff(patience=5).wait(0, random.random, 5.0) == 5  # which a server may just ask for
     backoff = Backoff(first=2, factor=2, longest=60, jitter=0.25, attempts=None)
     for attempt, longest in ((0, 2), (1, 4), (2, 8), (5, 60), (10**9, 60)):
         waits = [backoff.wait(attempt, random.random) or 0 for _ in range(100)]

@@ -133,6 +133,7 @@ def paint(
     wet: bool = False,
     note: str = "",
     layers: list[Literal["a"]] | None = None,
+    tool: Literal["brush"] = "brush",
 ) -> str:
     return repr((color, size, mode, wet))
 
@@ -151,6 +152,7 @@ def paint(
         ("wet", "", ["true", "false"]),
         ("wet", "t", ["true"]),
         ("note", "", []),
+        ("tool", "", ["brush"]),
         ("layers", "", []),
     ],
 )

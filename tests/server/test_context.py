@@ -164,15 +164,16 @@ async def progress_of(tool: Any, revision: str) -> list[types.ProgressNotificati
         return list(seen)  # no more may come
 
 
-@both_eras
-async def test_progress_that_does_not_grow_is_not_sent(revision: str) -> None:
-    """`basic/patterns/progress`: it MUST increase with each notification."""
+@pytest.mark.parametrize(("revision", "word"), [("2024-11-05", None), ("2025-03-26", "a word"), (MODERN, "a word")])
+async def test_progress_that_does_not_grow_is_not_sent(revision: str, word: str | None) -> None:
+    """`basic/patterns/progress`: it MUST increase with each notification. It has a message since 2025-03-26."""
 
     async def tool(ctx: Context) -> None:
         for done in (1, 1.0, 0, 2.5, 2, 3):
-            await ctx.report_progress(done)
+            await ctx.report_progress(done, message="a word")
 
-    assert [each.progress for each in await progress_of(tool, revision)] == [1, 2.5, 3]
+    seen = await progress_of(tool, revision)
+    assert [(each.progress, each.message) for each in seen] == [(done, word) for done in (1, 2.5, 3)]
 
 
 @pytest.mark.parametrize(("progress", "total"), [("1", None), (True, None), (math.nan, None), (1, math.inf), (1, "2")])

@@ -282,7 +282,7 @@ async def test_wherever_a_request_is_cancelled_its_context_managers_exit() -> No
         return given["p0"]
 
     server = Server("test")
-    outer = make("outer", [make("inner", [make("innermost", [])])])
+    outer = make("outer", [make("inner", [trio.lowlevel.checkpoint])])
     server.add_tool(_with_parameters(tool, [outer, make("other", [])]), name="tool")
     async with client_of(server) as client:
 

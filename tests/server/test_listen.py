@@ -21,7 +21,7 @@ from trio_mcp.jsonrpc.messages import Notification, Response
 from trio_mcp.server import changes
 from trio_mcp.server.changes import Listener
 from trio_mcp.types import meta
-from trio_mcp.types.error_codes import OVERLOADED
+from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 
 TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 
@@ -109,6 +109,8 @@ async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: py
         await wire.listen(1, resourceSubscriptions=["x://a", "x://b"], toolsListChanged=True)
         refusal = await wire.listen(2, resourceSubscriptions=["x://c", "x://d"])
         assert refusal.error.code == OVERLOADED
+        too_long = await wire.listen(2, resourceSubscriptions=["x" * 8193])
+        assert too_long.error.code == INVALID_PARAMS
         assert await wire.listen(3, resourceSubscriptions=["x://c"]) == acknowledgement(
             3, resourceSubscriptions=["x://c"]
         )

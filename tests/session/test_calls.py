@@ -65,6 +65,12 @@ async def test_what_a_handler_does_wrong_is_an_internal_error_and_is_told_to_the
     assert logged in caplog.text
 
 
+async def test_ping_is_answered_by_either_side_without_a_handler() -> None:
+    async with session_pair() as (client, server):
+        await client.ping()
+        await server.send_request("ping")
+
+
 async def test_a_servers_requests_to_its_client_carry_the_current_trace_and_only_that() -> None:
     """Those of a client do, too: tests/server/test_trace_context.py."""
     trace = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", None, "user=alice")

@@ -55,7 +55,7 @@ async def test_negotiation_finds_the_newest_era(revisions: tuple[str, ...], spok
         await client.send_request("tools/call", {"name": "x"})
 
 
-async def negotiate_with(*answers: Any, **calls: Any) -> tuple[ClientSession, list[Any]]:
+async def negotiate_with(*answers: Any, by: str = "negotiate", **calls: Any) -> tuple[ClientSession, list[Any]]:
     """Negotiate with a server that gives these answers, one after the other; None is silence."""
     asked: list[Any] = []
     options = SessionOptions(calls=CallOptions(**calls))
@@ -79,7 +79,7 @@ async def negotiate_with(*answers: Any, **calls: Any) -> tuple[ClientSession, li
             nursery.start_soon(serve)
             failure: Exception | None = None
             try:
-                await client.negotiate()
+                await getattr(client, by)()
             except Exception as exc:
                 failure = exc
             nursery.cancel_scope.cancel()
@@ -131,16 +131,8 @@ async def test_a_modern_error_is_never_answered_with_a_handshake() -> None:
 
 
 async def test_discovery_without_a_revision_in_common_says_so() -> None:
-    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client, trio.open_nursery() as nursery:
-
-        async def answer() -> None:
-            wire = Peer(theirs)
-            request = await wire.expect(Request)
-            await wire.send(Response(request.id, {**MODERN, "supportedVersions": ["2099-01-01"]}))
-
-        nursery.start_soon(answer)
-        with pytest.raises(NegotiationError, match="serves no modern revision that this client speaks"):
-            await client.discover()
+    with pytest.raises(NegotiationError, match="serves no modern revision that this client speaks"):
+        await negotiate_with({**MODERN, "supportedVersions": ["2099-01-01"]}, by="discover")
 
 
 async def test_a_refusal_that_names_the_very_revision_as_supported_is_tried_once_more() -> None:
@@ -234,12 +226,7 @@ async def test_what_was_not_declared_and_what_the_era_lacks_is_not_sent(
 
 async def test_a_server_asks_nothing_before_the_handshake_is_confirmed() -> None:
     async with server_on_wire(open_it=False) as (server, wire):
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"roots": {}},
-            "clientInfo": {"name": "w", "version": "1"},
-        }
-        await wire.send(Request(1, "initialize", params))
+        await wire.send(Request(1, "initialize", wire.hello()))
         await wire.receive()
         with pytest.raises(LocalProtocolError, match="confirmed the handshake"):
             await server.send_request("roots/list")

@@ -27,16 +27,8 @@ def arguments() -> Plan:
     given = parser.parse_args()
     timeout = given.session_timeout or min(300.0, given.minutes * 5)
     given.out.mkdir(parents=True)
-    return Plan(
-        minutes=given.minutes,
-        seed=given.seed,
-        out=given.out.resolve(),
-        rate=given.rate,
-        only=tuple(filter(None, given.only.split(","))),
-        session_timeout=timeout,
-        max_events=given.max_events,
-        restart_every=given.restart_every,
-    )
+    only = tuple(filter(None, given.only.split(",")))
+    return Plan(**{**vars(given), "out": given.out.resolve(), "only": only, "session_timeout": timeout})
 
 
 def main() -> int:

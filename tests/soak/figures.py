@@ -73,11 +73,6 @@ async def pruned() -> None:
             return
 
 
-def of_servers(servers: list[BaseServer]) -> list[dict[str, Any]]:
-    """Return the servers' statistics."""
-    return [attrs.asdict(server.statistics()) for server in servers]
-
-
 async def figures(servers: list[BaseServer]) -> dict[str, Any]:
     """Return all figures, after a garbage collection; takes about ten milliseconds."""
     await pruned()
@@ -88,7 +83,7 @@ async def figures(servers: list[BaseServer]) -> dict[str, Any]:
         "blocks": sys.getallocatedblocks(),
         "malloc": malloc(),
         "tasks": trio.lowlevel.current_statistics().tasks_living,
-        "servers": of_servers(servers),
+        "servers": [attrs.asdict(server.statistics()) for server in servers],
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, Handler, HttpPeer, event, giving, peer, result, streaming
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, peer, result, streaming
 from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
@@ -38,7 +38,7 @@ async def cut_json(asked: Asked) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(handlers: Mapping[str, Handler] | None = None) -> AsyncIterator[HttpPeer]:
+async def serving(handlers: Mapping[str, Any] | None = None) -> AsyncIterator[HttpPeer]:
     """Run a server within the block, which must end in time."""
     with trio.fail_after(DEADLINE):
         async with peer(handlers) as server:

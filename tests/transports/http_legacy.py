@@ -73,7 +73,7 @@ class Restarting:
         return {"initialize": self.initialize, "tools/call": self.call, "DELETE": plain(204)}
 
 
-OLD_ANSWERS = {
+OLD_ANSWERS: dict[str, dict[str, Any]] = {
     "initialize": {**INITIALIZED, "protocolVersion": "2024-11-05"},
     "tools/list": {"tools": []},
     "tools/call": TEXT,
@@ -100,7 +100,8 @@ class OldServer:
     async def post(self, asked: Asked) -> None:
         _, _, number = asked.path.partition("/messages?session=")
         await asked.status(202 if number else 405)
-        if asked.rpc in OLD_ANSWERS and number in self.streams:
+        stream = self.streams.get(number)
+        if stream is not None and asked.rpc in OLD_ANSWERS:
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async with self.sending:
-                    await self.streams[number].chunk(event(result(asked.id, OLD_ANSWERS[asked.rpc])))
+                    await stream.chunk(event(result(asked.id, OLD_ANSWERS[asked.rpc])))

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.http_peer import giving, never, peer, plain, streaming
+from tests.http_peer import giving, never, plain, streaming
 from tests.transports.http_calls import connect, discovered, serving
 from tests.transports.http_legacy import OldServer
-from tests.transports.support import DEADLINE
 from trio_mcp import (
     CallOptions,
     Client,
@@ -45,20 +44,20 @@ async def test_any_refusal_that_is_not_modern_leads_to_the_handshake(status: int
     assert (ping.headers["mcp-session-id"], ping.headers["mcp-protocol-version"]) == ("s1", "2025-11-25")
 
 
-async def test_a_modern_refusal_does_not_lead_to_a_handshake() -> None:
-    """A 400 with a recognized modern error: the server speaks a modern version."""
-    body = error_of(-32022, data={"supported": ["2027-01-01"]})
-    async with serving({"server/discover": plain(400, body)}) as server:
-        with pytest.raises(NegotiationError, match="2027-01-01"):
+@pytest.mark.parametrize(
+    ("discover", "said"),
+    [
+        (plain(400, error_of(-32022, data={"supported": ["2027-01-01"]})), "2027-01-01"),
+        (giving({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}}), "the server serves xxx"),
+    ],
+    ids=["refused", "answered"],
+)
+async def test_a_modern_server_of_other_revisions_gets_no_handshake(discover: Any, said: str) -> None:
+    """It speaks a modern version: the error names those it serves, but repeats no list in full."""
+    async with serving({"server/discover": discover}) as server:
+        with pytest.raises(NegotiationError, match=said) as caught:
             await connect(server.url)
-    assert server.methods() == ["server/discover"]
-
-
-async def test_a_list_of_revisions_is_not_repeated_in_full() -> None:
-    many = giving({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}})
-    async with serving({"server/discover": many}) as server:
-        with pytest.raises(NegotiationError, match="the server serves xxx") as caught:
-            await connect(server.url)
+        assert server.methods() == ["server/discover"]
     assert len(str(caught.value)) < 3000
 
 
@@ -72,13 +71,6 @@ async def test_a_status_that_says_nothing_of_eras_is_the_outcome(status: int, tr
             await connect(server.url)
     assert (caught.value.status, caught.value.trouble, caught.value.retry_after) == (status, trouble, 7)
     assert "initialize" not in server.methods()
-
-
-async def test_a_refused_connection_fails_the_opening() -> None:
-    async with peer() as server:
-        url = server.url
-    with trio.fail_after(DEADLINE), pytest.raises(TransportError, match=r"POST http://127.*failed: Connect"):
-        await connect(url)
 
 
 @pytest.mark.legacy
@@ -112,20 +104,17 @@ async def test_a_legacy_server_that_has_become_modern_is_noticed() -> None:
 
 
 @pytest.mark.legacy
-async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server() -> None:
+@pytest.mark.parametrize(
+    ("discover", "how"),
+    [(discovered, {"mode": "legacy"}), (never, {"options": SessionOptions(calls=CallOptions(probe_timeout=0.05))})],
+    ids=["asked for", "silence"],
+)
+async def test_a_handshake_that_says_nothing_of_the_server_is_not_remembered(
+    discover: Any, how: dict[str, Any]
+) -> None:
     """A later client of a server of both eras still speaks the modern one."""
-    async with serving({"server/discover": discovered}) as server:
-        async with Client(server.url, mode="legacy") as client:
-            assert client.protocol_version == "2025-11-25"
-        async with Client(server.url) as client:
-            assert client.protocol_version == "2026-07-28"
-
-
-@pytest.mark.legacy
-async def test_a_server_that_was_only_slow_is_asked_again() -> None:
-    """Silence leads to the handshake, and proves nothing."""
-    async with serving({"server/discover": never}) as server:
-        async with Client(server.url, options=SessionOptions(calls=CallOptions(probe_timeout=0.05))) as client:
+    async with serving({"server/discover": discover}) as server:
+        async with Client(server.url, **how) as client:
             assert client.protocol_version == "2025-11-25"
         server.handlers["server/discover"] = discovered
         async with Client(server.url) as client:

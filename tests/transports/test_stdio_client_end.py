@@ -77,7 +77,7 @@ async def test_everything_written_before_the_end_reaches_the_server(tmp_path: Pa
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_server_that_still_has_much_to_say_may_finish(when: str, tmp_path: Path) -> None:
-    """What nobody reads, before the end of its input or after, must not keep it from exiting on its own."""
+    """What its client does not read, before the end of its input or after, must not keep it from exiting on its own."""
     code = """
         import sys
         print('{"jsonrpc":"2.0","method":"ready"}', flush=True)

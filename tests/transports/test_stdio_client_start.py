@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
+import select
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,6 @@ async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, sa
         ((["python", "-m", "x"],), {}, TypeError, "its arguments go into args"),
         (("a\0b",), {}, ValueError, "command .*null character"),
         (("sh", "one two"), {}, TypeError, "args must be a sequence of strings"),
-        (("sh", b"x"), {}, TypeError, "args must be a sequence of strings"),
         (("sh", ["-c", 5]), {}, TypeError, "args must be a sequence of strings"),
         (("sh", [Path("x")]), {}, TypeError, "args must be a sequence of strings"),
         (("sh", ["a\0b"]), {}, ValueError, "args .*null character"),
@@ -141,9 +139,7 @@ async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, sa
         (("sh",), {"env": {"A=B": "c"}}, ValueError, "env .*'A=B'"),
         (("sh",), {"env": {"": "c"}}, ValueError, "env .*''"),
         (("sh",), {"cwd": 5}, TypeError, "cwd must be a path"),
-        (("sh",), {"cwd": "a\0b"}, ValueError, "cwd .*null character"),
         (("sh",), {"stderr": "inherti"}, ValueError, "stderr must be"),
-        (("sh",), {"stderr": 2}, TypeError, "stderr must be"),
         (("sh",), {"shutdown_grace": "2"}, TypeError, "shutdown_grace must be a number"),
         (("sh",), {"shutdown_grace": True}, TypeError, "shutdown_grace must be a number"),
         (("sh",), {"shutdown_grace": -1}, ValueError, "shutdown_grace must be"),
@@ -255,13 +251,10 @@ def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
         trio.run(main)
     """
     with subprocess.Popen(script(code), stderr=writer, env=ENVIRONMENT) as harness:
-        os.close(writer)
-        full = bytearray(4)
         deadline = time.monotonic() + DEADLINE
-        # Of its 64 KiB, lines may leave a rest of each page empty.
-        while int.from_bytes(full, sys.byteorder) < 60_000 and time.monotonic() < deadline:
-            fcntl.ioctl(reader, termios.FIONREAD, full)
+        while select.select([], [writer], [], 0)[1] and time.monotonic() < deadline:  # the pipe is not full
             time.sleep(0.005)
+        os.close(writer)
         with open(reader, "rb") as stream:
             received = stream.read()
         assert harness.wait(DEADLINE) == 0

@@ -83,6 +83,12 @@ class Headers:
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             self._values.setdefault(key, []).append(text.strip(" \t"))  # RFC 9110, section 5.5
 
+    def adding(self, pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+        """Return these fields and some more, each of which is not among them."""
+        more = Headers(pairs)
+        more._values |= self._values
+        return more
+
     def get(self, name: str) -> str | None:
         """Return the value of a field, or None.
 

@@ -11,7 +11,6 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.errors import LocalProtocolError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
-from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import Link
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
 from trio_mcp.server.input.rounds import InputRun
@@ -21,6 +20,7 @@ from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink
+from trio_mcp.types.methods import facts_of
 
 if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.http.server.host import ExchangeSink
@@ -249,26 +249,28 @@ class Connection(ServerSession):
 
 
 class Exchange:
-    """The hooks of a `trio_mcp.session.handlers.Handlers` that answers a single request.
+    """The hooks that handle a single request, outside any session.
 
     Args:
         run: The run of the server.
         sink: Where all messages of the request go.
-        peer: The bookkeeping of requests in flight, which holds only this one.
+        incoming: The request.
         client: The client's declaration from the request, already checked.
 
     Attributes:
         states, input, trio_token: As in `Connection`.
     """
 
-    def __init__(self, run: SharedByClients, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> None:
+    def __init__(
+        self, run: SharedByClients, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration
+    ) -> None:
         self.states = run.states
         self.input = run.input
         self.trio_token = trio.lowlevel.current_trio_token()
         self._served = run.served
         self._changes = run.changes
         self._sink = sink
-        self._peer = peer
+        self._incoming = incoming
         self._client = client
         self._audience: Audience | None = None
 
@@ -310,24 +312,24 @@ class Exchange:
 
     def statistics(self) -> SessionStatistics:
         """Return the same statistics as a session; what a single request can't have is 0."""
-        peer = self._peer
+        incoming = self._incoming
         return SessionStatistics(
             outgoing=0,
-            incoming=peer.incoming_count,
-            running=peer.running_count,
+            incoming=incoming.open,
+            running=incoming.running and not self.has_listeners,
             queued=0,
-            listening=peer.listening_count,
+            listening=self.has_listeners,
             bulk_waiting=self._sink.waiting,
             control_waiting=0,
             flushed=not self._sink.waiting,
             notices_waiting=0,
-            closed=peer.closed,
+            closed=not incoming.running,
         )
 
     @property
     def has_listeners(self) -> bool:
         """Whether the request is a ``subscriptions/listen``."""
-        return self._peer.listening_count > 0
+        return self._incoming.running and facts_of(self._incoming.request.method).lasting
 
     async def end_listening(self) -> None:
         """Answer a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""

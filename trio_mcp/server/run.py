@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.server_negotiation import ClientDeclaration
-from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection, Exchange, Served
@@ -55,9 +55,9 @@ class Run:
         """All sessions and single requests that are being served."""
         return [*self.connections, *self.exchanges]
 
-    def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
+    def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> Exchange:
         """Make the hooks for one request of the modern era; the caller discards it from `exchanges` at its end."""
-        exchange = Exchange(self, sink, peer, client)
+        exchange = Exchange(self, sink, incoming, client)
         self.exchanges.add(exchange)
         return exchange
 

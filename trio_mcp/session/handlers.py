@@ -20,7 +20,7 @@ from trio_mcp.session.limits import RequestRecord, SessionOptions
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
-__all__ = ["Handlers", "RequestContext", "RequestHooks", "error_for"]
+__all__ = ["Handlers", "RequestContext", "RequestHooks", "begin", "error_for", "run_handler"]
 
 
 class RequestContext:
@@ -167,10 +167,73 @@ class RequestHooks(Protocol):
         """Return the error to send for an exception that a handler raised."""
 
 
+def begin(incoming: IncomingRequest, hooks: RequestHooks) -> tuple[RequestContext, dict[str, Any] | ErrorData | None]:
+    """Return the context of a request, and its outcome if no handler is needed."""
+    # Made before the task that enters it, so that a cancellation which arrives in between is not lost.
+    incoming.scope = trio.CancelScope()
+    context = hooks.make_context(incoming)
+    try:
+        return context, hooks.intercept(context)
+    except McpError as exc:
+        return context, ErrorData(exc.code, exc.message, exc.data)
+
+
+async def run_handler(
+    context: RequestContext,
+    hooks: RequestHooks,
+    options: SessionOptions,
+    answer: Callable[[IncomingRequest, dict[str, Any] | ErrorData], Awaitable[None]],
+) -> None:
+    """Run the handler of a request in its cancel scope, and answer the request.
+
+    Args:
+        context: The context.
+        hooks: The hooks that handle requests.
+        options: The hooks that watch requests.
+        answer: Sends the response, unless the request was cancelled.
+    """
+    incoming = context.incoming
+    # The clock is read only if a hook wants the duration: this runs for every request.
+    watched = options.watched
+    started = trio.current_time() if watched else 0.0
+    failure: Exception | None = None
+    try:
+        try:
+            # The response is sent inside the scope, too: once the peer has cancelled, it need not wait for room.
+            with incoming.scope:
+                result = await hooks.received_request(context)
+                if type(result) is not dict:
+                    result = {} if result is None else as_object(result, "a handler's result")
+                if context.client is not None:
+                    result = context.client.era.finish_result(result)
+                await answer(incoming, result)
+        except Exception as exc:
+            failure = exc
+        except BaseExceptionGroup as group:
+            # A nursery in the handler was cancelled together with the session, and one of its tasks failed on the
+            # way out. The group as a whole would bring the session's nursery down, so only Cancelled goes on.
+            cancelled, failures = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(failures, ExceptionGroup):
+                raise
+            logger.error("the handler of %r failed", context.method, exc_info=failures)
+            raise cancelled from None
+        if failure is None:
+            return
+        if not incoming.cancelled:
+            await answer(incoming, hooks.error_for(failure, context))
+        elif not isinstance(failure, McpError):  # an McpError is a response, which the peer no longer wants
+            logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
+    finally:
+        if watched:
+            outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
+            duration = trio.current_time() - started
+            options.record(RequestRecord(context.method, "in", duration, outcome))  # type: ignore[arg-type]
+
+
 class Handlers:
     """The running handlers of one link, each in its own task and cancel scope.
 
-    A session has one next to its `Calls`; a single modern request over HTTP has this half alone.
+    A session has one next to its `Calls`. A single modern request over HTTP needs neither.
 
     Args:
         peer: The requests in flight.
@@ -221,14 +284,7 @@ class Handlers:
         Returns:
             The context; None if the request has been answered.
         """
-        # Made before the task that enters it, so that a cancellation which arrives in between is not lost.
-        incoming.scope = trio.CancelScope()
-        context = self._hooks.make_context(incoming)
-        answer: dict[str, Any] | ErrorData | None
-        try:
-            answer = self._hooks.intercept(context)
-        except McpError as exc:
-            answer = ErrorData(exc.code, exc.message, exc.data)
+        context, answer = begin(incoming, self._hooks)
         if answer is None:
             return context
         # None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
@@ -239,41 +295,12 @@ class Handlers:
 
     async def serve(self, context: RequestContext) -> None:
         """Run the handler of a request in its cancel scope, and send the response."""
-        incoming = context.incoming
-        # The clock is read only if a hook wants the duration: this runs for every request.
-        watched = self._options.watched
-        started = trio.current_time() if watched else 0.0
-        failure: Exception | None = None
         try:
-            try:
-                # The response is sent inside the scope, too: once the peer has cancelled, it need not wait for room.
-                with incoming.scope:
-                    result = await self._hooks.received_request(context)
-                    if type(result) is not dict:
-                        result = {} if result is None else as_object(result, "a handler's result")
-                    if context.client is not None:
-                        result = context.client.era.finish_result(result)
-                    await self._answer(incoming, result)
-            except Exception as exc:
-                failure = exc
-            except BaseExceptionGroup as group:
-                # A nursery in the handler was cancelled together with the session, and one of its tasks failed on the
-                # way out. The group as a whole would bring the session's nursery down, so only Cancelled goes on.
-                cancelled, failures = group.split(trio.Cancelled)
-                if cancelled is None or not isinstance(failures, ExceptionGroup):
-                    raise
-                logger.error("the handler of %r failed", context.method, exc_info=failures)
-                raise cancelled from None
-            if failure is not None:
-                await self._fail(context, incoming, failure)
+            await run_handler(context, self._hooks, self._options, self._answer)
         finally:
             # Whatever happened: a request that is never reported finished would keep its place for as long as the
             # session lasts.
-            self._free(incoming)
-            if watched:
-                outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
-                duration = trio.current_time() - started
-                self._options.record(RequestRecord(context.method, "in", duration, outcome))  # type: ignore[arg-type]
+            self._free(context.incoming)
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink
@@ -283,12 +310,6 @@ class Handlers:
         message = self._peer.answer(incoming, answer)
         if message is not None:
             sink.put(SessionMessage(message, incoming.request.id))
-
-    async def _fail(self, context: RequestContext, incoming: IncomingRequest, failure: Exception) -> None:
-        if not incoming.cancelled:
-            await self._answer(incoming, self._hooks.error_for(failure, context))
-        elif not isinstance(failure, McpError):  # an McpError is a response, which the peer no longer wants
-            logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
 
     def _free(self, incoming: IncomingRequest) -> None:
         successor = self._peer.finished(incoming)

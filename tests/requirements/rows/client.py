@@ -18,7 +18,7 @@ topic.held(
         basic/lifecycle#initialization
         transports/test_http_client_eras.py::test_any_refusal_that_is_not_modern_leads_to_the_handshake legacy
     A client disconnects from a server that chose a revision it does not know.
-        basic/lifecycle#version-negotiation session/test_opening.py::test_a_handshake_that_fails_says_so legacy
+        basic/lifecycle#version-negotiation session/test_lifetime.py::test_a_handshake_that_fails_says_so legacy
     A client raises an error with the code, message and data that the server gave.
         basic#error-responses client/test_calls.py::test_a_refusal_and_a_malformed_answer_cost_one_call
     A client reports a response to a request it never sent, and goes on.
@@ -28,7 +28,7 @@ topic.held(
     A result without a type is a complete one.
         basic#resulttype protocol/test_negotiation.py::test_the_result_types_of_the_core_protocol_are_read modern
     A client takes notifications that no handler knows.
-        basic#notifications session/test_hooks.py::test_each_kind_of_message_but_a_response_has_a_hook
+        basic#notifications session/test_calls.py::test_notifications_arrive_in_order_and_a_failing_handler_costs_one
     Progress goes to the call with its token, and to no other.
         basic/patterns/progress#progress-flow protocol/test_peer.py::test_progress_that_fits_no_request_is_a_fault
     Cancelling a call cancels its own request and no other.
@@ -36,7 +36,7 @@ topic.held(
         session/test_cancellation.py::test_a_notice_overtakes_bulk_but_never_its_own_request
     A client cancels a request that times out, and no response comes after that.
         basic/patterns/cancellation#timeouts
-        session/test_timeouts.py::test_the_session_goes_on_after_a_timeout_and_the_late_answer_is_ignored
+        session/test_cancellation.py::test_the_session_goes_on_after_a_timeout_and_the_late_answer_is_ignored
     A client receives notifications that belong to no request.
         server/tools#list-changed-notification
         client/test_calls.py::test_updates_of_a_watched_resource_reach_on_message legacy
@@ -53,7 +53,7 @@ topic.held(
         client/test_input_rounds.py::test_the_request_goes_out_again_with_answers_state_and_a_new_id modern
     A client validates structured content against the tool's output schema.
         server/tools#output-schema
-        client/test_tools.py::test_structured_content_is_checked_by_the_output_schema_that_is_known_until_it_changes
+        client/test_calls.py::test_structured_content_is_checked_by_the_output_schema_that_is_known_until_it_changes
         2025-06-18+
     """,
 )

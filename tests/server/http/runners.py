@@ -1,4 +1,4 @@
-"""The runner that serves a test of this folder: every test runs on all of them, except where this file says otherwise."""
+"""The runner that serves a test of this folder: every test runs on all of them, except where the tables here say not."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from h2.errors import ErrorCodes
 
 from tests.server.http.http2_client import over_http2
 from tests.server.http.in_memory import App, everything, over_memory
+from trio_mcp.http.headers import Headers
 from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.runner.wire import MAX_RECEIVED
 from trio_mcp.http.server.asgi import HttpRequest, Ledger
@@ -174,7 +175,7 @@ async def test_a_body_in_small_pieces_costs_its_size() -> None:
     async def receive() -> Any:
         return next(waiting)
 
-    request = HttpRequest({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    request = HttpRequest({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, Headers())
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

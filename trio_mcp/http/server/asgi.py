@@ -49,7 +49,7 @@ EXTRAS = "trio_mcp.extras"
 
 
 class Extras:
-    """What a runner of ours can do for a request beyond ASGI.
+    """What our own runners can do for a request beyond ASGI.
 
     Attributes:
         lingers: Whether the runner itself reads what is left of a body after the response.
@@ -226,6 +226,11 @@ class Body:
 class HttpRequest:
     """A request as the client sent it.
 
+    Args:
+        scope: ASGI's scope.
+        receive: ASGI's receive callable.
+        headers: The header fields.
+
     Attributes:
         scope: The ASGI scope.
         method: The method as sent: it is case-sensitive (RFC 9110, section 9.1).
@@ -234,19 +239,19 @@ class HttpRequest:
         headers: The header fields.
         is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
             socket.
-        extras: What a runner of ours offers; None on another ASGI server.
+        extras: What our own runners offer; None on another ASGI server.
     """
 
-    def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
+    def __init__(self, scope: Scope, receive: ReceiveCallable, headers: Headers) -> None:
         self.scope = scope
         self.method: str = scope["method"]
+        self.headers = headers
         self.root: str
         path: str = scope["path"]
         # ASGI's `path` includes `root_path`, but some servers and frameworks strip it.
         root = self.root = scope.get("root_path", "").rstrip("/")
         below = path[len(root) :] if root and (path + "/").startswith(root + "/") else path
         self.path = below.rstrip("/") or "/"
-        self.headers = Headers(scope["headers"])
         server = scope.get("server")
         # A dual-stack socket shows IPv4 addresses with this prefix (RFC 4291, section 2.5.5.2). ASGI gives a Unix
         # socket's path with None for a port, and nothing if the server doesn't know: both count as local, which is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import trio
 
@@ -11,10 +12,17 @@ from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.sse import encode_comment, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
-from trio_mcp.jsonrpc.events import RequestStarted
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, RequestId, Response, SessionMessage
-from trio_mcp.jsonrpc.peer import Peer
-from trio_mcp.session.handlers import Handlers
+from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.jsonrpc.messages import (
+    ErrorData,
+    ErrorResponse,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    SessionMessage,
+)
+from trio_mcp.session.handlers import RequestContext, RequestHooks, begin, run_handler
 from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
@@ -30,8 +38,8 @@ MAX_WAITING = 128
 class HttpExchange:
     """A modern request and its response: one JSON text, or a stream if notifications come first.
 
-    The handler runs in the task that calls `serve`, under a `Handlers` whose `Sink` is this object. Only a stream has a
-    task of its own, which writes notifications and, in silence, comments.
+    The handler runs in the task that calls `serve`; its `Sink` is this object. Only a stream has a task of its own,
+    which writes notifications and, in silence, comments.
 
     Args:
         run: The run of the server, whose nursery holds that task.
@@ -45,70 +53,74 @@ class HttpExchange:
 
     def __init__(self, run: Run, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
         self._run = run
-        self._peer = Peer()
+        self._incoming: IncomingRequest | None = None
         self._answer = answer
         self._may_stream = may_stream
         self._keep_alive = keep_alive
         self._last: Response | ErrorResponse | None = None
         self._cut: str | None = None  # why no response will be sent
         self._gone = False
-        self.has_room = True
-        self._over = trio.Event()
-        # The stream. It starts with the first notification: most requests never have one, and save a task.
-        self._waiting: deque[bytes] = deque()
-        self._changed = trio.lowlevel.ParkingLot()
-        self._taken = trio.lowlevel.ParkingLot()
-        self._complete = False  # no more notifications are accepted
-        self._written: trio.Event | None = None
-        self._writing = trio.CancelScope()
+        self._over: trio.Event | None = None
+        # Made for the first notification: most requests never have one, and save a task.
+        self._stream: Stream | None = None
         self._failure: Exception | None = None
 
     async def serve(self, accepted: Accept, request: HttpRequest) -> None:
         """Run the handler in this task, and send the response. Cancelling it cancels the handler."""
         assert accepted.client is not None
-        hooks = self._run.exchange(self, self._peer, accepted.client)
+        assert isinstance(accepted.message, Request)
+        incoming = self._incoming = IncomingRequest(accepted.message, {"headers": request.headers}, running=True)
+        hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
         try:
-            handlers = Handlers(self._peer, self, hooks, self._run.served.options, _start_nothing, self.put)
-            # One event only: the peer is new, and the rules let nothing but a request through to here.
-            (started,) = self._peer.receive(accepted.message, {"headers": request.headers})
-            assert isinstance(started, RequestStarted)
-            context = handlers.begin(started.incoming)
-            # `begin` has put the response itself if there is no context: a ping, an error, server/discover.
-            if context is not None and gone is not None:
+            context, outcome = begin(incoming, hooks)
+            if outcome is not None:  # a ping, an error, server/discover
+                await self._settle(incoming, outcome)
+            elif gone is not None:
                 gone.call(self._client_left)
-                await handlers.serve(context)
-                if self._written is not None:
-                    await self._finish_stream(self._written)
+                await self._handle(context, hooks)
                 gone.call(None)  # from here on, the end of the exchange is no longer the client leaving
-            elif context is not None:
+            else:
                 # On another ASGI server the only sign of a disconnect is an event that a task must wait for.
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch, request)
-                    await handlers.serve(context)
-                    if self._written is not None:
-                        await self._finish_stream(self._written)
+                    await self._handle(context, hooks)
                     nursery.cancel_scope.cancel("the request is answered")
             await self._finish()
         finally:
             if gone is not None:
                 gone.call(None)
+            incoming.running = False
             self._run.exchanges.discard(hooks)
-            self._writing.cancel("the request is over")
-            self._over.set()
+            if self._stream is not None:
+                self._stream.writing.cancel("the request is over")
+            if self._over is not None:
+                self._over.set()
+
+    async def _handle(self, context: RequestContext, hooks: RequestHooks) -> None:
+        await run_handler(context, hooks, self._run.served.options, self._settle)
+        if self._stream is not None:
+            # Let the stream's task write what is left, and wait for it.
+            self._stream.complete()
+            await self._stream.written.wait()
+
+    async def _settle(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> None:
+        if not incoming.cancelled:
+            incoming.answered = True
+            id = incoming.request.id
+            self._last = ErrorResponse(id, outcome) if isinstance(outcome, ErrorData) else Response(id, outcome)
 
     def end(self, why: str) -> None:
         """Cancel the handler, without a response; repeating it does nothing."""
         if self._cut is None:
             self._cut = why
-            self._complete = True
-            # Nothing will be written any more, so no sender needs to wait for room.
-            self.has_room = True
-            self._waiting.clear()
-            self._taken.unpark_all()
-            self._changed.unpark_all()
-            for incoming in self._peer.close()[1]:
-                incoming.scope.cancel(why)
+            if self._stream is not None:
+                self._stream.cut()
+            incoming = self._incoming
+            if incoming is not None and incoming.running and incoming.open:
+                incoming.cancelled = True
+                if incoming.scope is not None:
+                    incoming.scope.cancel(why)
 
     async def _watch(self, request: HttpRequest) -> None:
         await request.gone()
@@ -145,26 +157,27 @@ class HttpExchange:
 
     # --- the sink ------------------------------------------------------------------------------------------------
 
+    @property
+    def has_room(self) -> bool:
+        return self._stream is None or self._stream.has_room
+
     async def room(self, related: RequestId | None = None) -> None:
-        # A loop: when one place is free, several senders may have been woken.
-        while not self.has_room:
-            await self._taken.park()
+        if self._stream is not None:
+            await self._stream.room()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
-        # Requests of the server never come here: in the modern era they are part of a result (input rounds).
+        # Requests of the server never come here: in the modern era they are part of a result (input rounds). Nor does
+        # the response: `_settle` takes that.
         given = message.message
-        if isinstance(given, (Response, ErrorResponse)):
-            self._last = given
-        elif isinstance(given, Notification) and self._may_stream and not self._complete:
-            data, _ = encode_or_replace(given)
-            if data is not None:
-                self._waiting.append(data)
-                self.has_room = len(self._waiting) < MAX_WAITING
-                if self._written is None:
-                    # In the run's nursery: most requests have no stream, and would pay for a nursery of their own.
-                    self._written = trio.Event()
-                    self._run.nursery.start_soon(self._write_stream, self._written)
-                self._changed.unpark()
+        if not isinstance(given, Notification) or not self._may_stream or self._cut is not None:
+            return
+        data, _ = encode_or_replace(given)
+        if data is not None:
+            if self._stream is None:
+                # Its task is in the run's nursery: most requests have no stream, and would pay for one of their own.
+                self._stream = Stream()
+                self._run.nursery.start_soon(self._write_stream, self._stream)
+            self._stream.put(data)
 
     def put_control(self, message: SessionMessage) -> bool:
         self.put(message)
@@ -178,31 +191,28 @@ class HttpExchange:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return 0 if self._stream is None else len(self._stream.waiting)
 
     async def flush(self) -> None:
+        if self._over is None:
+            self._over = trio.Event()
         await self._over.wait()
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
-    async def _write_stream(self, written: trio.Event) -> None:
+    async def _write_stream(self, stream: Stream) -> None:
         """Write notifications until no more will come. Failures are raised where the request is served."""
         answer = self._answer
         try:
-            with self._writing:
+            with stream.writing:
                 await answer.start_events()
                 while True:
-                    while self._waiting:
-                        data = self._waiting.popleft()
-                        # Before the write, which may take long: the place is free already.
-                        self.has_room = True
-                        self._taken.unpark()
-                        data = encode_event(data, event="message")
-                        await answer.send(data)
-                    if self._complete:
+                    while (data := stream.take()) is not None:
+                        await answer.send(encode_event(data, event="message"))
+                    if stream.completed:
                         return
                     with trio.move_on_after(self._keep_alive) as silence:
-                        await self._changed.park()
+                        await stream.change()
                     if silence.cancelled_caught:
                         await answer.send(COMMENT)
         except Exception as exc:
@@ -210,14 +220,64 @@ class HttpExchange:
             self._failure = exc
             self.end(f"the stream failed: {exc}")
         finally:
-            written.set()
+            stream.written.set()
 
-    async def _finish_stream(self, written: trio.Event) -> None:
-        """Let the stream's task write what is left, and wait for it."""
-        self._complete = True
+
+class Stream:
+    """The notifications of a request that wait to be written.
+
+    Attributes:
+        waiting: The encoded notifications.
+        has_room: Whether there are fewer than `MAX_WAITING`.
+        completed: Whether no more are accepted.
+        writing: The scope of the task that writes them.
+        written: Set when that task has ended.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[bytes] = deque()
+        self.has_room = True
+        self.completed = False
+        self.writing = trio.CancelScope()
+        self.written = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
+
+    async def room(self) -> None:
+        """Wait until there is room."""
+        # A loop: when one place is free, several senders may have been woken.
+        while not self.has_room:
+            await self._taken.park()
+
+    def put(self, data: bytes) -> None:
+        """Add a notification, unless the stream is complete."""
+        if not self.completed:
+            self.waiting.append(data)
+            self.has_room = len(self.waiting) < MAX_WAITING
+            self._changed.unpark()
+
+    def take(self) -> bytes | None:
+        """Take the next notification; None if nothing waits."""
+        if not self.waiting:
+            return None
+        # Before the write, which may take long: the place is free already.
+        self.has_room = True
+        self._taken.unpark()
+        return self.waiting.popleft()
+
+    async def change(self) -> None:
+        """Wait until something is added, or no more is accepted."""
+        await self._changed.park()
+
+    def complete(self) -> None:
+        """Accept no more."""
+        self.completed = True
         self._changed.unpark_all()
-        await written.wait()
 
-
-def _start_nothing(serve: object, context: object) -> None:
-    """Do nothing: with a single request, no queued one has to be started."""
+    def cut(self) -> None:
+        """Accept no more, and drop what is there."""
+        # Nothing will be written any more, so no sender needs to wait for room.
+        self.has_room = True
+        self.waiting.clear()
+        self._taken.unpark_all()
+        self.complete()

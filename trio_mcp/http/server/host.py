@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.http.server.statistics import HttpStatistics
-from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
@@ -71,12 +71,12 @@ class Run(Protocol):
     def exchanges(self) -> set[Any]:
         """The modern requests that are being served."""
 
-    def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> RequestHooks:
+    def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> RequestHooks:
         """Return the hooks that handle one modern request, and add them to `exchanges`; the caller removes them.
 
         Args:
             sink: The destination of everything that belongs to the request.
-            peer: The peer that tracks the request, and nothing else.
+            incoming: The request.
             client: What the request declares about its client.
         """
 

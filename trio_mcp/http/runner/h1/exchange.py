@@ -131,7 +131,8 @@ class Exchange(Extras):
             else:
                 self.happened()
         if not self._happened and not self.finished:
-            self._over = self._over or trio.Event()
+            if self._over is None:
+                self._over = trio.Event()
             await self._over.wait()
         return {"type": "http.disconnect"}
 

@@ -353,11 +353,13 @@ class HttpSession:
                 await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
             elif stream.ended:
                 return
-            else:
+            elif answer.started:
                 with trio.move_on_after(self._options.keep_alive) as silence:
                     await stream.change()
-                if silence.cancelled_caught and answer.started:
+                if silence.cancelled_caught:
                     await answer.send(COMMENT)
+            else:
+                await stream.change()
 
     async def _next(self, stream: Stream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
         if self.router.store is None:
