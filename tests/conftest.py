@@ -10,7 +10,7 @@ import pytest
 
 from tests import effort  # noqa: F401 - Hypothesis's profiles must be there when its plugin looks for them
 
-APART = {"published": "the published JSON Schemas, in ../shared", "root": "root"}
+APART = {"published": "the published JSON Schemas, in ../shared", "root": "root", "nginx": "nginx"}
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
 
 

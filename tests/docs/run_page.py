@@ -31,7 +31,7 @@ import trio
 from pages import Block, blocks_of
 
 PROMISE = re.compile(r"  # -> (?P<text>.*)$")
-NOT_RUN = ("text", "json")
+NOT_RUN = ("text", "json", "nginx", "ini")  # tests/server/test_behind_nginx.py runs nginx
 PROGRAMS = {
     "python": [sys.executable],
     "trio-mcp": [sys.executable, "-m", "trio_mcp"],
