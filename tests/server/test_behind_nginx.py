@@ -170,7 +170,9 @@ async def behind_nginx(
             async with nginx(folder, list(ports.values())):
                 yield behind
             nursery.cancel_scope.cancel()
-        said = [line for line in (folder / "error.log").read_text().splitlines() if re.search(r"\[(?!info|notice)", line)]
+        said = [
+            line for line in (folder / "error.log").read_text().splitlines() if re.search(r"\[(?!info|notice)", line)
+        ]
         assert not [line for line in said if "buffered to a temporary file" not in line]  # a warning: a large body
 
 
