@@ -47,9 +47,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="a look at every scenario: small cases, by default 1 round of 0.05 s"
     )
-    parser.add_argument(
-        "--before", type=checkout, metavar="CHECKOUT", help="add the server of another checkout to http"
-    )
+    parser.add_argument("--before", type=checkout, metavar="CHECKOUT", help="add the HTTP server of another checkout")
     parser.add_argument("--explain", action="store_true", help="add the breakdown of imports to startup")
     return parser.parse_with_files(arguments)
 

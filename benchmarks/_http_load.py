@@ -47,15 +47,7 @@ class HttpServer:
 
     def head(self, *fields: str) -> bytes:
         """Return the head of a POST with these additional fields, all but ``Content-Length``."""
-        url = urlsplit(self.url)
-        lines = [
-            f"POST {url.path} HTTP/1.1",
-            f"Host: {url.netloc}",
-            "Content-Type: application/json",
-            "Accept: application/json, text/event-stream",
-            *fields,
-        ]
-        return "".join(f"{line}\r\n" for line in lines).encode()
+        return head_for(self.url, *fields)
 
     def open_session(self, connection: Connection) -> str:
         """Do the handshake of the legacy era, and return the id of the session."""
@@ -72,6 +64,19 @@ class HttpServer:
 
 def _of_session(session: str) -> list[str]:
     return [f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}", f"Mcp-Session-Id: {session}"]
+
+
+def head_for(url: str, *fields: str) -> bytes:
+    """Return the head of a POST to this URL with these additional fields, all but ``Content-Length``."""
+    parts = urlsplit(url)
+    lines = [
+        f"POST {parts.path} HTTP/1.1",
+        f"Host: {parts.netloc}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        *fields,
+    ]
+    return "".join(f"{line}\r\n" for line in lines).encode()
 
 
 def post(head: bytes, body: bytes) -> bytes:
@@ -124,11 +129,24 @@ class HttpLoad(HttpServer):
     def add(self, count: int) -> None:
         """Open more connections, and make a call on each."""
         for _ in range(count):
-            connection = self.connect()
-            self._connections.append(connection)
-            number = self._take_id()
-            connection.send(self._request(number))
-            _wire.check_tool_result(_wire.result_of(connection.answer(), number), number + _B)
+            self._connections.append(self.connect())
+            self._call(self._connections[-1])
+
+    def _call(self, connection: Connection) -> None:
+        number = self._take_id()
+        connection.send(self._request(number))
+        _wire.check_tool_result(_wire.result_of(connection.answer(), number), number + _B)
+
+    def times(self, seconds: float) -> list[float]:
+        """Call over the first connection, one call after the other, and return the seconds that each took."""
+        found = []
+        with self.process.deadline(seconds + DEADLINE):
+            started = time.perf_counter()
+            stop = started + seconds
+            while started < stop:
+                self._call(self._connections[0])
+                found.append(-started + (started := time.perf_counter()))
+        return found
 
     def _hang_up(self) -> None:
         while self._connections:

@@ -21,7 +21,14 @@ for _name, _examples in {"fast": 20, "thorough": _THOROUGH}.items():
 settings.load_profile("fast")  # unless the command line names another one
 
 
-def examples(thorough: int) -> int:
-    """Return the number of examples in the current profile for a test that has ``thorough`` of them in that profile."""
+def examples(thorough: int, daily: int | None = None) -> int:
+    """Return the number of examples in the current profile for a test that has ``thorough`` of them in that profile.
+
+    Args:
+        thorough: That number.
+        daily: The number for every day, if it is not in proportion.
+    """
     assert settings.default is not None
+    if daily is not None and settings.default.max_examples < _THOROUGH:
+        return daily
     return max(1, thorough * settings.default.max_examples // _THOROUGH)

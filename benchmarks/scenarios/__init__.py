@@ -16,6 +16,7 @@ from . import (
     memory,
     rss,
     signals,
+    slow_clients,
     startup,
     stdio,
 )
@@ -34,6 +35,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "http-both": http_client.run_both,
     "idle": idle_sessions.run,
     "connections": idle_connections.run,
+    "slow": slow_clients.run,
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from benchmarks._measure import Group, Target
 from benchmarks._processes import ProcessFailed, environment, server_command
+from benchmarks._runners import installed_runners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from benchmarks._options import Options
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
+ERAS = {"modern": MODERN, "legacy": LEGACY}
+FOR_CLIENT = "hypercorn"  # the runner of the server that the traced client calls
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": {"name": "hops", "version": "1"},
@@ -122,14 +125,13 @@ class _Poster:
         return _text_of(json.loads(data[-1] if data else self.body))
 
 
-def _over_http() -> dict[str, list[list[str]]]:
-    with _traced("http") as process:
+def _over_http(runner: str) -> dict[str, list[list[str]]]:
+    with _traced(runner) as process:
         assert process.stdout is not None
         url = process.stdout.readline().decode().strip()
-        seen = {
-            "HTTP server, modern": _seen(_Poster(url, MODERN).call),
-            "HTTP server, legacy": _seen(_Poster(url, LEGACY).call),
-        }
+        seen = {f"HTTP server on {runner}, {era}": _seen(_Poster(url, revision).call) for era, revision in ERAS.items()}
+        if runner != FOR_CLIENT:
+            return seen
         command = [sys.executable, "-c", CLIENT, url]
         ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
         if ended.returncode:
@@ -137,13 +139,15 @@ def _over_http() -> dict[str, list[list[str]]]:
         return {**seen, "client over HTTP": json.loads(ended.stdout)}
 
 
-GOALS = {"stdio server": (45, 14), "HTTP server, modern": (85, 18), "client over HTTP": (60, 18)}
+GOALS = {"stdio server": (45, 14), "HTTP server on h11, modern": (85, 18), "client over HTTP": (60, 18)}
 
 
 def run(options: Options) -> Iterator[Group]:
     """Yield two groups: distinct functions, and the files in which they are."""
     options.progress("hops")
-    seen = {"stdio server": _over_stdio(), **_over_http()}
+    seen = {"stdio server": _over_stdio()}
+    for runner in installed_runners():
+        seen |= _over_http(runner)
     for unit, index, count in (
         ("functions", 0, lambda pairs: len(pairs)),
         ("files", 1, lambda pairs: len({file for file, _ in pairs})),

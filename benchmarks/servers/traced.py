@@ -1,11 +1,12 @@
 """trio_mcp's server, with a tool that records which functions of the package a call runs through.
 
-``traced.py stdio`` serves standard input and output; ``traced.py http`` serves HTTP and prints its URL.
+``traced.py stdio`` serves standard input and output; ``traced.py h11`` serves HTTP on that runner and prints its URL.
 """
 
 import json
 import os
 import sys
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -44,13 +45,13 @@ async def trace(on: bool) -> str:
     return json.dumps(sorted(seen))
 
 
-async def serve_http() -> None:
+async def serve_http(runner: str) -> None:
     async with trio.open_nursery() as nursery:
-        print(await nursery.start(server.serve_http, "127.0.0.1", 0), flush=True)
+        print(await nursery.start(partial(server.serve_http, "127.0.0.1", 0, runner=runner)), flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run()
     else:
-        trio.run(serve_http)
+        trio.run(serve_http, sys.argv[1])

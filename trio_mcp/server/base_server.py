@@ -294,10 +294,11 @@ class BaseServer:
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
         **settings: Unpack[HttpSettings],
     ) -> None:
-        """Serve HTTP on hypercorn until ``shutdown`` is set, then finish the requests under way.
+        """Serve HTTP until ``shutdown`` is set, then finish the requests under way.
 
         ``url = await nursery.start(server.serve_http)`` returns the endpoint's URL with the port actually bound; port 0
-        picks a free one.
+        picks a free one. Sockets that a service manager hands over (``LISTEN_FDS``, systemd's socket activation) are
+        used instead of any address.
 
         Args:
             host: The address to listen on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 
 __all__ = ["MAX_FRAMING", "Fields", "Malformed", "check_head"]
@@ -11,6 +12,8 @@ Fields = list[tuple[bytes, bytes]]
 
 MAX_FRAMING = 256 * 1024
 """Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
+
+_URL = re.compile(rb"https?://(?P<host>[^/?#@]+)(?P<path>(?:[/?][^#]*)?)", re.IGNORECASE)
 
 
 class Malformed(Exception):
@@ -50,11 +53,12 @@ def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tup
         # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take
         # the rest for another request (request smuggling).
         raise Malformed(400, "the end of the request is ambiguous")
-    scheme, separator, rest = target.partition(b"://")
-    if separator and scheme.lower() in (b"http", b"https"):
+    if b"://" in target and not target.startswith(b"/"):
         # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field. So the
-        # host guard sees the host that counts.
-        host, slash, path = rest.partition(b"/")
-        target = slash + path or b"/"
-        fields = [(b"host", host), *((name, value) for name, value in fields if name != b"host")]
+        # host guard sees the host that counts. RFC 9110, sections 4.2.1 and 4.2.4: not without a host, nor with a user.
+        match = _URL.fullmatch(target)
+        if match is None:
+            raise Malformed(400, "the target is malformed")
+        target = match["path"] if match["path"].startswith(b"/") else b"/" + match["path"]
+        fields = [(b"host", match["host"]), *((name, value) for name, value in fields if name != b"host")]
     return target, fields

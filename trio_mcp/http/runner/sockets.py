@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import errno
 import os
 import socket as stdlib_socket
 import stat
@@ -14,19 +16,33 @@ from urllib.parse import quote
 import trio
 from hypercorn.config import Config, Sockets
 
+from trio_mcp._log import logger
+
 __all__ = ["listeners_of", "open_sockets"]
+
+FIRST_INHERITED = 3
+"""The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
 
 
 @contextlib.contextmanager
 def open_sockets(config: Config) -> Iterator[Sockets]:
-    """Bind the sockets for a block, and close them at its end; the files of Unix sockets are removed."""
+    """Bind the sockets for a block, and close them at its end; the files of Unix sockets are removed.
+
+    Sockets that a service manager hands over replace those of ``config.bind``.
+    """
+    inherited = _inherited()
+    if inherited:
+        config = copy.copy(config)
+        config.bind = inherited
+        logger.info("listening on the sockets of the service manager: %s", ", ".join(inherited))
     try:
         sockets = config.create_sockets()
     except OSError as exc:
         _close_abandoned(exc)
         raise OSError(exc.errno, f"can't listen on {', '.join(config.bind)}: {exc.strerror or exc}") from exc
     everyone = [*sockets.secure_sockets, *sockets.insecure_sockets, *sockets.quic_sockets]
-    paths = [sock.getsockname() for sock in everyone if sock.family == stdlib_socket.AF_UNIX]
+    # The files of inherited sockets belong to the service manager, which may hand them over again.
+    paths = [] if inherited else [sock.getsockname() for sock in everyone if sock.family == stdlib_socket.AF_UNIX]
     try:
         yield sockets
     finally:
@@ -39,6 +55,25 @@ def open_sockets(config: Config) -> Iterator[Sockets]:
                     os.unlink(path)
             except OSError:
                 pass
+
+
+def _inherited() -> list[str]:
+    """Return the addresses, as hypercorn spells them, of the sockets that a service manager has handed over.
+
+    The protocol of systemd's socket activation, sd_listen_fds(3), which launchd wrappers and others speak as well: from
+    descriptor 3 on there are ``LISTEN_FDS`` sockets, if ``LISTEN_PID`` is this process.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    count = os.environ.get("LISTEN_FDS", "")
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # for this server, and for no process that it starts
+        os.environ.pop(name, None)
+    if not (count.isascii() and count.isdigit() and len(count) < 5):
+        raise OSError(errno.EINVAL, f"can't listen: LISTEN_FDS must be a number, got {count!r}")
+    descriptors = range(FIRST_INHERITED, FIRST_INHERITED + int(count))
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return [f"fd://{descriptor}" for descriptor in descriptors]
 
 
 def _close_abandoned(exc: OSError) -> None:

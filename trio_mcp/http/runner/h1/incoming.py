@@ -8,7 +8,7 @@ So everything that could be read in two ways is refused here, whatever the parse
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 
@@ -23,31 +23,38 @@ MAX_SEEN: Final = 256
 MAX_SEEN_SIZE: Final = 2048
 """Bytes of the longest head that is remembered (chosen)."""
 
+MAX_SEEN_FIELDS: Final = 40
+"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
+
 MAX_LINE: Final = 4096
 """Bytes of a chunk's size with its extensions (chosen)."""
 
-# RFC 9112, sections 3 and 2.3.
-_REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])")
-# The fields that differ from one request to the next of the same client. RFC 9110, section 8.6; 2025-11-25
-# `basic/transports`, Session Management.
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
+# No white space before the colon, no control character but the tab; so no folded line and no line end but CR LF.
+_FIELD: Final = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
+_HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + _FIELD + rb"\r\n)*\r\n")
+_TRAILER = re.compile(_FIELD)  # RFC 9112, section 7.1.2
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+# The fields that frame the body, and others that differ from one request to the next of the same client; if they are
+# valid. RFC 9110, section 8.6; RFC 9112, section 6.1; 2025-11-25 `basic/transports`, Session Management.
 _VARYING = re.compile(
-    rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|(mcp-session-id):[ \t]*([\x21-\x7e]+))[ \t]*(?=\r\n)", re.IGNORECASE
+    rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|(transfer-encoding):[ \t]*(chunked)|"
+    rb"(mcp-session-id):[ \t]*([\x21-\x7e]+))[ \t]*(?=\r\n)",
+    re.IGNORECASE,
 )
 # RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
-_TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\x00-\x08\x0a-\x1f\x7f]*")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?")
 
 
 @attrs.frozen
 class Head:
-    """The head of a request, without the fields that differ from one request to the next.
+    """The head of a request, without the fields that frame the body or differ from one request to the next.
 
     Attributes:
         method: The method.
         target: The request target; of an absolute one, the path with the query.
         version: The HTTP version, such as ``"1.1"``.
         fields: The other fields, with names in lower case.
-        chunked: Whether the body is chunked.
         expects: Whether the client waits for ``100 Continue`` before it sends the body.
         lasting: Whether the client leaves the connection open.
     """
@@ -56,7 +63,6 @@ class Head:
     target: bytes
     version: str
     fields: Fields
-    chunked: bool
     expects: bool
     lasting: bool
 
@@ -74,73 +80,66 @@ class Heads:
         self._parse = parse
         self._seen: dict[bytes, Head] = {}
 
-    def parse(self, raw: bytes) -> tuple[Head, Fields, int]:
+    def parse(self, raw: bytes) -> tuple[Head, Fields, int | None]:
         """Parse a head that ends with an empty line.
 
         Returns:
-            The head, all its fields, and the length of the body, 0 if it is chunked.
+            The head, all its fields, and the length of the body; None if it is chunked.
 
         Raises:
             Malformed: If it is refused.
         """
         varying: dict[bytes, bytes] = {}
-        for length_name, length, session_name, session in _VARYING.findall(raw):
-            name = (length_name or session_name).lower()
-            if name in varying:
+        for groups in _VARYING.findall(raw):
+            name, value = filter(None, groups)
+            if (name := name.lower()) in varying:
                 raise Malformed(400, f"the field {name.decode()} was sent twice")
-            varying[name] = length or session
+            varying[name] = value
         # Sound, as each line left out is valid by itself, and nothing else in the head depends on where it stood: what
-        # is remembered has no folded lines.
+        # is remembered has no folded lines, and every line of it ends with CR LF.
         key = _VARYING.sub(b"", raw) if varying else raw
         head = self._seen.get(key)
         if head is None:
             head = self._read(key)
-            if len(key) <= MAX_SEEN_SIZE:
+            if len(key) <= MAX_SEEN_SIZE and len(head.fields) <= MAX_SEEN_FIELDS:
                 if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
                     self._seen.clear()
                 self._seen[key] = head
-        if not varying:
-            return head, head.fields, 0
-        length = varying.get(b"content-length", b"0")
-        if head.chunked and b"content-length" in varying:
+        chunked = b"transfer-encoding" in varying
+        if chunked and (b"content-length" in varying or head.version == "1.0"):  # see `check_head`
             raise Malformed(400, "the end of the request is ambiguous")
-        return head, [*head.fields, *varying.items()], int(length)
+        # Always a new list: an application may change what it gets.
+        fields = [*head.fields, *varying.items()]
+        return head, fields, None if chunked else int(varying.get(b"content-length", b"0"))
 
     def _read(self, raw: bytes) -> Head:
-        lines = raw[:-4].split(b"\r\n")
-        for line in lines:
-            if b"\n" in line or b"\r" in line:
-                raise Malformed(400, "a line of the head ends without CR LF")
-        for line in lines[1:]:
-            if line[:1] in (b" ", b"\t"):
-                raise Malformed(400, "a field of the head is folded")
-        match = _REQUEST_LINE.fullmatch(lines[0])
+        # Before the parser, as parsers differ in what they let pass.
+        match = _HEAD.fullmatch(raw)
         if match is None:
-            raise Malformed(400, "the request line is malformed")
+            raise Malformed(400, "the head is malformed")
         method, target, version = match.groups()
         if not version.startswith(b"1."):
             raise Malformed(505, "only HTTP/1.0 and HTTP/1.1 are supported")
         fields = self._parse(raw)
-        target, fields = check_head(version, target, fields, self.limit)
         named: dict[bytes, bytes] = {}
-        hosts = 0
         for name, value in fields:
-            hosts += name == b"host"
+            if name == b"host" and name in named:
+                raise Malformed(400, "there must be one Host")
             named[name] = named[name] + b"," + value if name in named else value
-        if hosts != 1 and (hosts or version != b"1.0"):
+        if b"host" not in named and version != b"1.0":
             raise Malformed(400, "there must be one Host")
-        if b"content-length" in named:  # the valid ones have been taken out
+        # Those that are valid have been taken out. So the parser has no part in where a body ends.
+        if b"content-length" in named:
             raise Malformed(400, "the Content-Length is malformed")
-        coding = named.get(b"transfer-encoding")
-        if coding is not None and coding.lower() != b"chunked":
+        if b"transfer-encoding" in named:
             raise Malformed(400, "the only transfer coding is chunked")
+        target, fields = check_head(version, target, fields, self.limit)
         options = {option.strip() for option in named.get(b"connection", b"").lower().split(b",")}
         return Head(
             method=method.decode("ascii"),
             target=target,
             version=version.decode("ascii"),
             fields=fields,
-            chunked=coding is not None,
             expects=version != b"1.0" and named.get(b"expect", b"").lower() == b"100-continue",
             lasting=version != b"1.0" and b"close" not in options,
         )
@@ -181,37 +180,35 @@ class Incoming:
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: after the body of an old client's request
             del buffer[:2]
-        end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3))
-        if end < 0:
+        end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3)) + 4
+        if not 4 <= end <= self._heads.limit:
             self._judge_part()
             self._searched = len(buffer)
             return None
-        if end + 4 > self._heads.limit:
-            self._refuse_size()
-        self.raw = bytes(buffer[: end + 4])
-        del buffer[: end + 4]
+        self.raw = bytes(buffer[:end])
+        del buffer[:end]
         self._searched = 0
-        head, fields, self._left = self._heads.parse(self.raw)
-        self._chunks = Chunks(self._heads.limit) if head.chunked else None
-        self.complete = not head.chunked and not self._left
+        head, fields, length = self._heads.parse(self.raw)
+        self._left = length or 0
+        self._chunks = Chunks() if length is None else None
+        self.complete = length == 0
         return head, fields
 
     def _judge_part(self) -> None:
-        """Refuse what can't become a head, rather than wait for the rest of it."""
-        buffer = self._buffer
+        """Refuse what can't become a head, rather than wait for the rest of it.
+
+        The verdict must not depend on how the bytes were split: so it is that on the shortest part that is refused.
+        """
+        buffer, limit = self._buffer, self._heads.limit
         if buffer and buffer[0] <= 0x20 and buffer != b"\r":
             raise Malformed(400, "this is not HTTP")
-        start = max(0, self._searched - 1)
-        if re.search(rb"(?<!\r)\n", buffer[start:]) and not (start and buffer[start] == 0x0A):
+        if _BARE_LF.search(buffer, self._searched, limit + 1):
             raise Malformed(400, "a line of the head ends without CR LF")
-        if len(buffer) > self._heads.limit:
-            self._refuse_size()
-
-    def _refuse_size(self) -> None:
-        # RFC 9112, section 3: 414 if the request line itself is too long.
-        if b"\n" in self._buffer[: self._heads.limit]:
-            raise Malformed(431, "the fields are too long")
-        raise Malformed(414, "the target is too long")
+        if len(buffer) > limit:
+            # RFC 9112, section 3: 414 if the request line itself is too long.
+            if buffer.find(b"\n", 0, limit) >= 0:
+                raise Malformed(431, "the fields are too long")
+            raise Malformed(414, "the target is too long")
 
     def body(self) -> bytes:
         """Return what has arrived of the body and was not returned yet, and set `complete` at its end.
@@ -224,7 +221,7 @@ class Incoming:
             data = self._chunks.take(buffer)
             self.complete = self._chunks.complete
             return data
-        data = bytes(buffer[: self._left]) if len(buffer) > self._left else bytes(buffer)
+        data = bytes(buffer[: self._left])
         del buffer[: len(data)]
         self._left -= len(data)
         self.complete = not self._left
@@ -240,20 +237,16 @@ class Incoming:
 class Chunks:
     """A chunked body while it arrives (RFC 9112, section 7.1). Trailers are checked and dropped.
 
-    Args:
-        limit: How many bytes the trailers may have.
-
     Attributes:
         complete: Whether it has ended.
     """
 
-    __slots__ = ("_framing", "_left", "_limit", "_next", "complete")
+    __slots__ = ("_content", "_framing", "_left", "_line", "complete")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._left = 0  # bytes of the chunk that have not arrived
-        self._framing = 0  # bytes that were not content, less a quarter of the content
-        self._next = "size"  # what comes next
+        self._line: Literal["size", "end of data", "trailer"] = "size"  # what the next line is
+        self._content = self._framing = 0  # bytes of either
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
@@ -263,29 +256,26 @@ class Chunks:
             Malformed: If the framing is refused.
         """
         content = bytearray()
-        while not self.complete:
-            if self._next == "data":
+        while buffer and not self.complete:
+            if self._left:
                 piece = buffer[: self._left]
-                if not piece:
-                    break
                 content += piece
                 del buffer[: len(piece)]
                 self._left -= len(piece)
-                self._framing -= len(piece) // 4
-                if not self._left:
-                    self._next = "end of data"
+                self._content += len(piece)
                 continue
-            line = self._line(buffer)
+            line = self._next_line(buffer)
             if line is None:
                 break
             self._framing += len(line) + 2
-            if self._framing > MAX_FRAMING:  # RFC 9112, section 7.1.1: limit chunk extensions
+            # RFC 9112, section 7.1.1: limit chunk extensions. This bounds the trailers as well.
+            if self._framing - self._content // 4 > MAX_FRAMING:
                 raise Malformed(400, "the chunks of the body are more framing than content")
             self._read(line)
         return bytes(content)
 
-    def _line(self, buffer: bytearray) -> bytes | None:
-        most = 0 if self._next == "end of data" else MAX_LINE
+    def _next_line(self, buffer: bytearray) -> bytes | None:
+        most = 0 if self._line == "end of data" else MAX_LINE
         end = buffer.find(b"\r\n", 0, most + 2)
         line = bytes(buffer[: end if end >= 0 else most + 2])
         # Whatever may still follow: a part of CR LF is all that a bad line has in common with a good one.
@@ -297,17 +287,15 @@ class Chunks:
         return line
 
     def _read(self, line: bytes) -> None:
-        if self._next == "end of data":
-            self._next = "size"
-        elif self._next == "trailer":
-            self._limit -= len(line)
-            if not line:
-                self.complete = True
-            elif self._limit < 0 or _TRAILER.fullmatch(line) is None:
-                raise Malformed(400, "a trailer is malformed, or the trailers are too long")
+        if self._line == "end of data":
+            self._line = "size"
+        elif self._line == "trailer":
+            if line and _TRAILER.fullmatch(line) is None:
+                raise Malformed(400, "a trailer is malformed")
+            self.complete = not line
         else:
             match = _CHUNK.fullmatch(line)
             if match is None:
                 raise Malformed(400, "the size of a chunk is malformed")
             self._left = int(match[1], 16)
-            self._next = "data" if self._left else "trailer"
+            self._line = "end of data" if self._left else "trailer"

@@ -19,7 +19,7 @@ Names are in lower case. Raises `Malformed` for what is not allowed."""
 
 def parse_with_h11(head: bytes) -> Fields:
     """Parse the fields of a head with h11; see `ParseFields`."""
-    # A new object for each head, as it is the body that a connection object keeps track of, and `Bodies` does that.
+    # A new object for each head: what a connection object keeps track of is the body, and `Chunks` reads that.
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=len(head))
     connection.receive_data(head)
     try:
