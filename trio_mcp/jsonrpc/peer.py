@@ -51,32 +51,13 @@ from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
 from trio_mcp.types.methods import Lane, facts_of
 from trio_mcp.types.versions import MODERN_REVISIONS
 
-__all__ = ["Peer", "settle"]
+__all__ = ["Peer"]
 
 # Batches came with this revision and went with the next (2025-06-18, changelog).
 BATCH_REVISION = "2025-03-26"
 
 DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
 """Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
-
-
-def settle(incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> Response | ErrorResponse | None:
-    """Answer a request with a result or an error.
-
-    Returns:
-        The response; None if the peer has cancelled the request.
-
-    Raises:
-        LocalProtocolError: If the request is already answered.
-    """
-    if incoming.answered:
-        raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
-    # Not a mistake of the handler: the cancellation may have come while it was finishing.
-    if incoming.cancelled:
-        return None
-    incoming.answered = True
-    request_id = incoming.request.id
-    return ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
 
 
 class Peer:
@@ -210,10 +191,16 @@ class Peer:
         Raises:
             LocalProtocolError: If the request is already answered.
         """
-        message = settle(incoming, outcome)
-        if message is None:
+        if incoming.answered:
+            raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
+        # Not a mistake of the handler: the cancellation may have come while it was finishing.
+        if incoming.cancelled:
             return None
+        incoming.answered = True
         del self._incoming[incoming.request.id]
+        request_id = incoming.request.id
+        message: Response | ErrorResponse
+        message = ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 import attrs
 import trio
@@ -28,7 +28,6 @@ from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
-from trio_mcp.http.server.seen_heads import SeenHeads
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Malformed
@@ -38,6 +37,30 @@ __all__ = ["HttpApp"]
 
 MAX_TOOL_HEADERS = 10_000
 """Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
+
+
+MAX_SEEN: Final = 256
+"""Heads that are remembered (chosen), each of at most `MAX_SEEN_SIZE`."""
+
+MAX_SEEN_SIZE: Final = 2048
+"""Bytes of the longest head that is remembered (chosen)."""
+
+# They differ from one request or session to the next, or are secrets. No rule for the head of a POST looks at them, but
+# for the length, which is looked at here.
+VARYING: Final = frozenset(
+    (
+        b"authorization",
+        b"baggage",
+        b"content-length",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-session-id",
+        b"traceparent",
+        b"tracestate",
+        b"x-request-id",
+    )
+)
+PARAMETER: Final = b"mcp-param-"
 
 
 class HttpApp:
@@ -113,7 +136,7 @@ class HttpApp:
             here = False
         if not here:
             self._explain()
-        seen = self._seen.find(scope)
+        seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
         # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
@@ -133,7 +156,7 @@ class HttpApp:
             if not await self._legacy.replay(verdict, request, answer):
                 await self._refuse(verdict, request, answer)
         elif verdict.kind == "message":
-            self._seen.add(scope)
+            self._seen.add(key)
             await self._post(request, answer, settings)
         elif verdict.kind == "end":
             await self._legacy.delete(verdict, answer)
@@ -305,6 +328,50 @@ class HttpApp:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)
         await request.drain()
         await answer.whole(refusal.status, refusal.body, refusal.headers)
+
+
+class SeenHeads:
+    """The fields of POSTs whose head has passed all rules, parsed: a client repeats nearly all of its head.
+
+    Args:
+        max_length: The longest body that is accepted, in bytes.
+    """
+
+    def __init__(self, max_length: int) -> None:
+        self._max_length = max_length
+        self._seen: dict[Any, Headers] = {}
+
+    def find(self, scope: Scope) -> tuple[Headers | None, tuple[Any, ...]]:
+        """Look a head up.
+
+        Returns:
+            The fields, if the head is known to pass, and the key with which to `add` it otherwise.
+        """
+        # Which host names are accepted depends on the address that was reached. ASGI servers may give lists, which have
+        # no hash, so tuples are made.
+        server = scope.get("server")
+        key: list[Any] = [scope["method"], None if server is None else tuple(server)]
+        varying = []
+        for name, value in scope["headers"]:
+            if name not in VARYING and not name.startswith(PARAMETER):
+                key.append((name, value))
+                continue
+            varying.append((name, value))
+            if name == b"content-length" and not self._fits(value):
+                return None, ()
+        known = self._seen.get(tuple(key))
+        return None if known is None else known.adding(varying), tuple(key)
+
+    def _fits(self, length: bytes) -> bool:
+        # Fewer digits than `int` minds. Anything else is left to the rules.
+        return len(length) < 20 and length.isdigit() and int(length) <= self._max_length
+
+    def add(self, key: tuple[Any, ...]) -> None:
+        """Remember the head of a POST that has passed."""
+        if key and sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:
+            if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
+                self._seen.clear()
+            self._seen[key] = Headers(key[2:])
 
 
 def _other_scope(kind: str) -> str:

@@ -22,7 +22,6 @@ from trio_mcp.jsonrpc.messages import (
     Response,
     SessionMessage,
 )
-from trio_mcp.jsonrpc.peer import settle
 from trio_mcp.session.handlers import RequestContext, RequestHooks, begin, run_handler
 from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import OVERLOADED
@@ -106,7 +105,10 @@ class HttpExchange:
             await self._stream.written.wait()
 
     async def _settle(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> None:
-        self._last = settle(incoming, outcome)
+        if not incoming.cancelled:
+            incoming.answered = True
+            id = incoming.request.id
+            self._last = ErrorResponse(id, outcome) if isinstance(outcome, ErrorData) else Response(id, outcome)
 
     def end(self, why: str) -> None:
         """Cancel the handler, without a response; repeating it does nothing."""
