@@ -20,7 +20,13 @@ __all__ = ["MAKERS", "Runner", "serve_asgi"]
 
 
 class Runner(Protocol):
-    """What speaks HTTP on the connections of one server."""
+    """What speaks HTTP on the connections of one server.
+
+    Attributes:
+        protocols: What it speaks over TLS, by its names in ALPN.
+    """
+
+    protocols: list[str]
 
     def connect(self, stream: Any) -> Connection:
         """Return the connection that serves a stream."""
@@ -74,7 +80,7 @@ async def serve_asgi(
     connections = Connections(http.connect, limits.connections)
     async with closing(connections.interrupt):
         with open_sockets(config) as sockets:
-            listeners, urls = listeners_of(config, sockets)
+            listeners, urls = listeners_of(config, sockets, http.protocols)
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:

@@ -44,6 +44,7 @@ class Shared:
 
     Attributes:
         ending: Whether each connection ends with its current request.
+        protocols: What is spoken over TLS.
     """
 
     def __init__(self, app: Any, config: Config, limits: ServerLimits, parse: ParseFields) -> None:
@@ -53,6 +54,7 @@ class Shared:
         self.hangups = Hangups(limits.write_timeout)
         self.write_timeout = limits.write_timeout
         self.ending = False
+        self.protocols = ["http/1.1"]
         self._dated = 0
         self._fields: Fields = []
 
@@ -318,10 +320,14 @@ class Connection:
                 "server": address(socket.getsockname),
             }
             self._descriptor = socket.fileno()
+            task = trio.lowlevel.current_task()
+            context = task.context.copy()
             self.shared.hangups.watch(self._descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
-                    pass
+                    # No request sees the context variables of the one before it, which may be another user's, nor are
+                    # they kept for an idle connection. From the next turn of this task on, which precedes its request.
+                    task.context = context.copy()
             finally:
                 self.forget()
             await self.wire.close()
