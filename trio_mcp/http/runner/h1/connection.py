@@ -82,11 +82,14 @@ class Connection:
                 "client": address(socket.getpeername),
                 "server": address(socket.getsockname),
             }
-            descriptor = socket.fileno()
+            task, descriptor = trio.lowlevel.current_task(), socket.fileno()
+            context = task.context.copy()
             self._shared.hangups.watch(descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
-                    pass
+                    # No request sees the context variables of the one before it, which may be another user's, nor are
+                    # they kept for an idle connection. From the next turn of this task on, which precedes its request.
+                    task.context = context.copy()
             finally:
                 self._shared.hangups.forget(descriptor, self)
             await self.wire.close()
