@@ -220,7 +220,7 @@ async def test_large_messages_go_through(runner: str, front: str) -> None:
     size = 4_000_000 if front == "kept" else 1_000_000
     with trio.fail_after(60):
         async with behind_nginx(runner) as behind, Client(behind.urls[front], mode="2026-07-28") as client:
-            for _ in range(5):
+            for _ in range(10):
                 assert (await client.call_tool("length", {"text": "x" * size})).data == size
 
 

@@ -146,7 +146,7 @@ def kept() -> int:
     filters = [
         tracemalloc.Filter(inclusive=True, filename_pattern="*/trio_mcp/*"),
         # pydantic's parser has a cache of short strings, of a fixed size.
-        tracemalloc.Filter(inclusive=False, filename_pattern="*/trio_mcp/protocol/codec.py"),
+        tracemalloc.Filter(inclusive=False, filename_pattern="*/trio_mcp/jsonrpc/codec.py"),
     ]
     statistics = tracemalloc.take_snapshot().filter_traces(filters).statistics("filename")
     return sum(statistic.size for statistic in statistics)

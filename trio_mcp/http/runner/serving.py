@@ -32,7 +32,13 @@ class Connection(Protocol):
 
 
 class Runner(Protocol):
-    """What speaks HTTP on the connections of one server."""
+    """What speaks HTTP on the connections of one server.
+
+    Attributes:
+        protocols: What it speaks over TLS, by its names in ALPN.
+    """
+
+    protocols: list[str]
 
     def connect(self, stream: Any) -> Connection:
         """Return the connection that serves a stream."""
@@ -109,7 +115,7 @@ async def serve_asgi(
     async with closing(interrupt):
         http = MAKERS[runner](app, config, limits)
         with open_sockets(config) as sockets:
-            listeners, urls = listeners_of(config, sockets)
+            listeners, urls = listeners_of(config, sockets, http.protocols)
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:
