@@ -125,6 +125,7 @@ WRONG = {
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
     "a file that is not a store": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),
     "a store without sessions": ([*HTTP, "--event-store", "x", "--stateless"], "event_store needs sessions"),
+    "an unknown runner": ([*HTTP, "--runner", "uvicorn"], "invalid choice: 'uvicorn'"),
     "no host": ([*HTTP, "--allowed-host", "http://x/"], "not a host or host:port"),
 }
 
@@ -331,6 +332,23 @@ async def test_the_guard_and_cors_are_as_asked(shop: Path) -> None:
         assert (await client.post(url, json=HELLO, headers=ACCEPT | {"Host": "shop.example"})).status_code == 200
         assert (await client.post(url, json=HELLO, headers=ACCEPT | {"Host": "localhost"})).status_code == 403
         assert (await client.post(url, json=HELLO, headers=ACCEPT | {"Origin": "https://b.example"})).status_code == 403
+
+
+@pytest.mark.parametrize(("runner", "status"), [("hypercorn", b"200"), ("h11", b"400"), ("httptools", b"400")])
+async def test_the_runner_is_as_asked(shop: Path, runner: str, status: bytes) -> None:
+    """Hypercorn is the one that takes lines without CR."""
+    async with serving(shop, "--transport", "http", "--runner", runner) as url:
+        async with await trio.open_tcp_stream("127.0.0.1", httpx.URL(url).port or 0) as stream:
+            await stream.send_all(b"GET /health HTTP/1.1\nHost: localhost\n\n")
+            assert (await stream.receive_some()).split()[1] == status
+        async with httpx.AsyncClient() as client:
+            assert (await client.post(url, json=HELLO, headers=ACCEPT)).status_code == 200
+
+
+def test_a_runner_that_is_not_installed_is_a_usage_error(shop: Path) -> None:
+    (shop / "httptools.py").write_text("raise ImportError")
+    message = "runner='httptools' needs httptools: pip install 'trio-mcp[fast]'"
+    assert "Traceback" not in fails(shop, [*HTTP, "--runner", "httptools"], 2, message)
 
 
 async def test_sessions_and_streams_can_be_left_out(shop: Path) -> None:

@@ -98,6 +98,7 @@ STATED = {
     "synchronous functions running in threads": FunctionOptions().max_sync_threads,
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": CONFIG.keep_alive_timeout,
+    "reading what is left of an HTTP body that the server does not want": constant("DRAIN_TIME"),
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
     "HttpOptions(grace=…)": HttpOptions().grace,
@@ -121,6 +122,17 @@ STATED = {
     "bytes of the head of an HTTP/1.1 request, its target and fields": configured(
         "127.0.0.1", 0
     ).h11_max_incomplete_size,
+    "heads of HTTP requests that a server remembers, and again its runner h11 or httptools": constant(
+        "MAX_SEEN", "trio_mcp.http.runner"
+    ),
+    "spellings of accepted hosts that a server remembers": constant("MAX_SEEN", "trio_mcp.http.rules"),
+    "bytes of a head that is remembered": constant("MAX_SEEN_SIZE", "trio_mcp.http"),
+    "header fields of a head that a runner remembers": constant("MAX_SEEN_FIELDS"),
+    "bytes of the size of a chunk with its extensions, in the runners h11 and httptools": constant(
+        "MAX_LINE", "trio_mcp.http"
+    ),
+    "bytes of an HTTP body that the server does not want and reads all the same, so that the client can read the"
+    " response": constant("DRAINED"),
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,
     "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),

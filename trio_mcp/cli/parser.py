@@ -111,6 +111,12 @@ SERVING = (
 )
 # `store_const` rather than `store_true`, so that an option that is not given is None here, too.
 HTTP = (
+    Argument(
+        "--runner",
+        choices=("hypercorn", "h11", "httptools"),  # `RUNNERS`, repeated because its module imports attrs and more
+        metavar="NAME",
+        help="what speaks HTTP: hypercorn (the default), h11 or httptools, which are faster",
+    ),
     Argument("--path", help="the path of the endpoint"),
     Argument("--sse-path", metavar="PATH", help="a path for HTTP+SSE as well, for old clients"),
     Argument("--stateless", action="store_const", const=True, help="keep no sessions"),

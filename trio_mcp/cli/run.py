@@ -18,7 +18,7 @@ from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["bridge", "run"]
 
-LISTENING = ("host", "port", "path")
+LISTENING = ("host", "port", "runner", "path")
 GUARDED = ("allowed_host", "allowed_origin", "cors")
 OPTIONS = {
     "stdio": (),
@@ -156,6 +156,13 @@ def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
         return {}
     from trio_mcp.http.server.options import HttpOptions
 
+    if given.get("runner") == "httptools":
+        from trio_mcp.http.runner.h1.parsers import httptools_parser
+
+        try:
+            httptools_parser()
+        except RuntimeError as exc:  # an extra that is not installed
+            raise Exit(str(exc)) from None
     settings = {LISTS.get(name, name): value for name, value in given.items()}
     # The stand-alone SSE transport has one path, which is its `sse_path`.
     if transport == "sse" and "path" in settings:

@@ -15,7 +15,7 @@ from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
 from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
 
-__all__ = ["serve_asgi"]
+__all__ = ["MAKERS", "Connection", "Runner", "serve_asgi"]
 
 # Written by hand, so that a connection over the limit costs no parser.
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
@@ -50,7 +50,7 @@ class Runner(Protocol):
         """Let each connection end with its current request."""
 
 
-_RUNNERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
+MAKERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
     "hypercorn": HypercornRunner,
     "h11": h11_runner,
     "httptools": httptools_runner,
@@ -113,7 +113,7 @@ async def serve_asgi(
     # replace a KeyboardInterrupt by Cancelled. So those are collected here and raised at the very end.
     interruptions: list[BaseException] = []
     async with closing(interrupt):
-        http = _RUNNERS[runner](app, config, limits)
+        http = MAKERS[runner](app, config, limits)
         with open_sockets(config) as sockets:
             listeners, urls = listeners_of(config, sockets, http.protocols)
             async with background_nursery() as background, trio.open_nursery() as serving:

@@ -171,6 +171,11 @@ class Incoming:
         self.raw = b""
         self.complete = True
 
+    @property
+    def ahead(self) -> int:
+        """How many bytes have arrived behind what was returned."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""
         self._buffer += data

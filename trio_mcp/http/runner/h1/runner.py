@@ -30,7 +30,7 @@ class LeanRunner:
         self.app = app
         self.config = config
         self.heads = Heads(parse, config.h11_max_incomplete_size)
-        self.hangups = Hangups()
+        self.hangups = Hangups(limits.write_timeout)
         self.write_timeout = limits.write_timeout
         self.ending = False
 

@@ -6,7 +6,8 @@ connection:
 * Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
   down. HTTP/2 over TLS is, by ALPN; see `http2`.
 * A peer that stops reading has a time limit, after which the connection is dropped; hypercorn waits for it in a shield.
-* What the application leaves unread of a body is dropped instead of blocking the connection forever.
+* What the application leaves unread of a body is dropped instead of blocking the connection forever, and for a moment
+  after the response, too.
 * A client that has already sent its next request, and then leaves, is noticed.
 * The idle timeout is a deadline, not a task started anew for each request; the head and the body of a response are sent
   together; and data that is already there is handled without waiting a turn of the event loop.
@@ -30,6 +31,7 @@ from trio_mcp.http.runner.hypercorn.http2 import Http2
 from trio_mcp.http.runner.hypercorn.tasks import Tasks
 from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.runner.wire import Wire, address, lifetime
+from trio_mcp.http.server.asgi import DRAIN_TIME
 
 __all__ = ["HttpConnection", "HypercornRunner"]
 
@@ -79,6 +81,7 @@ class HttpConnection:
         self._limits = limits
         self.protocol: Any = None
         self._idle = True  # no request is under way
+        self._left = trio.Event()  # nothing more will arrive
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -98,6 +101,7 @@ class HttpConnection:
                     data = await self.wire.receive()
                     if data is not None:
                         await self.protocol.handle(RawData(data))
+            self._left.set()
             # Ends the streams, so that the applications learn that the client has left.
             await self.protocol.handle(Closed())
             await self.wire.close()
@@ -131,6 +135,12 @@ class HttpConnection:
             if not await self.wire.send(event.data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):
+            if self.protocol.has_unread_body:
+                # The reader drops what arrives. A reset now might destroy the response before the client has read it
+                # (RFC 9112, section 9.6).
+                await self.wire.end_sending()
+                with trio.move_on_after(DRAIN_TIME):
+                    await self._left.wait()
             await self.wire.close()
             await self.protocol.handle(Closed())
         elif isinstance(event, Updated):

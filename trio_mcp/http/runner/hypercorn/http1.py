@@ -34,6 +34,11 @@ class Http1(H11Protocol):
         # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
         self.can_read = _NextRequest(self, receive, patience)
 
+    @property
+    def has_unread_body(self) -> bool:
+        """Whether the client has more of a body to send."""
+        return self.connection.their_state is h11.SEND_BODY
+
     async def handle(self, event: Event) -> None:
         """Act on bytes received. What has arrived of a body is passed on in one piece, however it was chunked."""
         if not isinstance(event, RawData):

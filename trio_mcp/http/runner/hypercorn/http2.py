@@ -55,6 +55,8 @@ class Http2(H2Protocol):
         write_timeout: Seconds that the peer may take to open the window for `PIECE` bytes on a stream.
     """
 
+    has_unread_body = False  # each stream has its own end
+
     def __init__(self, *given: Any, write_timeout: float) -> None:
         super().__init__(*given)
         self._write_timeout = write_timeout
