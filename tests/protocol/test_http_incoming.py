@@ -28,6 +28,7 @@ from tests.protocol.http_bytes import (
 )
 from tests.tables import by_outcome
 from trio_mcp.http.runner.h1 import incoming
+from trio_mcp.http.runner.h1.connection import head_of
 from trio_mcp.http.runner.h1.incoming import MAX_LINE, Chunks, Heads, Incoming
 from trio_mcp.http.runner.heads import MAX_FRAMING, Malformed
 
@@ -244,6 +245,23 @@ def test_what_a_client_asks_of_the_connection(parse: Any, fields: bytes, expects
     # A client of HTTP/1.0 knows neither (RFC 9112, section 9.3; RFC 9110, section 10.1.1).
     (request,), _ = verdict(parse, [GET.replace(b"1.1", b"1.0") + fields + b"\r\n\r\n"])
     assert request[4:6] == (False, False)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(b"a", b"b\r\nc: d")],
+        [(b"a: b\r\nc", b"d")],
+        [(b"a", b"b"), (b"c", b"d\n")],
+        [(b"a", b"b\r")],
+        [(b"a", b"\0")],
+        [(b"a ", b"b")],
+        [(b"", b"b")],
+    ],
+)
+def test_a_field_of_a_response_is_one_field(fields: Any) -> None:
+    with pytest.raises(ValueError, match="a response must not have"):
+        head_of(200, fields)
 
 
 # --- generated ---------------------------------------------------------------------------------------------------
