@@ -28,7 +28,7 @@ ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
-# RFC 9110, sections 5.1 and 5.5: nothing here can end a field or begin another.
+# RFC 9110, sections 5.1 and 5.5.
 _FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\x00\r\n]*\r\n)*")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 
@@ -437,6 +437,7 @@ def head_of(status: int, fields: Fields) -> bytes:
         ValueError: If it is not the head of a final response, or a field could be taken for more than one.
     """
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
-    if not 200 <= status <= 999 or _FIELDS.fullmatch(lines) is None:
+    # As many lines as fields: a field that ends one and begins another looks like two.
+    if not 200 <= status <= 999 or _FIELDS.fullmatch(lines) is None or lines.count(b"\n") != len(fields):
         raise ValueError(f"a response must not have the status {status} with the fields {fields!r:.1000}")
     return (_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status) + lines + b"\r\n"
