@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import httpx
@@ -9,8 +10,8 @@ import pytest
 import trio
 from pydantic_core import from_json
 
-from tests.http_peer import ACCEPT, Events, request
-from tests.server.http.harness import served
+from tests.http_peer import ACCEPT, Events, http_request, request
+from tests.server.http.harness import Made, served
 from trio_mcp import Server
 
 META: dict[str, Any] = {
@@ -95,6 +96,32 @@ async def test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author
     (record,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert "'wrong'" in record.getMessage()
     assert "only for the types string, integer, boolean" in record.getMessage()
+
+
+async def test_a_context_variable_that_a_handler_sets_is_not_seen_by_later_requests_of_the_connection() -> None:
+    made, user = Made(), ContextVar("user", default="nobody")
+
+    @made.server.tool
+    async def become(name: str) -> str:
+        before = user.get()
+        user.set(name)
+        return before
+
+    def becoming(name: str) -> bytes:
+        params = {"name": "become", "arguments": {"name": name}, "_meta": META}
+        named = {"mcp_method": "tools/call", "mcp_name": "become", "mcp_protocol_version": "2026-07-28"}
+        return http_request("POST", request("tools/call", params, 1), **named)
+
+    async with served(made=made) as (_, client, _):
+        url = client.base_url
+        async with await trio.open_tcp_stream(url.host, url.port or 0) as stream:
+            got = b""
+            # The first two at once: the second is there before the first has been answered.
+            for data, answers in ((becoming("Ada") + becoming("Bob"), 2), (becoming("Eve"), 3)):
+                await stream.send_all(data)
+                while got.count(b'"structuredContent"') < answers:
+                    got += await stream.receive_some()
+            assert got.count(b'"structuredContent":{"result":"nobody"}') == 3
 
 
 async def test_listening_ends_with_a_result_when_the_server_ends() -> None:

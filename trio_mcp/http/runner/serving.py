@@ -9,26 +9,14 @@ from typing import Any, Protocol
 import trio
 from hypercorn.config import Config
 
-from trio_mcp._nursery import background_nursery, closing, without_cancellation
+from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.http.runner.h1.runner import h11_runner, httptools_runner
 from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
 from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
+from trio_mcp.http.runner.wire import Connection, Connections
 
-__all__ = ["MAKERS", "Connection", "Runner", "serve_asgi"]
-
-# Written by hand, so that a connection over the limit costs no parser.
-REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
-
-
-class Connection(Protocol):
-    """A connection, from its acceptance to its end."""
-
-    async def run(self) -> None:
-        """Serve requests until either end closes the connection, and close the stream."""
-
-    def shut_if_idle(self) -> None:
-        """End the connection unless a request is under way."""
+__all__ = ["MAKERS", "Runner", "serve_asgi"]
 
 
 class Runner(Protocol):
@@ -88,32 +76,9 @@ async def serve_asgi(
     When cancelled, it ends at once, and exchanges under way are cancelled.
     """
     limits = limits or ServerLimits()
-    connections: set[Connection] = set()
-
-    async def serve_connection(stream: Any) -> None:
-        if len(connections) >= limits.connections:
-            await _refuse(stream)
-            return
-        connection = http.connect(stream)
-        connections.add(connection)
-        try:
-            await connection.run()
-        except BaseException as exc:
-            if (interruption := without_cancellation(exc)) is not None:
-                interruptions.append(interruption)
-            raise
-        finally:
-            connections.discard(connection)
-
-    async def interrupt() -> None:
-        for exc in interruptions:
-            raise exc
-
-    # `trio.serve_listeners` closes a connection's stream with an await of its own, which in a cancelled scope would
-    # replace a KeyboardInterrupt by Cancelled. So those are collected here and raised at the very end.
-    interruptions: list[BaseException] = []
-    async with closing(interrupt):
-        http = MAKERS[runner](app, config, limits)
+    http = MAKERS[runner](app, config, limits)
+    connections = Connections(http.connect, limits.connections)
+    async with closing(connections.interrupt):
         with open_sockets(config) as sockets:
             listeners, urls = listeners_of(config, sockets, http.protocols)
             async with background_nursery() as background, trio.open_nursery() as serving:
@@ -121,7 +86,7 @@ async def serve_asgi(
                 async with trio.open_nursery() as accepting:
                     # Two nurseries: cancelling this one closes the listeners, while connections run on in the other.
                     await accepting.start(
-                        partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
+                        partial(trio.serve_listeners, connections.serve, listeners, handler_nursery=serving)
                     )
                     task_status.started(urls)
                     await shutdown()
@@ -132,17 +97,5 @@ async def serve_asgi(
                     accepting.cancel_scope.cancel("the server is ending")
                 # From here on a connection ends with its current request; those that wait for one end now.
                 await http.end()
-                for connection in tuple(connections):
-                    connection.shut_if_idle()
+                connections.shut_if_idle()
                 serving.cancel_scope.deadline = deadline
-
-
-async def _refuse(stream: Any) -> None:
-    """Answer a connection over the limit with 503, if that needs no TLS handshake, and close it."""
-    with trio.move_on_after(1):  # seconds; chosen: the buffers of a new connection are empty
-        try:
-            if isinstance(stream, trio.SocketStream):
-                await stream.send_all(REFUSED)
-        except trio.BrokenResourceError:
-            pass
-    await trio.aclose_forcefully(stream)

@@ -10,21 +10,24 @@ import os
 import termios
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from hypercorn.config import Config
 
 from trio_mcp._log import logger
-from trio_mcp._nursery import closing
+from trio_mcp._nursery import closing, without_cancellation
 
-__all__ = ["MAX_RECEIVED", "PIECE", "Wire", "address", "lifetime"]
+__all__ = ["MAX_RECEIVED", "PIECE", "Connection", "Connections", "Wire", "address", "lifetime"]
 
 MAX_RECEIVED = 64 * 1024
 """Bytes read at a time (chosen)."""
 
 PIECE = 64 * 1024
 """Bytes for which a peer gets the whole write timeout (chosen)."""
+
+# Written by hand, so that a connection over the limit costs no parser.
+REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
 class Wire:
@@ -174,6 +177,72 @@ def address(name: Callable[[], Any]) -> tuple[str, int] | None:
     except OSError:
         return None
     return found[:2] if isinstance(found, tuple) else None
+
+
+class Connection(Protocol):
+    """A connection, from its acceptance to its end."""
+
+    async def run(self) -> None:
+        """Serve requests until either end closes the connection, and close the stream."""
+
+    def shut_if_idle(self) -> None:
+        """End the connection unless a request is under way."""
+
+
+class Connections:
+    """The connections of one server.
+
+    Args:
+        connect: Returns the connection that serves a stream.
+        limit: How many there may be at once; further ones are answered with 503 and closed.
+    """
+
+    def __init__(self, connect: Callable[[Any], Connection], limit: int) -> None:
+        self._connect = connect
+        self._limit = limit
+        self._open: set[Connection] = set()
+        self._interruptions: list[BaseException] = []
+
+    async def serve(self, stream: Any) -> None:
+        """Serve a connection from its acceptance to its end."""
+        if len(self._open) >= self._limit:
+            await _refuse(stream)
+            return
+        connection = self._connect(stream)
+        self._open.add(connection)
+        try:
+            await connection.run()
+        except BaseException as exc:
+            if (interruption := without_cancellation(exc)) is not None:
+                self._interruptions.append(interruption)
+            raise
+        finally:
+            self._open.discard(connection)
+
+    def shut_if_idle(self) -> None:
+        """End each connection unless it has a request under way."""
+        for connection in tuple(self._open):
+            connection.shut_if_idle()
+
+    async def interrupt(self) -> None:
+        """Raise the KeyboardInterrupt of a connection, at the very end.
+
+        `trio.serve_listeners` closes a connection's stream with an await of its own, which in a cancelled scope would
+        replace it by Cancelled.
+        """
+        for exc in self._interruptions:
+            raise exc
+
+
+async def _refuse(stream: Any) -> None:
+    """Answer a connection over the limit with 503, if that needs no TLS handshake, and close it."""
+    with trio.move_on_after(1):  # seconds; chosen: the buffers of a new connection are empty
+        try:
+            if isinstance(stream, trio.SocketStream):
+                await stream.send_all(REFUSED)
+        except trio.BrokenResourceError:
+            pass
+    await trio.aclose_forcefully(stream)
 
 
 @contextlib.asynccontextmanager

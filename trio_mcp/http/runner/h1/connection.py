@@ -3,30 +3,271 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+import re
+import time
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any, Final, Literal
+from urllib.parse import unquote
 
 import trio
 from hypercorn.config import Config
 
-from trio_mcp.http.runner.h1.exchange import ASGI, Exchange, head_of
+from trio_mcp._log import logger
 from trio_mcp.http.runner.h1.hangups import Hangups
 from trio_mcp.http.runner.h1.incoming import Head, Heads, Incoming
+from trio_mcp.http.runner.h1.parsers import ParseFields
 from trio_mcp.http.runner.heads import Fields, Malformed
-from trio_mcp.http.runner.wire import MAX_RECEIVED, Wire, address, lifetime
-from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED
+from trio_mcp.http.runner.settings import ServerLimits
+from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, Wire, address, lifetime
+from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
-__all__ = ["Connection", "Shared"]
+__all__ = ["Connection", "Exchange", "Shared"]
+
+ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
+# RFC 9110, sections 5.1 and 5.5.
+_FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\x00\r\n]*\r\n)*")
+_LENGTH = re.compile(rb"[0-9]{1,19}")
 
 
-class Shared(Protocol):
-    """What the connections of one server share."""
+class Shared:
+    """What the connections of one server share.
 
-    app: Any
-    config: Config
-    heads: Heads
-    hangups: Hangups
-    write_timeout: float
-    ending: bool
+    Args:
+        app: The ASGI application.
+        config: The configuration.
+        limits: Limits on connections.
+        parse: What parses the fields of a head.
+
+    Attributes:
+        ending: Whether each connection ends with its current request.
+        protocols: What is spoken over TLS.
+    """
+
+    def __init__(self, app: Any, config: Config, limits: ServerLimits, parse: ParseFields) -> None:
+        self.app = app
+        self.config = config
+        self.heads = Heads(parse, config.h11_max_incomplete_size)
+        self.hangups = Hangups(limits.write_timeout)
+        self.write_timeout = limits.write_timeout
+        self.ending = False
+        self.protocols = ["http/1.1"]
+        self._dated = 0
+        self._fields: Fields = []
+
+    def response_fields(self) -> Fields:
+        """Return the fields of every response."""
+        # The date's resolution is a second, so it need not be formatted for every response. Hypercorn names itself.
+        now = int(time.time())
+        if now != self._dated:
+            self._dated = now
+            self._fields = [field for field in self.config.response_headers("h11") if field[0] != b"server"]
+        return self._fields
+
+
+class Exchange(Extras):
+    """A request and its response, as the application sees them through ASGI.
+
+    Args:
+        connection: The connection.
+        head: The head of the request.
+        fields: All its fields.
+
+    Attributes:
+        begun: Whether anything of a response has been written.
+        finished: Whether the whole response has been written.
+        lasting: Whether the connection may outlive the exchange; known once the response has begun.
+        fault: The status for a body whose framing was refused.
+        taken: Whether the application has taken the connection over.
+    """
+
+    lingers = True
+
+    def __init__(self, connection: Connection, head: Head, fields: Fields) -> None:
+        self._connection = connection
+        self._head = head
+        self._fields = fields
+        self._given = False  # the application has got the end of the body
+        self._start: tuple[int, Fields] | None = None
+        # How the end of the response is told.
+        self._framing: Literal["length", "chunks", "close", "none"] = "none"
+        self._owed = 0  # bytes of its Content-Length that were not sent
+        self._waits = head.expects  # the client waits for 100 Continue
+        self._over: trio.Event | None = None
+        self.begun = False
+        self.finished = False
+        self.lasting = False
+        self.fault: int | None = None
+        self.taken = False
+
+    async def run(self, app: Any, scope: dict[str, Any]) -> None:
+        """Let the application serve the request. What it raises ends only the exchange."""
+        head = self._head
+        path, _, query = head.target.partition(b"?")
+        scope = {
+            **scope,
+            "http_version": head.version,
+            "method": head.method,
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "headers": self._fields,
+            "state": {},
+            "extensions": {EXTRAS: self},
+        }
+        try:
+            await app(scope, self.receive, self.send)
+        except Exception as exc:
+            logger.exception("%s %s failed", head.method, scope["path"], exc_info=exc)
+
+    # --- the request ----------------------------------------------------------------------------------------------
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """Return the next event, as ASGI asks."""
+        connection = self._connection
+        # Even if the client has left: what it sent before that may still be on its way.
+        while not (self._given or self.finished or self.taken):
+            event = self.receive_nowait()
+            if event is not None:
+                return event
+            if self._waits:
+                self._waits = False
+                await connection.wire.send(CONTINUE)
+            data = await connection.wire.receive()
+            if data:
+                connection.incoming.feed(data)
+            else:
+                self._given = True
+                connection.left()
+        if not (self._happened or self.finished or self.taken):
+            if self._over is None:
+                self._over = trio.Event()
+            await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    def receive_nowait(self) -> MutableMapping[str, Any] | None:
+        incoming = self._connection.incoming
+        if self._given:
+            return None
+        try:
+            data = b"" if incoming.complete else incoming.body()
+        except Malformed as exc:
+            self.fault, self._given = exc.status, True
+            self.happened()
+            return {"type": "http.disconnect"}
+        if not data and not incoming.complete:
+            return None
+        self._given = incoming.complete
+        return {"type": "http.request", "body": data, "more_body": not incoming.complete}
+
+    def happened(self) -> None:
+        super().happened()
+        if self._over is not None:
+            self._over.set()
+
+    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+        if self._start is not None or self._given or self.taken:
+            raise RuntimeError("the connection can't be taken over any more: the request was read, or answered")
+        self.taken = True
+        connection = self._connection
+        connection.forget()
+        return connection.wire.stream, connection.incoming.rest()
+
+    # --- the response ---------------------------------------------------------------------------------------------
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send a part of the response, as ASGI asks."""
+        kind = message["type"]
+        if kind == "http.response.start" and self._start is None and not self.taken:
+            self._start = message["status"], message.get("headers", ())
+            return
+        if kind != "http.response.body" or self._start is None or self.finished:
+            raise RuntimeError(f"the application sent {kind!r} when it may not")
+        if self.fault is not None:
+            return  # the runner answers
+        body, more = message.get("body", b""), message.get("more_body", False)
+        parts = [] if self.begun else [self._begin(*self._start, body, more)]
+        parts += self._framed(body, more)
+        # Small parts are joined: a write and often a packet for each would cost more than the copy. A large body is
+        # not copied, so a client that doesn't read it costs no second copy.
+        if len(body) <= PIECE:
+            parts = [b"".join(parts)]
+        self.begun, self.finished = True, not more
+        for part in parts:
+            if part and not await self._connection.wire.send(part):
+                self.lasting = False
+                self.happened()
+                break
+        if self.finished and self._over is not None:
+            self._over.set()
+
+    def _begin(self, status: int, given: Fields, body: bytes, more: bool) -> bytes:
+        """Decide on the framing, and return the head.
+
+        Raises:
+            ValueError: If it is not the head of a final response, or a field could be taken for more than one.
+        """
+        head, shared = self._head, self._connection.shared
+        fields = [*shared.response_fields()]
+        length, asks_to_close = None, False
+        for name, value in given:
+            if name == b"content-length":
+                if _LENGTH.fullmatch(value) is None:
+                    raise ValueError(f"a response must not have the Content-Length {value[:100]!r}")
+                length = int(value)
+            elif name == b"connection":
+                asks_to_close = value.lower() == b"close"
+            elif name != b"transfer-encoding":  # the framing is the runner's own
+                fields.append((name, value))
+        if length is None and not more:
+            length = len(body)
+        if status in (204, 304):
+            self._framing = "none"
+        elif length is not None:
+            fields.append((b"content-length", b"%d" % length))
+            self._framing, self._owed = "length", length
+        elif head.version == "1.0":
+            self._framing = "close"
+        else:
+            fields.append((b"transfer-encoding", b"chunked"))
+            self._framing = "chunks"
+        if head.method == "HEAD":
+            self._framing = "none"
+        lasts = head.lasting and not asks_to_close and not shared.ending and self._framing != "close"
+        self.lasting = (
+            lasts and self._connection.requests < shared.config.keep_alive_max_requests and self._is_read(more)
+        )
+        if not self.lasting:
+            fields.append((b"connection", b"close"))
+        else:
+            # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
+            # connection that is being closed.
+            fields.append((b"keep-alive", b"timeout=%d" % shared.config.keep_alive_timeout))
+        return head_of(status, fields)
+
+    def _is_read(self, more: bool) -> bool:
+        """Return whether the request was read to its end, dropping what is there once the application has ended."""
+        incoming = self._connection.incoming
+        try:
+            while not more and not self._waits and not incoming.complete and incoming.body():
+                pass
+        except Malformed:
+            return False
+        return incoming.complete
+
+    def _framed(self, body: bytes, more: bool) -> list[bytes]:
+        if self._framing == "chunks":
+            parts = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
+            return parts if more else [*parts, b"0\r\n\r\n"]
+        if self._framing == "length":
+            self._owed -= len(body)
+            if self._owed < 0 or (self._owed and not more):
+                self.lasting = False
+                raise RuntimeError("the response is not as long as its Content-Length says")
+        return [] if self._framing == "none" else [body]
 
 
 class Connection:
@@ -39,62 +280,71 @@ class Connection:
 
     __slots__ = (
         "_crowded",
+        "_descriptor",
         "_exchange",
         "_idle",
         "_left",
-        "_requests",
         "_scope",
-        "_shared",
-        "config",
         "incoming",
+        "requests",
+        "shared",
         "wire",
     )
 
     def __init__(self, shared: Shared, stream: Any) -> None:
+        self.shared = shared
         self.wire = Wire(stream, shared.config, shared.write_timeout)
         self.incoming = Incoming(shared.heads)
-        self.config = shared.config
-        self._shared = shared
+        self._descriptor = -1
         self._exchange: Exchange | None = None
         self._idle = True  # no request is under way
         self._left = False  # the client has left
         self._crowded = 0  # the request behind which too much was waiting at the last look
-        self._requests = 0
+        self.requests = 0
         self._scope: dict[str, Any] = {}
-
-    @property
-    def may_last(self) -> bool:
-        """Whether another request may follow this one."""
-        return not self._shared.ending and self._requests < self.config.keep_alive_max_requests
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
+        config = self.shared.config
         async with lifetime(self.wire.stream):
             # The peer has as much time for the TLS handshake as for the head of a request.
-            if not await self.wire.shake_hands(min(self.config.ssl_handshake_timeout, self.config.keep_alive_timeout)):
+            if not await self.wire.shake_hands(min(config.ssl_handshake_timeout, config.keep_alive_timeout)):
                 return
             socket = self.wire.socket
             self._scope = {
                 "type": "http",
                 "asgi": ASGI,
                 "scheme": "https" if self.wire.tls else "http",
-                "root_path": self.config.root_path,
+                "root_path": config.root_path,
                 "client": address(socket.getpeername),
                 "server": address(socket.getsockname),
             }
-            descriptor = socket.fileno()
-            self._shared.hangups.watch(descriptor, self)
+            self._descriptor = socket.fileno()
+            task = trio.lowlevel.current_task()
+            context = task.context.copy()
+            self.shared.hangups.watch(self._descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
-                    pass
+                    # No request sees the context variables of the one before it, which may be another user's, nor are
+                    # they kept for an idle connection. From the next turn of this task on, which precedes its request.
+                    task.context = context.copy()
             finally:
-                self._shared.hangups.forget(descriptor, self)
+                self.forget()
             await self.wire.close()
+
+    def forget(self) -> None:
+        """Don't notice any more that the client leaves."""
+        self.shared.hangups.forget(self._descriptor, self)
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
         if self._idle:
             self.wire.stop_waiting("the server is ending")
+
+    def left(self) -> None:
+        self._left = True
+        if self._exchange is not None:
+            self._exchange.happened()
 
     def look(self) -> None:
         """Give a client up that has sent more behind its request, two looks long, than is read ahead.
@@ -104,22 +354,17 @@ class Connection:
         crowded = 0
         if self._exchange is not None and self.incoming.complete:
             if self.incoming.ahead + self.wire.unread() >= MAX_RECEIVED:
-                crowded = self._requests
+                crowded = self.requests
             if crowded and crowded == self._crowded:
                 self.left()
         self._crowded = crowded
 
-    def left(self) -> None:
-        self._left = True
-        if self._exchange is not None:
-            self._exchange.happened()
-
     async def _next_head(self) -> tuple[Head, Fields] | None:
         """Return the head of the next request; None if the connection ends instead."""
-        if self._shared.ending:
+        if self.shared.ending:
             return None
         self._idle = True
-        self.wire.expire_at(trio.current_time() + self.config.keep_alive_timeout)
+        self.wire.expire_at(trio.current_time() + self.shared.config.keep_alive_timeout)
         waited = False
         try:
             while (found := self.incoming.head()) is None:
@@ -143,26 +388,29 @@ class Connection:
         Returns:
             Whether the connection lasts.
         """
-        names = self.config.server_names
+        names = self.shared.config.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
             await self._refuse(404)
             return False
-        self._requests += 1
+        self.requests += 1
         exchange = self._exchange = Exchange(self, head, fields)
         if self._left:
             exchange.happened()
         try:
-            await exchange.run(self._shared.app, self._scope)
+            await exchange.run(self.shared.app, self._scope)
         finally:
             self._exchange = None
-        if exchange.unanswered and (exchange.fault or not self._left):
+        lasts = exchange.finished and exchange.lasting and not self.shared.ending
+        if exchange.taken or lasts:
+            return lasts
+        if not exchange.begun and (exchange.fault or not self._left):
             await self._refuse(exchange.fault or 500)
-        elif exchange.finished and not self.incoming.complete:
+        elif exchange.finished and (not self.incoming.complete or self.incoming.ahead or self.wire.unread()):
             await self._linger()
-        return exchange.finished and exchange.lasting
+        return False
 
     async def _refuse(self, status: int) -> None:
-        fields = [*self.config.response_headers("h11"), (b"content-length", b"0"), (b"connection", b"close")]
+        fields = [*self.shared.response_fields(), (b"content-length", b"0"), (b"connection", b"close")]
         await self.wire.send(head_of(status, fields))
         await self._linger()
 
@@ -180,3 +428,16 @@ class Connection:
                 if left < 0:
                     # A proxy whose writes block looks at the response; one that is reset answers 502.
                     await trio.sleep_forever()
+
+
+def head_of(status: int, fields: Fields) -> bytes:
+    """Return the head of a response, checked.
+
+    Raises:
+        ValueError: If it is not the head of a final response, or a field could be taken for more than one.
+    """
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    # As many lines as fields: a field that ends one and begins another looks like two.
+    if not 200 <= status <= 999 or _FIELDS.fullmatch(lines) is None or lines.count(b"\n") != len(fields):
+        raise ValueError(f"a response must not have the status {status} with the fields {fields!r:.1000}")
+    return (_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status) + lines + b"\r\n"

@@ -66,8 +66,19 @@ class Hangups:
                         await trio.lowlevel.wait_readable(self._epoll)
                         for descriptor, _ in self._epoll.poll(0):
                             connection = self._watched.get(descriptor)
-                            if connection is not None:
+                            if connection is not None and _is_hung_up(descriptor):
                                 connection.left()
                 if waiting.cancelled_caught:
                     for connection in tuple(self._watched.values()):
                         connection.look()
+
+
+def _is_hung_up(descriptor: int) -> bool:
+    """Return whether the peer of a socket has closed its end.
+
+    An event alone does not say so: its number may have belonged to another socket, closed here, that a process being
+    started has inherited for a moment.
+    """
+    asked = select.poll()
+    asked.register(descriptor, select.POLLRDHUP)
+    return bool(asked.poll(0))
