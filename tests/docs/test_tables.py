@@ -122,11 +122,15 @@ STATED = {
     "bytes of the head of an HTTP/1.1 request, its target and fields": configured(
         "127.0.0.1", 0
     ).h11_max_incomplete_size,
-    "heads of HTTP requests that a server remembers, and again its runner h11 or httptools": constant("MAX_SEEN", "trio_mcp.http.runner"),
+    "heads of HTTP requests that a server remembers, and again its runner h11 or httptools": constant(
+        "MAX_SEEN", "trio_mcp.http.runner"
+    ),
     "spellings of accepted hosts that a server remembers": constant("MAX_SEEN", "trio_mcp.http.rules"),
     "bytes of a head that is remembered": constant("MAX_SEEN_SIZE", "trio_mcp.http"),
     "header fields of a head that a runner remembers": constant("MAX_SEEN_FIELDS"),
-    "bytes of the size of a chunk with its extensions, in the runners h11 and httptools": constant("MAX_LINE", "trio_mcp.http"),
+    "bytes of the size of a chunk with its extensions, in the runners h11 and httptools": constant(
+        "MAX_LINE", "trio_mcp.http"
+    ),
     "bytes of an HTTP body that the server does not want and reads all the same, so that the client can read the"
     " response": constant("DRAINED"),
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,

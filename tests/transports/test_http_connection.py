@@ -20,6 +20,8 @@ from trio_mcp.http.runner.settings import ServerLimits, configured
 class Told:
     """A protocol that is told of the connection's events."""
 
+    has_unread_body = False
+
     def __init__(self) -> None:
         self.events: list[Event] = []
 
