@@ -22,13 +22,13 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
 @pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    scenarios = ["memory", "stdio", "http", "http-client", "http-both", "idle", "listeners"]
-    done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--json", str(report))
+    scenarios = ["memory", "stdio", "http", "http-client", "http-both", "idle", "connections", "slow", "listeners"]
+    done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))
     assert done.returncode == 0, done.stderr
     for scenario in scenarios:
         assert f"== {scenario}:" in done.stdout
-    assert "ours" in done.stdout
-    assert "official" in done.stdout
+    for contender in ("ours on hypercorn, modern, new heads", "official on uvicorn, modern, JSON", "before, modern"):
+        assert contender in done.stdout
     assert json.loads(report.read_text())
 
 
@@ -37,11 +37,12 @@ def test_the_official_client_and_server_are_measured_in_both_eras() -> None:
     """`--quick` leaves the legacy era out, so the rows that need it have a run of their own."""
     done = run("http", "http-client", "--seconds", "0.2", "--rounds", "1")
     assert done.returncode == 0, done.stderr
-    for row in ("ours, legacy", "official on uvicorn, legacy, as it comes", "official on Trio, legacy", "events"):
+    ours, official = ("ours on hypercorn, legacy", "ours, legacy"), ("official on uvicorn, legacy, as it comes",)
+    for row in (*ours, *official, "official on Trio, legacy", "events"):
         assert row in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["memroy"], ["--seconds", "soon"], ["--rounds", "0"]])
+@pytest.mark.parametrize("arguments", [["memroy"], ["--seconds", "soon"], ["--rounds", "0"], ["--before", "nowhere"]])
 def test_wrong_arguments_get_one_message_and_status_2(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 2

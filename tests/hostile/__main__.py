@@ -11,13 +11,15 @@ import trio
 
 from tests.hostile.campaign import GROWTH, LATENCY, Report, Victim, attack
 from tests.hostile.case import Case
-from tests.hostile.families import FAMILIES, cases, shares
+from tests.hostile.families import FAMILIES, cases, shares, suits
+from trio_mcp.http.server.options import RUNNERS
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
     parser.add_argument("--requests", type=int, default=12_000, help="how many cases, over all families")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runner", choices=RUNNERS, default="hypercorn", help="what speaks HTTP")
     parser.add_argument("--family", choices=FAMILIES)
     parser.add_argument("--case", type=int, help="one case of that family alone")
     parser.add_argument("--attackers", type=int, default=16, help="how many cases run concurrently")
@@ -33,6 +35,7 @@ def chosen(given: argparse.Namespace, seed: int, requests: int) -> list[Case]:
     for family, count in shares(requests).items():
         if given.family in (None, family):
             found += cases(family, seed, requests if given.family else count)
+    found = [case for case in found if suits(case, given.runner)]
     return sorted(found, key=lambda case: (case.number / len(FAMILIES[case.family]), case.family))
 
 
@@ -58,7 +61,7 @@ def show(report: Report, most: int) -> None:
 def main() -> int:
     given = arguments()
     alone = given.case is not None
-    with Victim() as victim:
+    with Victim(given.runner) as victim:
         if not alone:
             warm = chosen(given, given.seed + 1000, max(given.requests // 10, 300))
             trio.run(partial(attack, victim.target, warm, attackers=given.attackers))
@@ -66,7 +69,9 @@ def main() -> int:
         began = time.monotonic()
         todo = chosen(given, given.seed, given.requests)
         report = trio.run(partial(attack, victim.target, todo, attackers=given.attackers, witnesses=not alone))
-        print(f"{len(todo)} cases in {time.monotonic() - began:.1f} s, seed {given.seed}")
+        print(f"{len(todo)} cases in {time.monotonic() - began:.1f} s, seed {given.seed}, on {given.runner}")
+        if len(todo) < (drawn := sum(shares(given.requests).values())) and given.family is None:
+            print(f"{drawn - len(todo)} of {drawn} left out: they are over HTTP/2, which {given.runner} does not speak")
         if alone:
             print(todo[0].shown(10_000), "->", report.outcomes)
         after = trio.run(victim.rest)

@@ -1,4 +1,4 @@
-"""The server that is attacked: `python -m tests.hostile.victim FOLDER`; without a folder over stdio.
+"""The server that is attacked: `python -m tests.hostile.victim FOLDER RUNNER`; without a folder over stdio.
 
 It prints its addresses in one line of JSON, answers each line on its standard input with a line that gives its state,
 and ends at SIGINT.
@@ -93,8 +93,9 @@ def state() -> dict[str, Any]:
     }
 
 
-async def serve(folder: Path) -> None:
+async def serve(folder: Path, runner: str) -> None:
     options = HttpOptions(
+        runner=runner,
         sse_path="/sse",
         event_store=MemoryEventStore(),
         max_message_size=262_144,
@@ -143,6 +144,6 @@ def listening() -> list[int]:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     if len(sys.argv) > 1:
-        trio.run(serve, Path(sys.argv[1]))
+        trio.run(serve, Path(sys.argv[1]), sys.argv[2])
     else:
         trio.run(serve_lines)

@@ -67,6 +67,7 @@ AFTER = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n"
             POST + b"Transfer-Encoding:\r\n" + CHUNKS,
             POST + b"Transfer-Encoding: \x0bchunked\r\n" + CHUNKS,
             CHUNKED + b"Transfer-Encoding: chunked\r\n" + CHUNKS,
+            CHUNKED + b"Mcp-Session-Id: a\r\nContent-Length: 5\r\n" + CHUNKS,
             CHUNKED.replace(b"1.1", b"1.0") + CHUNKS,
             # Lines.
             LENGTH + b" folded\r\n\r\nhello",
@@ -86,7 +87,6 @@ AFTER = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n"
             POST + b"\xe9: x\r\n\r\n",
             POST + b": x\r\n\r\n",
             POST + b"no colon\r\n\r\n",
-            POST + b"Mcp-Session-Id: a\r\nMcp-Session-Id: b\r\n\r\n",
             # Hosts.
             b"GET / HTTP/1.1\r\n\r\n",
             b"GET / HTTP/1.2\r\nX: y\r\n\r\n",
@@ -188,6 +188,7 @@ def test_an_ambiguous_chunk_is_refused(body: bytes) -> None:
             CHUNKED + b"\r\n0A;a=b\r\nhellohello\r\n2;\r\n!!\r\n000\r\nx: y\r\nContent-Length: 9\r\n\r\n",
             b"hellohello!!",
         ),
+        (LENGTH + b"Mcp-Session-Id: a\r\nMcp-Session-Id: b\r\n\r\nhello", b"hello"),  # the application's business
         (b"\r\n\r\n" + LENGTH + b"\r\nhello", b"hello"),
         (POST + b"Transfer-Encoding:  Chunked\t\r\n" + CHUNKS, b"hello"),
     ],

@@ -11,6 +11,7 @@ import trio
 
 from tests.soak.report import report
 from tests.soak.run import Plan, Soak
+from trio_mcp.http.server.options import RUNNERS
 
 
 def arguments() -> Plan:
@@ -19,6 +20,7 @@ def arguments() -> Plan:
     parser.add_argument("--minutes", type=float, default=2.0, help="how long the load lasts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="a new folder, for the ledger, samples, logs and plots")
+    parser.add_argument("--runner", choices=RUNNERS, default="hypercorn", help="what speaks HTTP in the servers")
     parser.add_argument("--rate", type=float, default=40.0, help="calls a second, in all")
     parser.add_argument("--only", default="", help="lanes, separated by commas; all by default")
     parser.add_argument("--session-timeout", type=float, help="seconds; a twelfth of the time, 300 at most")

@@ -41,6 +41,7 @@ class Plan:
     minutes: float
     seed: int
     out: Path
+    runner: str
     rate: float
     only: tuple[str, ...]
     session_timeout: float
@@ -72,7 +73,11 @@ class Soak:
         folder = self.out / "tls"
         folder.mkdir(exist_ok=True)
         config, self._context = over_tls(folder)
-        common = {"session_timeout": self.plan.session_timeout, "max_events": self.plan.max_events}
+        common = {
+            "session_timeout": self.plan.session_timeout,
+            "max_events": self.plan.max_events,
+            "runner": self.plan.runner,
+        }
         steady = {kind: free_port() for kind in ("stored", "plain", "stateless", "tls")}
         certificate = [config.certfile, config.keyfile]
         self.served["steady"] = Served("steady", self.out, ports=steady, certificate=certificate, **common)
@@ -85,9 +90,14 @@ class Soak:
             "of-steady": {"url": url(self.chaos["plain"].port), "mode": "2026-07-28"},
         }
         ports = {kind: free_port() for kind in upstreams}
-        timeout = self.plan.session_timeout
         self.served["proxies"] = Served(
-            "proxies", self.out, kind="proxies", ports=ports, upstreams=upstreams, session_timeout=timeout
+            "proxies",
+            self.out,
+            kind="proxies",
+            ports=ports,
+            upstreams=upstreams,
+            session_timeout=self.plan.session_timeout,
+            runner=self.plan.runner,
         )
 
     def _ways(self) -> dict[str, Callable[[], int]]:
@@ -151,6 +161,8 @@ class Soak:
             Lane(name="proxy-of-stdio", target=to(proxies["of-stdio"]), mode=legacy, without=none_asked),
             Lane(name="proxy-of-steady", target=to(proxies["of-steady"]), mode=legacy, tears=True),
         ]
+        if self.plan.runner != "hypercorn":  # which alone speaks HTTP/2
+            self.lanes = [lane for lane in self.lanes if not lane.name.endswith("-h2")]
         members = ("memory-modern", "stdio-modern", "torn-stored", "torn-modern", "mortal-auto")
         by_name = {lane.name: lane for lane in self.lanes}
         self.lanes.append(Lane(name="group", calls=150, workers=2, members={name: by_name[name] for name in members}))
@@ -167,7 +179,7 @@ class Soak:
 
     async def run(self) -> None:
         """Warm up, settle, put the load on, settle again; a long run does so twice."""
-        print(f"seed {self.plan.seed}, {trio_mcp.__file__}", flush=True)
+        print(f"seed {self.plan.seed}, {self.plan.runner}, {trio_mcp.__file__}", flush=True)
         self._make_servers()
         async with trio.open_nursery() as nursery:
             try:

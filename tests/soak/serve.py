@@ -38,12 +38,13 @@ def stdio_parameters(out: str, name: str) -> StdioServerParameters:
 async def serve_http(given: dict[str, Any], nursery: trio.Nursery) -> list[Any]:
     """Return the tools over HTTP: with sessions and an event store, with sessions alone, without any, and over TLS."""
     server = make_server(Ledger(Path(given["out"]) / "effects.log"), given["name"])
-    settings: dict[str, Any] = {"session_timeout": given["session_timeout"], "sse_path": "/sse"}
+    runner = given["runner"]
+    settings: dict[str, Any] = {"session_timeout": given["session_timeout"], "sse_path": "/sse", "runner": runner}
     store = MemoryEventStore(max_events=given["max_events"], max_age=given["session_timeout"])
     kinds = {
         "stored": HttpOptions(event_store=store, retry=0.2, **settings),
         "plain": HttpOptions(retry=0.2, **settings),
-        "stateless": HttpOptions(stateless=True),
+        "stateless": HttpOptions(stateless=True, runner=runner),
         "tls": HttpOptions(retry=0.2, **settings),
     }
     servers: list[Any] = []
@@ -70,7 +71,7 @@ async def serve_proxies(given: dict[str, Any], nursery: trio.Nursery) -> list[An
             name=f"proxy-{kind}",
             client={"mode": target["mode"]},
         )
-        options = HttpOptions(session_timeout=given["session_timeout"], retry=0.2)
+        options = HttpOptions(session_timeout=given["session_timeout"], retry=0.2, runner=given["runner"])
         # Without its upstream a proxy does not start: the driver has started that before.
         await nursery.start(functools.partial(upstream.serve_http, port=port, options=options))
         servers.append(upstream)

@@ -15,6 +15,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.http.runner.hypercorn.connection import HttpConnection
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, configured
+from trio_mcp.http.server.options import RUNNERS
 
 
 class Told:
@@ -30,7 +31,7 @@ class Told:
 
 
 async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_without_a_fault() -> None:
-    """Trio may run either of the two first, so this repeats until both orders have occurred."""
+    """Hypercorn's glue. Trio may run either of the two first, so this repeats until both orders have occurred."""
     for _ in range(20):
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -49,7 +50,8 @@ async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_witho
             assert protocol.events == [Closed(), Closed()], "each of the two finds out that it is closed"
 
 
-async def test_ctrl_c_in_a_connection_of_a_server_that_is_cancelled_is_not_lost() -> None:
+@pytest.mark.parametrize("runner", RUNNERS)
+async def test_ctrl_c_in_a_connection_of_a_server_that_is_cancelled_is_not_lost(runner: str) -> None:
     """Python raises it wherever it is; and Trio closes the connection's stream in the cancelled scope."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -58,7 +60,7 @@ async def test_ctrl_c_in_a_connection_of_a_server_that_is_cancelled_is_not_lost(
 
     async def serve(task_status: trio.TaskStatus[list[str]]) -> None:
         with around:
-            await serve_asgi(app, configured("127.0.0.1", 0), task_status=task_status)
+            await serve_asgi(app, configured("127.0.0.1", 0), runner=runner, task_status=task_status)
 
     around = trio.CancelScope()
     with pytest.raises(KeyboardInterrupt), trio.fail_after(5):

@@ -25,6 +25,11 @@ def shares(requests: int) -> dict[str, int]:
     return {family: -(-requests * len(given) // kinds) for family, given in FAMILIES.items()}
 
 
+def suits(case: Case, runner: str) -> bool:
+    """Return whether a case is for a server on some runner: only hypercorn speaks HTTP/2."""
+    return case.wire != "h2" or runner == "hypercorn"
+
+
 def cases(family: str, seed: int, count: int) -> list[Case]:
     """Return the first cases of a family."""
     return [make(family, FAMILIES[family], seed, number) for number in range(count)]

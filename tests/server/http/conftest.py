@@ -1,10 +1,16 @@
-"""Leaving a stream of httpx early leaves its generators to the garbage collector, which is httpx's own affair."""
+"""Each test runs on all the runners; see `runners`.
+
+Leaving a stream of httpx early leaves its generators to the garbage collector, which is httpx's own affair.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.server.http.runners import chosen, runners_of
 
 IGNORED = [
     r"ignore:Async generator '(httpx|httpcore|tests\.http_peer):ResourceWarning",
@@ -12,8 +18,30 @@ IGNORED = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def runner(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The runner of a test."""
+    given = getattr(request, "param", None)
+    chosen.set(given or "hypercorn")
+    yield given or ""
+    assert chosen.used == (given is not None), "the tables in runners.py say which tests start no server"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    runners = runners_of(metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__)
+    if runners:
+        metafunc.parametrize("runner", runners, indirect=True)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if not _is_http2_elsewhere(item)]
     for item in items:
         if Path(__file__).parent in item.path.parents:
             for text in IGNORED:
                 item.add_marker(pytest.mark.filterwarnings(text))
+
+
+def _is_http2_elsewhere(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    given = {} if callspec is None else callspec.params
+    return given.get("protocol") == "h2" and given.get("runner") != "hypercorn"

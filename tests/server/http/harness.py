@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+import attrs
 import httpx
 import trio
 from pydantic import BaseModel
 
 from tests.http_peer import LATEST, Raw
+from tests.server.http.runners import chosen
 from trio_mcp import Context, Server
 from trio_mcp.http.server.options import HttpOptions
 
@@ -77,6 +79,7 @@ class Made:
 async def served(
     options: HttpOptions | None = None, made: Made | None = None, **arguments: Any
 ) -> AsyncIterator[tuple[Made, httpx.AsyncClient, trio.Event]]:
+    options = attrs.evolve(options or HttpOptions(), runner=chosen.runner())
     made, stop = made or Made(), trio.Event()
     serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop, **arguments)
     with trio.fail_after(30):

@@ -11,13 +11,12 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.settings
-from hypercorn.trio.worker_context import WorkerContext
 from pydantic_core import to_json
 
 from tests.server.http.certificate import over_tls
 from tests.server.http.in_memory import over_memory, tls_client
 from trio_mcp import types
-from trio_mcp.http.runner.hypercorn.connection import HttpConnection
+from trio_mcp.http.runner.serving import Runner
 
 LATEST = "2026-07-28"
 META = {types.meta.PROTOCOL_VERSION: LATEST, types.meta.CLIENT_CAPABILITIES: {}}
@@ -97,12 +96,12 @@ class Http2Client:
 @contextlib.asynccontextmanager
 async def over_http2(
     app: Callable[..., Awaitable[None]], folder: Path, *, write_timeout: float = 30, **settings: int
-) -> AsyncIterator[tuple[Http2Client, HttpConnection, WorkerContext]]:
+) -> AsyncIterator[tuple[Http2Client, Any, Runner]]:
     """Connect to an application in memory; the settings are the client's."""
     config, trusted = over_tls(folder)
     trusted.set_alpn_protocols(["h2"])
     async with over_memory(app, config, tls=config.create_ssl_context(), write_timeout=write_timeout) as ends:
-        stream, connection, context = ends
+        stream, connection, http = ends
         client = Http2Client(await tls_client(stream, trusted), **settings)
         await client.flush()
-        yield client, connection, context
+        yield client, connection, http

@@ -1,4 +1,4 @@
-"""Connections of the HTTP runner without a network, so that Trio's `MockClock` decides when a deadline fires."""
+"""Connections of the HTTP runners without a network, so that Trio's `MockClock` decides when a deadline fires."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import trio
 import trio.testing
 from hypercorn.config import Config
-from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.http.runner.hypercorn.connection import HttpConnection
+from tests.server.http.runners import chosen
+from trio_mcp._nursery import background_nursery
+from trio_mcp.http.runner.serving import MAKERS, Runner
 from trio_mcp.http.runner.settings import ServerLimits
 
-__all__ = ["App", "over_memory", "over_socket", "tls_client"]
+__all__ = ["App", "everything", "over_memory", "tls_client"]
 
 
 class App:
@@ -42,58 +43,41 @@ class App:
         await send({"type": "http.response.body", "body": self.answer})
 
 
-class _Wire(trio.abc.HalfCloseableStream):
-    """A half of a pair in memory that has what a connection asks of a socket: addresses, of which it has none.
+class Pipe(trio.abc.HalfCloseableStream):
+    """What TLS goes over: a socket's stream that the test can stop.
 
     Attributes:
         clear: Not set while the peer takes nothing.
     """
 
-    def __init__(self, half: trio.abc.HalfCloseableStream) -> None:
-        self._half = half
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self.socket = stream.socket
         self.clear = trio.Event()
         self.clear.set()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self.clear.wait()
-        await self._half.send_all(data)
+        await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        await self._half.wait_send_all_might_not_block()
+        await self._stream.wait_send_all_might_not_block()
 
     async def send_eof(self) -> None:
-        await self._half.send_eof()
+        await self._stream.send_eof()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._half.receive_some(max_bytes)
+        return await self._stream.receive_some(max_bytes)
 
     async def aclose(self) -> None:
-        self.socket.close()
-        await self._half.aclose()
-
-
-Ends = tuple[Any, HttpConnection, WorkerContext]
-
-
-@contextlib.asynccontextmanager
-async def _running(
-    app: Callable[..., Awaitable[None]], config: Config, ours: Any, theirs: Any, write_timeout: float
-) -> AsyncIterator[Ends]:
-    context = WorkerContext(None)
-    connection = HttpConnection(app, config, context, ServerLimits(write_timeout=write_timeout), theirs)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection.run)
-        yield ours, connection, context
-        await trio.aclose_forcefully(ours)
-        nursery.cancel_scope.cancel()
+        await self._stream.aclose()
 
 
 @contextlib.asynccontextmanager
 async def over_memory(
     app: Callable[..., Awaitable[None]], config: Config, *, tls: ssl.SSLContext | None = None, write_timeout: float = 30
-) -> AsyncIterator[Ends]:
-    """Connect over a pair of streams in memory: yield the client's end, the server's connection and its context.
+) -> AsyncIterator[tuple[trio.SocketStream, Any, Runner]]:
+    """Connect over a pair of sockets: yield the client's end, the server's connection and its runner.
 
     Args:
         app: What is served.
@@ -101,20 +85,30 @@ async def over_memory(
         tls: The server's, if the connection is to speak TLS; the client's end is what that goes over.
         write_timeout: The connection's.
     """
-    ours, half = trio.testing.memory_stream_pair()
-    theirs: Any = _Wire(half)
+    ours, half = (trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in socket.socketpair())
+    theirs: Any = half
     if tls is not None:
-        theirs = trio.SSLStream(theirs, tls, server_side=True, https_compatible=True)
-    async with _running(app, config, ours, theirs, write_timeout) as ends:
-        yield ends
+        theirs = trio.SSLStream(Pipe(half), tls, server_side=True, https_compatible=True)
+    http = MAKERS[chosen.runner()](app, config, ServerLimits(write_timeout=write_timeout))
+    connection = http.connect(theirs)
+    with trio.fail_after(60):
+        async with background_nursery() as background, trio.open_nursery() as nursery:
+            background.start_soon(http.run)
+            nursery.start_soon(connection.run)
+            try:
+                yield ours, connection, http
+            finally:
+                ours.socket.close()
+                nursery.cancel_scope.cancel()
 
 
-@contextlib.asynccontextmanager
-async def over_socket(app: Callable[..., Awaitable[None]], config: Config) -> AsyncIterator[Ends]:
-    """Connect over a pair of sockets, where the server reads from the descriptor itself."""
-    ours, theirs = (trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in socket.socketpair())
-    async with _running(app, config, ours, theirs, 30) as ends:
-        yield ends
+async def everything(stream: trio.abc.ReceiveStream) -> bytes:
+    """Return what comes up to the end of a connection, which may be a reset."""
+    got = b""
+    with contextlib.suppress(trio.BrokenResourceError):
+        while chunk := await stream.receive_some():
+            got += chunk
+    return got
 
 
 async def tls_client(stream: Any, trusted: ssl.SSLContext) -> trio.SSLStream[Any]:

@@ -12,6 +12,7 @@ from mcp.client.streamable_http import streamable_http_client as official_client
 from pydantic_core import from_json
 
 from tests.server.http.harness import Made
+from tests.server.http.runners import chosen
 from trio_mcp import Client, HttpOptions, MemoryEventStore
 from trio_mcp.types.versions import REVISIONS
 
@@ -21,7 +22,7 @@ STORES = pytest.mark.parametrize("stored", [False, True], ids=["no store", "stor
 
 
 def options(stored: bool) -> HttpOptions:
-    return HttpOptions(event_store=MemoryEventStore() if stored else None, retry=0.01)
+    return HttpOptions(event_store=MemoryEventStore() if stored else None, retry=0.01, runner=chosen.runner())
 
 
 @STORES

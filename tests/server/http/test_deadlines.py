@@ -17,7 +17,7 @@ import trio
 import trio.testing
 
 from tests.server.http.certificate import over_tls
-from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
+from tests.server.http.in_memory import App, over_memory, tls_client
 from trio_mcp.http.runner.settings import configured
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -65,7 +65,7 @@ async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
 ) -> None:
     """Both happen in one turn of the event loop: what has been read is served."""
     app = App()
-    async with over_socket(app, configured("127.0.0.1", 0)) as (stream, connection, context):
+    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, connection, http):
         if used:
             await stream.send_all(GET)
             assert (await answer(stream)).startswith(b"HTTP/1.1 200")
@@ -77,7 +77,7 @@ async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
             # In the turn in which the reader is woken, before it runs.
             with connection.wire.stream.socket.dup() as same:
                 await trio.lowlevel.wait_readable(same)
-            await context.terminated.set()
+            await http.end()
             connection.shut_if_idle()
         got = await answer(stream)
         assert app.begun == 1 + used
@@ -99,13 +99,11 @@ async def test_over_tls_too(protocol: str, tmp_path: Path, mock_clock: trio.test
             request = asked(http2)
         await trio.testing.wait_all_tasks_blocked()
 
-        deliver = stream.send_stream.send_all_hook
-
-        async def deliver_late() -> None:
-            await deliver()
+        async def deliver_late(data: bytes) -> None:
+            os.write(stream.socket.fileno(), data)
             mock_clock.jump(IDLE + 1)
 
-        stream.send_stream.send_all_hook = deliver_late
+        stream.send_all = deliver_late  # type: ignore[assignment, method-assign]
         await client.send_all(request)
         assert b"ok" in await answer(client)
 
@@ -114,7 +112,7 @@ async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_awaited(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     app = App()
-    async with over_socket(app, configured("127.0.0.1", 0)) as (stream, _, _):
+    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
         await trio.testing.wait_all_tasks_blocked()
         os.write(stream.socket.fileno(), GET[:-1])
         mock_clock.jump(IDLE + 1)

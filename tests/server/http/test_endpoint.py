@@ -17,6 +17,7 @@ from trio.testing import MockClock
 
 from tests.http_peer import ACCEPT, LATEST, Events, Raw, request
 from tests.server.http.harness import Made, served
+from tests.server.http.runners import chosen
 from trio_mcp import Context, Server, TransportError, types
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.server.options import HttpOptions
@@ -157,7 +158,7 @@ async def test_over_a_unix_socket(tmp_path: Path) -> None:
     config.errorlog = None
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(Made().server.serve_http, config=config))
+            url = await nursery.start(partial(Made().server.serve_http, config=config, runner=chosen.runner()))
             assert url.startswith("http+unix://")
             transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "mcp.sock"))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -373,5 +374,5 @@ async def test_an_address_in_use_raises_an_oserror_that_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"can't listen on 127\.0\.0\.1:{port}"):
-            await Made().server.serve_http(port=port)
+            await Made().server.serve_http(port=port, runner=chosen.runner())
     gc.collect()  # a socket that was left open would be a warning, and so a failure, here

@@ -9,7 +9,7 @@ import pytest
 import trio.testing
 
 from tests.server.http.http2_client import over_http2
-from tests.server.http.in_memory import App, over_memory
+from tests.server.http.in_memory import App, everything, over_memory
 from tests.server.http.test_framing import said
 from trio_mcp import Server
 from trio_mcp.http.runner.settings import configured
@@ -68,9 +68,7 @@ async def test_data_after_the_last_request_is_dropped_and_the_request_answered(
     async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
         for data in [b"GET /" + END + after] if together else [b"GET /" + END, after]:
             await stream.send_all(data)
-        got = b""
-        while chunk := await stream.receive_some():
-            got += chunk
+        got = await everything(stream)
     assert got.startswith(b"HTTP/1.1 200")
     assert got.count(b"HTTP/1.1") == app.begun == 1
 

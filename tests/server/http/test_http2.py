@@ -18,6 +18,7 @@ from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made
 from tests.server.http.http2_client import Http2Client, over_http2
 from tests.server.http.in_memory import App
+from tests.server.http.runners import chosen
 from tests.server.http.test_framing import PIECES, Hasty
 from tests.waiting import eventually
 from trio_mcp import Context
@@ -34,7 +35,8 @@ async def connected(
     made = Made()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(made.server.serve_http, config=config, options=options))
+            serve = partial(made.server.serve_http, config=config, options=options, runner=chosen.runner())
+            url = await nursery.start(serve)
             port = int(url.split(":")[2].partition("/")[0])
             async with await trio.open_tcp_stream("127.0.0.1", port) as tcp:
                 stream = trio.SSLStream(tcp, trusted, server_hostname="127.0.0.1", https_compatible=True)
@@ -188,10 +190,10 @@ async def test_a_request_that_comes_as_the_server_ends_may_be_sent_elsewhere(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 8.7. What is under way is answered."""
-    async with over_http2(App(read=True), tmp_path) as (client, connection, context):
+    async with over_http2(App(read=True), tmp_path) as (client, connection, http):
         under_way = await client.open(b"{", end=False)
         await trio.testing.wait_all_tasks_blocked()
-        await context.terminated.set()
+        await http.end()
         connection.shut_if_idle()
         assert await client.reset(await client.open(b"{}")) == ErrorCodes.REFUSED_STREAM
         client.connection.end_stream(under_way)

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import httpx
-import pytest
+
+from tests.server.http.runners import chosen
 
 SCRIPT = """
 import os, sys, trio
@@ -39,13 +40,12 @@ def started(listening: socket.socket, runner: str, count: str) -> subprocess.Pop
     )
 
 
-@pytest.mark.parametrize("runner", ["hypercorn", "h11", "httptools"])
-def test_they_replace_the_address_and_stay_the_managers(runner: str, tmp_path: Path) -> None:
+def test_they_replace_the_address_and_stay_the_managers(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-        process = started(listening, runner, "1")
+        process = started(listening, chosen.runner(), "1")
         assert process.stdout is not None
         assert process.stdout.readline().rstrip().endswith("socket/mcp []")
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), timeout=10) as client:

@@ -18,6 +18,7 @@ from tests.http_peer import LATEST, http_request, request
 from tests.injection import cancel_everywhere
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made
+from tests.server.http.runners import chosen
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.options import HttpOptions
 
@@ -204,7 +205,7 @@ async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
 async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing_behind(graceful: bool) -> None:
     """No task, no socket, no run of the server: whatever it was doing, for a session, a call and a listener."""
     made = Made()
-    options = attrs.evolve(stored(), grace=0.02)
+    options = attrs.evolve(stored(), grace=0.02, runner=chosen.runner())
     tasks = trio.lowlevel.current_statistics().tasks_living
     files = len(os.listdir("/proc/self/fd"))
 

@@ -22,14 +22,15 @@ from tests.http_peer import http_request as http
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made, served
 from tests.server.http.http2_client import over_http2
-from tests.server.http.in_memory import App, over_socket
+from tests.server.http.in_memory import App, over_memory
 from tests.waiting import eventually
 from trio_mcp import Context, Server
+from trio_mcp.http.runner.h1 import incoming
 from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.options import HttpOptions
 
-OURS = ("trio", "trio_mcp", "hypercorn", "h11")
+OURS = ("trio", "trio_mcp", "hypercorn", "h11", "httptools")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
@@ -145,7 +146,7 @@ def kept() -> int:
     filters = [
         tracemalloc.Filter(inclusive=True, filename_pattern="*/trio_mcp/*"),
         # pydantic's parser has a cache of short strings, of a fixed size.
-        tracemalloc.Filter(inclusive=False, filename_pattern="*/trio_mcp/protocol/codec.py"),
+        tracemalloc.Filter(inclusive=False, filename_pattern="*/trio_mcp/jsonrpc/codec.py"),
     ]
     statistics = tracemalloc.take_snapshot().filter_traces(filters).statistics("filename")
     return sum(statistic.size for statistic in statistics)
@@ -155,6 +156,12 @@ def kept() -> int:
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """pytest keeps each record of the log, and with it what its traceback refers to."""
     monkeypatch.setattr(logging.getLogger("trio_mcp"), "disabled", True)
+
+
+@pytest.fixture(autouse=True)
+def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the heads that were seen before, only the last one is remembered."""
+    monkeypatch.setattr(incoming, "MAX_SEEN", 1)
 
 
 @pytest.mark.legacy
@@ -256,7 +263,7 @@ async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> 
         else:
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(count):
-                stream, _, _ = await stack.enter_async_context(over_socket(app, configured("127.0.0.1", 0)))
+                stream, _, _ = await stack.enter_async_context(over_memory(app, configured("127.0.0.1", 0)))
                 await stream.send_all(modern("much", {}))
         await trio.testing.wait_all_tasks_blocked()
         gc.collect()

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
+from tests.server.http.runners import chosen
 from trio_mcp.http.server.options import HttpOptions
 
 pytestmark = pytest.mark.legacy
@@ -93,7 +94,7 @@ async def test_serve_sse_serves_nothing_else_and_the_official_client_knows_it() 
     made = Made()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(made.server.serve_sse, port=0))
+            url = await nursery.start(partial(made.server.serve_sse, port=0, runner=chosen.runner()))
             assert url.endswith("/sse")
             async with httpx.AsyncClient() as http:
                 body = request("ping", None, 1)

@@ -15,7 +15,7 @@ from trio_mcp.http.runner.hypercorn.connection import HypercornRunner
 from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.runner.sockets import listeners_of, open_sockets
 
-__all__ = ["serve_asgi"]
+__all__ = ["MAKERS", "Connection", "Runner", "serve_asgi"]
 
 # Written by hand, so that a connection over the limit costs no parser.
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
@@ -32,7 +32,13 @@ class Connection(Protocol):
 
 
 class Runner(Protocol):
-    """What speaks HTTP on the connections of one server."""
+    """What speaks HTTP on the connections of one server.
+
+    Attributes:
+        protocols: What it speaks over TLS, by its names in ALPN.
+    """
+
+    protocols: list[str]
 
     def connect(self, stream: Any) -> Connection:
         """Return the connection that serves a stream."""
@@ -44,7 +50,7 @@ class Runner(Protocol):
         """Let each connection end with its current request."""
 
 
-_RUNNERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
+MAKERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
     "hypercorn": HypercornRunner,
     "h11": h11_runner,
     "httptools": httptools_runner,
@@ -107,9 +113,9 @@ async def serve_asgi(
     # replace a KeyboardInterrupt by Cancelled. So those are collected here and raised at the very end.
     interruptions: list[BaseException] = []
     async with closing(interrupt):
-        http = _RUNNERS[runner](app, config, limits)
+        http = MAKERS[runner](app, config, limits)
         with open_sockets(config) as sockets:
-            listeners, urls = listeners_of(config, sockets)
+            listeners, urls = listeners_of(config, sockets, http.protocols)
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:

@@ -85,10 +85,13 @@ def _close_abandoned(exc: OSError) -> None:
                     each.close()
 
 
-def listeners_of(config: Config, sockets: Sockets) -> tuple[list[Any], list[str]]:
+def listeners_of(config: Config, sockets: Sockets, protocols: list[str]) -> tuple[list[Any], list[str]]:
+    """Return listeners for sockets, which offer some protocols over TLS (RFC 7301, ALPN), and their URLs."""
     listeners: list[Any] = []
     urls: list[str] = []
     tls = config.create_ssl_context()
+    if tls is not None:
+        tls.set_alpn_protocols(protocols)
     for scheme, group in (("https", sockets.secure_sockets), ("http", sockets.insecure_sockets)):
         for sock in group:
             sock.listen(config.backlog)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import math
 import os
+import termios
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -100,6 +103,13 @@ class Wire:
                 pass
             return b""
         return None
+
+    def unread(self) -> int:
+        """Return how many bytes the system has received and not been asked for."""
+        count = array.array("i", [0])
+        with contextlib.suppress(OSError, ValueError):  # it is closed
+            fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
+        return count[0]
 
     async def send(self, data: bytes) -> bool:
         """Send everything, or close the connection.

@@ -45,6 +45,9 @@ MAX_SEEN: Final = 256
 MAX_SEEN_SIZE: Final = 2048
 """Bytes of the longest head that is remembered (chosen)."""
 
+MAX_SEEN_FIELDS: Final = 40
+"""Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
+
 # They differ from one request or session to the next, or are secrets. No rule for the head of a POST looks at them, but
 # for the length, which is looked at here.
 VARYING: Final = frozenset(
@@ -368,6 +371,8 @@ class SeenHeads:
 
     def add(self, key: tuple[Any, ...]) -> None:
         """Remember the head of a POST that has passed."""
+        if len(key) > 2 + MAX_SEEN_FIELDS:
+            return
         if key and sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:
             if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
                 self._seen.clear()

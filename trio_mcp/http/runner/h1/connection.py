@@ -12,7 +12,7 @@ from trio_mcp.http.runner.h1.exchange import ASGI, Exchange, head_of
 from trio_mcp.http.runner.h1.hangups import Hangups
 from trio_mcp.http.runner.h1.incoming import Head, Heads, Incoming
 from trio_mcp.http.runner.heads import Fields, Malformed
-from trio_mcp.http.runner.wire import Wire, address, lifetime
+from trio_mcp.http.runner.wire import MAX_RECEIVED, Wire, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED
 
 __all__ = ["Connection", "Shared"]
@@ -37,7 +37,18 @@ class Connection:
         stream: The connection's stream: a socket's, or TLS over one.
     """
 
-    __slots__ = ("_exchange", "_idle", "_left", "_requests", "_scope", "_shared", "config", "incoming", "wire")
+    __slots__ = (
+        "_crowded",
+        "_exchange",
+        "_idle",
+        "_left",
+        "_requests",
+        "_scope",
+        "_shared",
+        "config",
+        "incoming",
+        "wire",
+    )
 
     def __init__(self, shared: Shared, stream: Any) -> None:
         self.wire = Wire(stream, shared.config, shared.write_timeout)
@@ -47,6 +58,7 @@ class Connection:
         self._exchange: Exchange | None = None
         self._idle = True  # no request is under way
         self._left = False  # the client has left
+        self._crowded = 0  # the request behind which too much was waiting at the last look
         self._requests = 0
         self._scope: dict[str, Any] = {}
 
@@ -70,13 +82,13 @@ class Connection:
                 "client": address(socket.getpeername),
                 "server": address(socket.getsockname),
             }
-            descriptor, noted = socket.fileno(), self._client_left
-            self._shared.hangups.watch(descriptor, noted)
+            descriptor = socket.fileno()
+            self._shared.hangups.watch(descriptor, self)
             try:
                 while (found := await self._next_head()) is not None and await self._serve(*found):
                     pass
             finally:
-                self._shared.hangups.forget(descriptor, noted)
+                self._shared.hangups.forget(descriptor, self)
             await self.wire.close()
 
     def shut_if_idle(self) -> None:
@@ -84,7 +96,20 @@ class Connection:
         if self._idle:
             self.wire.stop_waiting("the server is ending")
 
-    def _client_left(self) -> None:
+    def look(self) -> None:
+        """Give a client up that has sent more behind its request, two looks long, than is read ahead.
+
+        Its end could not be noticed any more: that comes only after what it has sent, which has no place.
+        """
+        crowded = 0
+        if self._exchange is not None and self.incoming.complete:
+            if self.incoming.ahead + self.wire.unread() >= MAX_RECEIVED:
+                crowded = self._requests
+            if crowded and crowded == self._crowded:
+                self.left()
+        self._crowded = crowded
+
+    def left(self) -> None:
         self._left = True
         if self._exchange is not None:
             self._exchange.happened()

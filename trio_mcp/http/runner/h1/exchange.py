@@ -118,7 +118,7 @@ class Exchange(Extras):
     async def receive(self) -> MutableMapping[str, Any]:
         """Return the next event, as ASGI asks."""
         host = self._host
-        while not self._given and not self._happened:
+        while not (self._given or self._happened or self.finished):
             event = self.receive_nowait()
             if event is not None:
                 return event

@@ -5,49 +5,69 @@ from __future__ import annotations
 import contextlib
 import select
 import sys
-from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
-__all__ = ["Hangups"]
+__all__ = ["Hangups", "Watched"]
+
+
+class Watched(Protocol):
+    """A connection that is watched."""
+
+    def left(self) -> None:
+        """Note that the peer has closed its end, even if only for sending."""
+
+    def look(self) -> None:
+        """Look whether the peer has sent so much ahead that its end would not get through."""
 
 
 class Hangups:
-    """A watch on connections, which calls a function for each whose peer has closed its end.
+    """A watch on connections, which tells each whose peer has closed its end.
 
     One epoll object watches the sockets for that alone, and one task waits for it. So a connection that serves a
     request costs nothing, and what the peer has sent ahead stays in the system's buffers, unread.
+
+    Args:
+        interval: Seconds after which each connection is asked to look for itself.
 
     Raises:
         RuntimeError: On a system without epoll.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interval: float) -> None:
         if sys.platform != "linux":
             raise RuntimeError(f"this runner needs Linux's epoll, and this is {sys.platform}: use runner='hypercorn'")
         self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._interval = interval
+        self._watched: dict[int, Watched] = {}
 
-    def watch(self, descriptor: int, callback: Callable[[], object]) -> None:
-        """Call a function once the peer of a socket has closed its end, even if only for sending."""
-        self._callbacks[descriptor] = callback
-        # Edge-triggered: registered once for the life of the connection. Errors are always reported.
-        self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
+    def watch(self, descriptor: int, connection: Watched) -> None:
+        """Watch a socket."""
+        if not self._epoll.closed:  # else all connections are being cancelled
+            self._watched[descriptor] = connection
+            # Edge-triggered: registered once for the life of the connection. Errors are always reported.
+            self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
 
-    def forget(self, descriptor: int, callback: Callable[[], object]) -> None:
+    def forget(self, descriptor: int, connection: Watched) -> None:
         """Stop watching a socket."""
         # It may be closed already, which makes the system forget it, and its number may belong to another one by now.
-        if self._callbacks.get(descriptor) == callback:
-            del self._callbacks[descriptor]
-            with contextlib.suppress(OSError):
+        if self._watched.get(descriptor) is connection:
+            del self._watched[descriptor]
+            with contextlib.suppress(OSError, ValueError):  # ValueError: the watch has ended
                 self._epoll.unregister(descriptor)
 
     async def run(self) -> None:
         """Watch, until cancelled."""
         with self._epoll:
             while True:
-                await trio.lowlevel.wait_readable(self._epoll)
-                for descriptor, _ in self._epoll.poll(0):
-                    callback = self._callbacks.get(descriptor)
-                    if callback is not None:
-                        callback()
+                with trio.CancelScope(deadline=trio.current_time() + self._interval) as waiting:
+                    while True:
+                        await trio.lowlevel.wait_readable(self._epoll)
+                        for descriptor, _ in self._epoll.poll(0):
+                            connection = self._watched.get(descriptor)
+                            if connection is not None:
+                                connection.left()
+                if waiting.cancelled_caught:
+                    for connection in tuple(self._watched.values()):
+                        connection.look()

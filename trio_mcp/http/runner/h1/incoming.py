@@ -89,12 +89,18 @@ class Heads:
         Raises:
             Malformed: If it is refused.
         """
-        varying: dict[bytes, bytes] = {}
+        varying: Fields = []
+        length: int | None = 0
+        framed = False
         for groups in _VARYING.findall(raw):
             name, value = filter(None, groups)
-            if (name := name.lower()) in varying:
-                raise Malformed(400, f"the field {name.decode()} was sent twice")
-            varying[name] = value
+            varying.append((name.lower(), value))
+            if varying[-1][0] == b"mcp-session-id":
+                continue
+            if framed:
+                raise Malformed(400, "the end of the request is ambiguous")
+            framed = True
+            length = None if value.lower() == b"chunked" else int(value)
         # Sound, as each line left out is valid by itself, and nothing else in the head depends on where it stood: what
         # is remembered has no folded lines, and every line of it ends with CR LF.
         key = _VARYING.sub(b"", raw) if varying else raw
@@ -105,12 +111,10 @@ class Heads:
                 if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
                     self._seen.clear()
                 self._seen[key] = head
-        chunked = b"transfer-encoding" in varying
-        if chunked and (b"content-length" in varying or head.version == "1.0"):  # see `check_head`
+        if length is None and head.version == "1.0":  # see `check_head`
             raise Malformed(400, "the end of the request is ambiguous")
         # Always a new list: an application may change what it gets.
-        fields = [*head.fields, *varying.items()]
-        return head, fields, None if chunked else int(varying.get(b"content-length", b"0"))
+        return head, [*head.fields, *varying], length
 
     def _read(self, raw: bytes) -> Head:
         # Before the parser, as parsers differ in what they let pass.
@@ -166,6 +170,11 @@ class Incoming:
         self._chunks: Chunks | None = None
         self.raw = b""
         self.complete = True
+
+    @property
+    def ahead(self) -> int:
+        """How many bytes have arrived behind what was returned."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
         """Add bytes that have arrived."""

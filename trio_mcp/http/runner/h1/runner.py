@@ -26,10 +26,11 @@ class LeanRunner:
     """
 
     def __init__(self, app: Any, config: Config, limits: ServerLimits, parse: ParseFields) -> None:
+        self.protocols = ["http/1.1"]
         self.app = app
         self.config = config
         self.heads = Heads(parse, config.h11_max_incomplete_size)
-        self.hangups = Hangups()
+        self.hangups = Hangups(limits.write_timeout)
         self.write_timeout = limits.write_timeout
         self.ending = False
 

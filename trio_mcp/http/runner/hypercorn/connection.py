@@ -46,6 +46,7 @@ class HypercornRunner:
     """
 
     def __init__(self, app: Any, config: Config, limits: ServerLimits) -> None:
+        self.protocols = config.alpn_protocols
         self._app = app
         self._config = config
         self._limits = limits

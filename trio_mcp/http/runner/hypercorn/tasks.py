@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import trio
@@ -15,19 +16,63 @@ from trio_mcp.http.server.asgi import EXTRAS, Extras
 __all__ = ["Tasks"]
 
 
-class ChannelExtras(Extras):
-    """The extras of a request whose events come through a channel."""
+class Events(Extras):
+    """The events of a request on their way from the connection to the application.
 
-    def __init__(self, receive: trio.MemoryReceiveChannel[Any]) -> None:
-        self._receive = receive
+    A memory channel would do, but two ends and their state for each request cost more than the events.
 
-    def receive_nowait(self) -> Any:
-        try:
-            return self._receive.receive_nowait()
-        except trio.WouldBlock:
-            return None
-        except trio.EndOfChannel:
-            return {"type": "http.disconnect"}
+    Args:
+        most: How many may wait. While there are so many, the connection stops reading, and TCP slows the client down.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: deque[MutableMapping[str, Any]] = deque()
+        self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually nobody waits
+        self._ended = False  # no more will come
+        self._unwanted = False  # the application has ended
+
+    def receive_nowait(self) -> MutableMapping[str, Any] | None:
+        if self._waiting:
+            self._wake()
+            return self._waiting.popleft()
+        return {"type": "http.disconnect"} if self._ended else None
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """Return the next event, as ASGI asks."""
+        while (event := self.receive_nowait()) is None:
+            await self._change()
+        return event
+
+    async def put(self, event: ASGIReceiveEvent) -> None:
+        """Hand an event over."""
+        if event["type"] == "http.disconnect":
+            # Nothing may wait here: this may run in the application's own task, as it sends the end of its response,
+            # with the request partly unread.
+            self._ended = True
+            self._wake()
+            self.happened()
+            return
+        while len(self._waiting) >= self._most and not self._unwanted:
+            await self._change()
+        if not self._unwanted:
+            self._waiting.append(event)  # type: ignore[arg-type]
+            self._wake()
+
+    def drop(self) -> None:
+        """Drop what the application has left unread, now and later, so that it holds up no connection."""
+        self._unwanted = True
+        self._waiting.clear()
+        self._wake()
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = trio.lowlevel.ParkingLot()
+        await self._changed.park()
+
+    def _wake(self) -> None:
+        if self._changed is not None:
+            self._changed.unpark_all()
 
 
 class Tasks:
@@ -42,43 +87,19 @@ class Tasks:
     async def spawn_app(
         self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        # Bounded: while the application doesn't read, the connection stops reading, and TCP slows the client down.
-        put, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
-        extras = ChannelExtras(receive)
+        events = Events(config.max_app_queue_size)
         if scope["type"] == "http":
-            scope["extensions"][EXTRAS] = extras  # type: ignore[assignment]
+            scope["extensions"][EXTRAS] = events  # type: ignore[assignment]
+        self.spawn(_run, app, scope, events, send)
+        return events.put
 
-        async def next_event() -> ASGIReceiveEvent:
-            try:
-                return await receive.receive()
-            except trio.EndOfChannel:
-                return {"type": "http.disconnect"}
 
-        async def run() -> None:
-            # Closing the receiving end wakes a `hand_over` that waits for room in it.
-            with receive:
-                try:
-                    await app(scope, next_event, send)
-                except Exception as exc:
-                    logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
-            # Tells hypercorn that the application has ended: it sends a 500 if there was no response.
-            await send(None)
-
-        async def hand_over(event: ASGIReceiveEvent) -> None:
-            if event["type"] == "http.disconnect":
-                # Closing the channel says so, instead of an event in it, because nothing may wait here: this may run in
-                # the application's own task, as it sends the end of its response, with the request partly unread.
-                put.close()
-                extras.happened()
-                return
-            # Without waiting if there is room, so that the common case takes no turn of the event loop.
-            try:
-                try:
-                    put.send_nowait(event)
-                except trio.WouldBlock:
-                    await put.send(event)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the application has ended, or was told that the client has left
-
-        self.spawn(run)
-        return hand_over
+async def _run(app: Any, scope: Any, events: Events, send: Callable[[Any], Awaitable[None]]) -> None:
+    try:
+        await app(scope, events.receive, send)
+    except Exception as exc:
+        logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
+    finally:
+        events.drop()
+    # Tells hypercorn that the application has ended: it sends a 500 if there was no response.
+    await send(None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator
 from functools import partial
 from urllib.parse import parse_qs, quote
 
@@ -63,18 +61,17 @@ class Endpoint(LegacyEndpoint):
         elif accepted.kind == "initialize":
             await self._initialize(accepted, request, answer)
         else:
-            with self._using(accepted.session) as session:
+            session = self._use(accepted.session)
+            try:
                 await session.post(accepted, request, answer, held)
+            finally:
+                self._rest(session)
 
-    @contextlib.contextmanager
-    def _using(self, session_id: str | None) -> Iterator[HttpSession]:
-        """Find a session for a block that serves an HTTP request of it; the session can't expire meanwhile."""
+    def _use(self, session_id: str | None) -> HttpSession:
+        """Find a session for an HTTP request of it; the session can't expire before `_rest`."""
         session = self._sessions[session_id or ""]
         self._idle.pop(session.id, None)
-        try:
-            yield session
-        finally:
-            self._rest(session)
+        return session
 
     async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
@@ -128,11 +125,14 @@ class Endpoint(LegacyEndpoint):
         return False
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
-        with self._using(opening.session) as session:
+        session = self._use(opening.session)
+        try:
             if opening.last_event_id is None:
                 await session.open_stream(request, answer)
             else:
                 await session.resume(opening.last_event_id, request, answer)
+        finally:
+            self._rest(session)
 
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
         session = self._sessions[opening.session or ""]
