@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from tests.server.http.runners import chosen
 from trio_mcp import Server
 from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED
-from trio_mcp.http.server.options import RUNNERS
 
 HEAD = (
     b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -18,13 +18,12 @@ HEAD = (
 )
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
 async def test_the_connection_is_not_reset_before_the_client_had_time_to_look(
-    runner: str, mock_clock: trio.testing.MockClock
+    mock_clock: trio.testing.MockClock,
 ) -> None:
     """nginx looks for a response when it can't write for the moment, and answers 502 when its write fails."""
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(Server("x").serve_http, port=0, runner=runner))
+        url = await nursery.start(partial(Server("x").serve_http, port=0, runner=chosen.runner()))
         stream = await trio.open_tcp_stream("127.0.0.1", int(url.split(":")[2].partition("/")[0]))
         async with stream:
             await stream.send_all(HEAD + b" " * (DRAINED + 64 * 1024))  # more than the server reads in any case
