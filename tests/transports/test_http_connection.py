@@ -21,6 +21,8 @@ from trio_mcp.http.server.options import RUNNERS
 class Told:
     """A protocol that is told of the connection's events."""
 
+    has_unread_body = False
+
     def __init__(self) -> None:
         self.events: list[Event] = []
 

@@ -98,7 +98,7 @@ WRONG = {
     "NUL in a value": (partial(Answer, b"body", x="a\0"), b"HTTP/1.1 500"),
     "a line end in a name": (partial(Answer, b"body", **{"x: y\r\nz": "a"}), b"HTTP/1.1 500"),
     "an empty name": (partial(Answer, b"body", **{"": "a"}), b"HTTP/1.1 500"),
-    "a length that is none": (partial(Answer, b"body", content_length="+4"), b"HTTP/1.1 500"),
+    "a malformed length": (partial(Answer, b"body", content_length="+4"), b"HTTP/1.1 500"),
     "less than its length": (partial(Answer, b"body", content_length="5"), b"HTTP/1.1 500"),
     "more than its length": (partial(Answer, b"body", content_length="3"), b"HTTP/1.1 500"),
     "less than its length, in pieces": (partial(Answer, b"b", b"ody", content_length="5"), b"HTTP/1.1 200"),
@@ -185,7 +185,7 @@ async def test_names_that_are_not_the_servers_are_404(autojump_clock: Clock) -> 
 
 
 async def test_a_body_sent_before_its_client_left_is_read(autojump_clock: Clock) -> None:
-    """As of a notification that nobody waits to see answered."""
+    """As of a notification whose client does not wait."""
     app, body = Answer(b"ok", read=True), b"x" * 150_000
     async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
         await stream.send_all(POST.replace(b" 5", b" 150000") + b"\r\n")
