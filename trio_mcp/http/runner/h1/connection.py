@@ -252,7 +252,7 @@ class Exchange(Extras):
         """Return whether the request was read to its end, dropping what is there once the application has ended."""
         incoming = self._connection.incoming
         try:
-            while not more and not self._waits and not incoming.complete and incoming.body():
+            while not more and not incoming.complete and incoming.body():
                 pass
         except Malformed:
             return False
