@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import effort  # noqa: F401 - Hypothesis's profiles must be there when its plugin looks for them
+from trio_mcp.http.server.options import RUNNERS
 
-APART = {"published": "the published JSON Schemas, in ../shared", "root": "root", "nginx": "nginx"}
+APART = {
+    "published": "the published JSON Schemas, in ../shared",
+    "root": "root",
+    "nginx": "nginx",
+    "runners": "more time: whole suites over each runner of the HTTP server",
+}
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
+
+
+def per_runner() -> list[Any]:
+    """Return the runners as parameters, all but the default one apart."""
+    return [name if name == RUNNERS[0] else pytest.param(name, marks=pytest.mark.runners) for name in RUNNERS]
 
 
 CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
@@ -33,7 +45,7 @@ def left_out(config: pytest.Config) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run folders in a process per CPU, unless ``-n`` says otherwise; single files, and runs with ``-s``, in this one.
+    """Run folders in a process per CPU and one more, unless ``-n`` says otherwise; single files, and runs with ``-s``, in this one.
 
     Not in `addopts`: there it would stop ``-p no:xdist``.
     """
@@ -42,5 +54,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     folders = all(Path(path).is_dir() for path in config.args)
     if getattr(chosen, "numprocesses", 0) is None and not chosen.usepdb and chosen.capture != "no" and folders:
-        chosen.numprocesses = min(CPUS, 8)  # each collects all the tests, so more would wait for themselves
+        # One more, since the tests wait for other programs a third of the time. Each collects all the tests, so many
+        # would wait for themselves.
+        chosen.numprocesses = min(CPUS + 1, 8)
         chosen.dist = "worksteal"  # a worker that has nothing to do takes half of what another one has left
