@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import effort  # noqa: F401 - Hypothesis's profiles must be there when its plugin looks for them
+from trio_mcp.http.server.options import RUNNERS
 
-APART = {"published": "the published JSON Schemas, in ../shared", "root": "root", "nginx": "nginx"}
+APART = {
+    "published": "the published JSON Schemas, in ../shared",
+    "root": "root",
+    "nginx": "nginx",
+    "runners": "more time: whole suites over each runner of the HTTP server",
+}
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
+
+
+def per_runner() -> list[Any]:
+    """Return the runners as parameters, all but the default one apart."""
+    return [name if name == RUNNERS[0] else pytest.param(name, marks=pytest.mark.runners) for name in RUNNERS]
 
 
 CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -253,4 +253,5 @@ if __name__ == "__main__":
         server.run()
     else:
         port = int(sys.argv[1]) if sys.argv[1:] else 0
-        server.run("http", port=port, options=http_options())
+        runner = sys.argv[2] if sys.argv[2:] else "hypercorn"
+        server.run("http", port=port, options=http_options(), runner=runner)

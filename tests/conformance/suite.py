@@ -212,10 +212,12 @@ def _malformed(scenario: str, checks: list[Check]) -> list[str]:
 
 
 @contextlib.contextmanager
-def everything_url(checkout: Path = CHECKOUT) -> Iterator[str]:
+def everything_url(checkout: Path = CHECKOUT, runner: str = "hypercorn") -> Iterator[str]:
     """Serve a checkout's server over HTTP. It must not complain of anything, and must exit cleanly when told to."""
     with marked_environment() as environment:
-        server = subprocess.Popen(COMMAND, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True)
+        server = subprocess.Popen(
+            [*COMMAND, "0", runner], cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True
+        )
         try:
             assert server.stderr is not None
             yield server.stderr.readline().split()[-1]

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from tests import forks
+from tests.conftest import per_runner
 from tests.interop import node_peers
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
 
@@ -48,10 +49,10 @@ def suite(say: Say) -> Suite:
         pytest.fail(str(error), pytrace=False)
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """Where the everything-server is."""
-    with everything_url() as url:
+@pytest.fixture(scope="module", params=per_runner())
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the everything-server is, on each runner."""
+    with everything_url(runner=request.param) as url:
         yield url
 
 

@@ -21,6 +21,7 @@ from trio_mcp import (
     streamable_http_client,
 )
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.server.options import RUNNERS
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["TRANSPORTS", "Case"]
@@ -42,24 +43,30 @@ def over_stdio(topic: Topic) -> contextlib.AbstractAsyncContextManager[Link]:
 
 
 @contextlib.asynccontextmanager
-async def over_http(topic: Topic) -> AsyncIterator[Link]:
-    """Our server on hypercorn and our link on httpx, over a socket."""
+async def over_http(topic: Topic, runner: str = RUNNERS[0]) -> AsyncIterator[Link]:
+    """Our server on one of its runners, and our link on httpx, over a socket."""
     assert topic.server is not None
     async with background_nursery() as nursery:
-        url = await nursery.start(partial(topic.server().serve_http, port=0))
+        url = await nursery.start(partial(topic.server().serve_http, port=0, runner=runner))
         async with streamable_http_client(url) as link:
             yield link
 
 
 @attrs.frozen
 class Transport:
-    """How a client's link reaches the server of a topic, and the revisions that are tried over it."""
+    """How a client's link reaches the server of a topic, the revisions tried over it, and whether apart from others."""
 
     connect: Callable[[Topic], contextlib.AbstractAsyncContextManager[Link]]
     revisions: tuple[str, ...] = (LATEST_LEGACY, LATEST_MODERN)
+    apart: bool = False
 
 
-TRANSPORTS = {"memory": Transport(in_memory, REVISIONS), "stdio": Transport(over_stdio), "http": Transport(over_http)}
+TRANSPORTS = {
+    "memory": Transport(in_memory, REVISIONS),
+    "stdio": Transport(over_stdio),
+    "http": Transport(over_http),
+    **{f"http on {name}": Transport(partial(over_http, runner=name), apart=True) for name in RUNNERS[1:]},
+}
 
 
 @attrs.frozen

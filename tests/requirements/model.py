@@ -101,7 +101,7 @@ class Requirement:
             return self.exchange is not None or self.revisions not in (ALL, LEGACY, MODERN) or revision in OUTERMOST
         if transport == "stdio":  # which carries every revision in the same way
             return self.exchange is not None or revision == self.revisions[-1]
-        return transport != "http" or self.not_over_http is None or revision not in self.not_over_http.revisions
+        return self.not_over_http is None or revision not in self.not_over_http.revisions
 
 
 class Topic:

@@ -20,7 +20,14 @@ ROWS = [(topic, row) for topic in TOPICS for row in topic.rows.values()]
 EXCHANGES = [topic for topic in TOPICS if any(row.exchange for row in topic.rows.values())]
 PLACES = [(transport, revision) for transport, each in TRANSPORTS.items() for revision in each.revisions]
 SCENARIOS = [
-    pytest.param(topic, row, transport, revision, id=f"{transport}-{revision}-{topic.module}-{row.name}")
+    pytest.param(
+        topic,
+        row,
+        transport,
+        revision,
+        id=f"{transport}-{revision}-{topic.module}-{row.name}",
+        marks=[pytest.mark.runners] if TRANSPORTS[transport].apart else [],
+    )
     for topic, row in ROWS
     if row.scenario is not None
     for transport, revision in PLACES
@@ -36,7 +43,10 @@ async def test_scenario(topic: Topic, row: Requirement, transport: str, revision
         await row.scenario(Case(topic, TRANSPORTS[transport], revision))
 
 
-@pytest.mark.parametrize(("transport", "revision"), PLACES)
+@pytest.mark.parametrize(
+    ("transport", "revision"),
+    [pytest.param(*place, marks=[pytest.mark.runners] if TRANSPORTS[place[0]].apart else []) for place in PLACES],
+)
 @pytest.mark.parametrize("topic", EXCHANGES, ids=lambda t: t.module)
 async def test_exchanges(topic: Topic, transport: str, revision: str) -> None:
     """The texts of a topic's rows, one after the other on one connection."""

@@ -99,7 +99,7 @@ async def test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author
 
 
 async def test_a_context_variable_that_a_handler_sets_is_not_seen_by_later_requests_of_the_connection() -> None:
-    made, user = Made(), ContextVar("user", default="nobody")
+    made, user = Made(), ContextVar("user", default="none")
 
     @made.server.tool
     async def become(name: str) -> str:
@@ -121,7 +121,7 @@ async def test_a_context_variable_that_a_handler_sets_is_not_seen_by_later_reque
                 await stream.send_all(data)
                 while got.count(b'"structuredContent"') < answers:
                     got += await stream.receive_some()
-            assert got.count(b'"structuredContent":{"result":"nobody"}') == 3
+            assert got.count(b'"structuredContent":{"result":"none"}') == 3
 
 
 async def test_listening_ends_with_a_result_when_the_server_ends() -> None:

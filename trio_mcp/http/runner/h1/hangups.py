@@ -16,7 +16,7 @@ class Watched(Protocol):
     """A connection that is watched."""
 
     def left(self) -> None:
-        """Note that the peer has closed its end, even if only for sending."""
+        """Take it that the peer has closed its end, even if only for sending."""
 
     def look(self) -> None:
         """Look whether the peer has sent so much ahead that its end would not get through."""

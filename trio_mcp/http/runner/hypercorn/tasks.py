@@ -28,7 +28,7 @@ class Events(Extras):
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[MutableMapping[str, Any]] = deque()
-        self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually nobody waits
+        self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually nothing waits
         self._ended = False  # no more will come
         self._unwanted = False  # the application has ended
 
