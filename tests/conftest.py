@@ -45,7 +45,7 @@ def left_out(config: pytest.Config) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run folders in a process per CPU, unless ``-n`` says otherwise; single files, and runs with ``-s``, in this one.
+    """Run folders in a process per CPU and one more, unless ``-n`` says otherwise; single files, and runs with ``-s``, in this one.
 
     Not in `addopts`: there it would stop ``-p no:xdist``.
     """
@@ -54,5 +54,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     folders = all(Path(path).is_dir() for path in config.args)
     if getattr(chosen, "numprocesses", 0) is None and not chosen.usepdb and chosen.capture != "no" and folders:
-        chosen.numprocesses = min(CPUS, 8)  # each collects all the tests, so more would wait for themselves
+        # One more, since the tests wait for other programs a third of the time. Each collects all the tests, so many
+        # would wait for themselves.
+        chosen.numprocesses = min(CPUS + 1, 8)
         chosen.dist = "worksteal"  # a worker that has nothing to do takes half of what another one has left
