@@ -13,6 +13,7 @@ __all__ = ["RUNNERS", "chosen", "runners_of"]
 # Modules of tests, or the tests of one, that call the application itself, or no server at all.
 NO_SERVER: Mapping[str, tuple[str, ...]] = {
     "test_accounting": (),
+    "test_deadlines": ("test_idle_connections_outlive_those_of_common_proxies",),
     "test_endpoint": (
         "test_mounted_under_a_prefix",
         "test_mounted_as_the_endpoint_itself",
@@ -50,6 +51,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
 
 # The same for HTTP/2, which only hypercorn has; so have tests with the parameter protocol="h2".
 HTTP2: Mapping[str, tuple[str, ...]] = {
+    "test_deadlines": ("test_over_http2_a_ping_neither_begins_a_head_nor_keeps_the_connection",),
     "test_framing": ("test_frames_that_are_mostly_framing_reset_their_stream",),
     "test_heads": (
         "test_a_method_that_is_not_a_token_is_malformed",
