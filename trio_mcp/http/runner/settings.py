@@ -37,7 +37,7 @@ def configured(host: str, port: int) -> Config:
     check_text("host", host)
     check_count("port", port, least=0, most=65535)
     config = QuietConfig()
-    # Longer than the 60 seconds for which nginx and the load balancers of the large clouds keep a connection by default:
+    # Longer than the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default:
     # a server that closes first may lose a request that is on its way, and a proxy must not repeat a POST.
     config.keep_alive_timeout = 75
     # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
