@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -94,50 +95,59 @@ async def sse(check: Check) -> None:
 EVENTS = [StoredEvent(1, number, b"{}") for number in (1, 2)]
 
 
+@contextlib.asynccontextmanager
+async def opened(store: Any) -> AsyncIterator[Any]:
+    """Close a store at the end of a block, if it can be closed."""
+    async with contextlib.AsyncExitStack() as stack:
+        if isinstance(store, SqliteEventStore):
+            stack.push_async_callback(store.aclose)
+        yield store
+
+
 def of_a_store(make: Callable[[], Any]) -> None:
     kind = type(make())
 
     @call(kind.append, "new events, known ones, none")
     async def append(check: Check) -> None:
-        store = make()
-        await check(store.append("session", EVENTS))
-        await check(store.append("session", EVENTS))
-        await check(store.append("session", []))
+        async with opened(make()) as store:
+            await check(store.append("session", EVENTS))
+            await check(store.append("session", EVENTS))
+            await check(store.append("session", []))
 
     @call(kind.after, "some, and none")
     async def after(check: Check) -> None:
-        store = make()
-        await store.append("session", EVENTS)
-        assert len(await check(store.after("session", 1, 1))) == 1
-        assert not await check(store.after("session", 1, 2))
+        async with opened(make()) as store:
+            await store.append("session", EVENTS)
+            assert len(await check(store.after("session", 1, 1))) == 1
+            assert not await check(store.after("session", 1, 2))
 
     @call(kind.forget, "a known session and an unknown one")
     async def forget(check: Check) -> None:
-        store = make()
-        await store.append("session", EVENTS)
-        await check(store.forget("session"))
-        await check(store.forget("session"))
+        async with opened(make()) as store:
+            await store.append("session", EVENTS)
+            await check(store.forget("session"))
+            await check(store.forget("session"))
 
     @effect(kind.append, "kept or cancelled")
     async def kept() -> None:
-        store = make()
+        async with opened(make()) as store:
 
-        async def count() -> int:
-            return len(await numbers(store))
+            async def count() -> int:
+                return len(await numbers(store))
 
-        await all_or_nothing(lambda number: store.append("session", [StoredEvent(1, number, b"{}")]), count)
+            await all_or_nothing(lambda number: store.append("session", [StoredEvent(1, number, b"{}")]), count)
 
     @effect(kind.forget, "forgotten or cancelled")
     async def forgotten() -> None:
-        store = make()
-        sessions = [f"{number}" for number in range(1, 50)]
-        for session in sessions:
-            await store.append(session, EVENTS)
+        async with opened(make()) as store:
+            sessions = [f"{number}" for number in range(1, 50)]
+            for session in sessions:
+                await store.append(session, EVENTS)
 
-        async def count() -> int:
-            return sum([not await numbers(store, session) for session in sessions])
+            async def count() -> int:
+                return sum([not await numbers(store, session) for session in sessions])
 
-        await all_or_nothing(lambda number: store.forget(f"{number}"), count)
+            await all_or_nothing(lambda number: store.forget(f"{number}"), count)
 
 
 async def numbers(store: EventStore, session: str = "session") -> list[int]:
@@ -161,10 +171,10 @@ async def no_file() -> None:
 
 @effect(SqliteEventStore.aclose, "closed all the same")
 async def store_closes() -> None:
-    store = SqliteEventStore(":memory:")
-    await store.append("session", EVENTS)
-    await cancelled_before(store.aclose())
-    assert await numbers(store) == []  # a new one, as that is gone
+    async with opened(SqliteEventStore(":memory:")) as store:
+        await store.append("session", EVENTS)
+        await cancelled_before(store.aclose())
+        assert await numbers(store) == []  # a new one, as that is gone
 
 
 @call(SqliteEventStore.__aenter__, "opened")
