@@ -45,9 +45,9 @@ def left_out(config: pytest.Config) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run folders in a process per CPU and one more, unless ``-n`` says otherwise; single files, and runs with ``-s``, in this one.
+    """Run folders in a process per CPU and one more, unless ``-n`` says otherwise.
 
-    Not in `addopts`: there it would stop ``-p no:xdist``.
+    Single files, and runs with ``-s``, run in this process. Not in `addopts`: there it would stop ``-p no:xdist``.
     """
     chosen = config.option
     if "PYTEST_XDIST_WORKER" in os.environ:  # a worker, or what a test runs in one: it starts no workers of its own

@@ -225,13 +225,14 @@ async def test_an_older_request_that_waits_for_the_store_does_not_take_the_strea
 
 async def test_a_file_outlives_the_server_and_its_sessions_do_not(tmp_path: Path) -> None:
     """After a restart: what was sent on a stream can be fetched, anything else starts with initialize (404)."""
-    async with SqliteEventStore(tmp_path / "events.db") as store, session(HttpOptions(event_store=store)) as (_, raw):
-        async with raw.call("count", {"to": 2}) as r:
-            await r.aread()
+    path = tmp_path / "events.db"
     async with (
-        SqliteEventStore(tmp_path / "events.db") as store,
-        served(HttpOptions(event_store=store)) as (_, http, _),
+        SqliteEventStore(path) as store,
+        session(HttpOptions(event_store=store)) as (_, raw),
+        raw.call("count", {"to": 2}) as r,
     ):
+        await r.aread()
+    async with SqliteEventStore(path) as store, served(HttpOptions(event_store=store)) as (_, http, _):
         raw.http = http
         async with raw.listen("1-1") as r:
             progress, answer = await Events(r).messages()
