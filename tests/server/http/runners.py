@@ -13,6 +13,10 @@ __all__ = ["RUNNERS", "chosen", "runners_of"]
 # Modules of tests, or the tests of one, that call the application itself, or no server at all.
 NO_SERVER: Mapping[str, tuple[str, ...]] = {
     "test_accounting": (),
+    "test_connection": (
+        "test_a_runner_that_there_is_not_is_refused_by_name",
+        "test_httptools_that_is_not_installed_is_one_clear_error_before_anything_is_bound",
+    ),
     "test_endpoint": (
         "test_mounted_under_a_prefix",
         "test_mounted_as_the_endpoint_itself",
@@ -58,10 +62,21 @@ HTTP2: Mapping[str, tuple[str, ...]] = {
     "test_http2": (),
 }
 
+# The same for what is not so on hypercorn: its hardening does not go so far, or it does without.
+NOT_HYPERCORN: Mapping[str, tuple[str, ...]] = {
+    "test_connection": (
+        "test_a_response_in_one_piece_gets_a_length",  # it is chunked
+        "test_a_wrong_response_is_500_or_cut_off_and_its_connection_closed",  # ours never are
+        "test_an_application_takes_the_connection_over",  # it can't
+        "test_names_that_are_not_the_servers_are_404",  # it leaves the connection open
+        "test_the_number_of_a_closed_socket_tells_nothing_of_the_one_that_has_it_now",  # it reads, and watches nothing
+    ),
+}
+
 
 def runners_of(module: str, name: str) -> tuple[str, ...]:
     """Return the runners on which a test runs; none if it starts no server."""
-    for table, runners in ((NO_SERVER, ()), (HTTP2, RUNNERS[:1])):
+    for table, runners in ((NO_SERVER, ()), (HTTP2, RUNNERS[:1]), (NOT_HYPERCORN, RUNNERS[1:])):
         names = table.get(module)
         if names is not None and (not names or name in names):
             return runners
