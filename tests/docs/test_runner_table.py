@@ -26,6 +26,8 @@ REQUESTS = {
     "the same `Content-Length` twice": GET + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\nx",
     "a control character in a field": GET + b"X-A: \x01\r\n\r\n",
     "a chunk with an extension of 5000 bytes": POST + b"%x;%b\r\n%b\r\n0\r\n\r\n" % (len(HELLO), b"a" * 5000, HELLO),
+    "white space after the size of a chunk": POST + b"%x \r\n%b\r\n0\r\n\r\n" % (len(HELLO), HELLO),
+    "a `Content-Length` of 20 digits": POST.replace(b"Transfer-Encoding: chunked", b"Content-Length: " + b"9" * 20),
     "an empty line before it": b"\r\n" + GET + b"\r\n",
 }
 """The first cell of each row, and such a request."""

@@ -80,8 +80,8 @@ _BAD_LINES = listed(
 _GOOD_FIELDS = listed(
     b"Mcp-Session-Id: abc | mcp-session-id:abc\t | Connection: close | Connection: keep-alive, Close | "
     b"Connection: x, y | Connection: upgrade | Upgrade: websocket | Upgrade: h2c | Connection: | "
-    b"Expect: 100-continue | Expect: x | "
-    b"Proxy-Connection: close | Trailer: x | TE: trailers | x:y | x: \xff | x: | x:\t y | Transfer_Encoding: chunked | "
+    b"Expect: 100-continue | Expect: x | Proxy-Connection: close | Trailer: x | TE: trailers | x:y | "
+    b"x: \xff | x: | x:\t y | x: y \t | Transfer_Encoding: chunked | "
     b'x: "a, b" | Mcp-Session-Id: a b | Mcp-Session-Id: | !: ! | Content-Lengths: 7'
 )
 _BAD_FIELDS = listed(

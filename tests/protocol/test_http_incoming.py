@@ -136,6 +136,7 @@ def test_an_ambiguous_head_is_refused(parse: Any, data: bytes, status: int) -> N
         b"5\nhello\r\n0\r\n\r\n",
         b"5\rhello\r\n0\r\n\r\n",
         b"5\r\r\nhello\r\n0\r\n\r\n",
+        b"5\rh",
         b"5 \r\nhello\r\n0\r\n\r\n",
         b"5 ;a\r\nhello\r\n0\r\n\r\n",
         b" 5\r\nhello\r\n0\r\n\r\n",
@@ -215,6 +216,26 @@ def test_a_clear_request_is_read_and_so_is_the_next(parse: Any, data: bytes, bod
 def test_the_host_of_a_whole_url_counts(parse: Any, target: bytes, target_then: bytes, host: bytes) -> None:
     (request,), _ = verdict(parse, [b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target])
     assert (request[1], request[3]) == (target_then, [(b"host", host)])
+
+
+@pytest.mark.parametrize("size", [b"100000005", b"FFFFFFFFFFFFFFFF", b"100000000"])
+def test_the_size_of_a_chunk_is_not_cut_off(size: bytes) -> None:
+    assert verdict(PARSERS["h11"], [CHUNKED + b"\r\n" + size + b"\r\nhello\r\n0\r\n\r\n" + AFTER]) == ([], "more")
+
+
+@by_each_parser
+def test_names_and_values_of_fields_are_those_sent(parse: Any) -> None:
+    sent = b"x-A:\tb \t\r\nUPGRADE: c\r\nConnection: upgrade\r\nd:\r\nmcp-session-id: \te\t\r\nA: \xff, f\r\na: g\r\n"
+    (request,), _ = verdict(parse, [GET + sent + b"\r\n"])
+    fields = {
+        b"host": b"a",
+        b"x-a": b"b",
+        b"upgrade": b"c",
+        b"connection": b"upgrade",
+        b"d": b"",
+        b"mcp-session-id": b"e",
+    }
+    assert request[3] == sorted([*fields.items(), (b"a", b"\xff, f"), (b"a", b"g")])
 
 
 @pytest.mark.parametrize("size", [3, 1_000_000])

@@ -93,7 +93,7 @@ def advised(port: int, upstream: int, idle: str, largest: str) -> str:
     for old, new in (
         ("127.0.0.1:8000", f"127.0.0.1:{upstream}"),
         ("listen 80;", f"listen 127.0.0.1:{port};"),
-        ("keepalive_timeout 4s;", f"keepalive_timeout {idle};"),
+        ("keepalive 32;", f"keepalive 32; keepalive_timeout {idle};"),
         ("client_max_body_size 4m;", f"client_max_body_size {largest};"),
     ):
         assert old in block
@@ -112,7 +112,7 @@ def folder_of_nginx() -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def behind_nginx(
-    runner: str, *, idle: str = "4s", largest: str = "4m", requests: int = 1000
+    runner: str, *, idle: str = "60s", largest: str = "4m", requests: int = 1000
 ) -> AsyncIterator[Behind]:
     """Serve, behind an nginx that ends with the block and has nothing to complain about.
 
@@ -266,7 +266,7 @@ async def calls(client: Client, numbers: Iterator[int], pause: float) -> None:
 @pytest.mark.parametrize(
     ("idle", "pause", "requests", "at_once"),
     [
-        ("4s", 0.0, 100, 8),  # the server closes each connection after its hundredth request
+        ("60s", 0.0, 100, 8),  # the server closes each connection after its hundredth request
         ("50ms", 0.05, 1000, 32),  # nginx closes those that were idle for as long as the calls pause
     ],
     ids=["busy", "idle"],

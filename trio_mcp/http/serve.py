@@ -77,7 +77,9 @@ async def _serve(
     options = app.options
     # `cut` cancels what still runs when the grace is over. The runner waits a moment longer, so that the streams cut
     # off get a proper end instead of a dropped connection.
-    limits = ServerLimits(options.max_connections, options.write_timeout, options.grace + LAST_WORDS)
+    limits = ServerLimits(
+        options.max_connections, options.write_timeout, options.grace + LAST_WORDS, options.head_timeout
+    )
     grace = trio.CancelScope()
     stop = trio.Event() if shutdown is None else shutdown
 

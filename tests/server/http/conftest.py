@@ -29,8 +29,10 @@ def runner(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     runners = runners_of(metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__)
-    if runners:
-        metafunc.parametrize("runner", runners, indirect=True)
+    # httptools apart: all but the parser of header fields is what h11 has.
+    parameters = [pytest.param(name, marks=pytest.mark.runners) if name == "httptools" else name for name in runners]
+    if parameters:
+        metafunc.parametrize("runner", parameters, indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -91,7 +91,7 @@ async def over_memory(
         theirs = trio.SSLStream(Pipe(half), tls, server_side=True, https_compatible=True)
     http = MAKERS[chosen.runner()](app, config, ServerLimits(write_timeout=write_timeout))
     connection = http.connect(theirs)
-    with trio.fail_after(60):
+    with trio.fail_after(600):  # longer than any deadline of a connection
         async with background_nursery() as background, trio.open_nursery() as nursery:
             background.start_soon(http.run)
             nursery.start_soon(connection.run)

@@ -17,6 +17,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
         "test_a_runner_that_there_is_not_is_refused_by_name",
         "test_httptools_that_is_not_installed_is_one_clear_error_before_anything_is_bound",
     ),
+    "test_deadlines": ("test_idle_connections_outlive_those_of_common_proxies",),
     "test_endpoint": (
         "test_mounted_under_a_prefix",
         "test_mounted_as_the_endpoint_itself",
@@ -54,6 +55,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
 
 # The same for HTTP/2, which only hypercorn has; so have tests with the parameter protocol="h2".
 HTTP2: Mapping[str, tuple[str, ...]] = {
+    "test_deadlines": ("test_over_http2_a_ping_neither_begins_a_head_nor_keeps_the_connection",),
     "test_framing": ("test_frames_that_are_mostly_framing_reset_their_stream",),
     "test_heads": (
         "test_a_method_that_is_not_a_token_is_malformed",

@@ -18,10 +18,11 @@ import trio.testing
 
 from tests.server.http.certificate import over_tls
 from tests.server.http.in_memory import App, over_memory, tls_client
-from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.settings import ServerLimits, configured
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 IDLE = configured("127.0.0.1", 0).keep_alive_timeout
+HEAD = ServerLimits().head_timeout
 
 
 async def answer(stream: Any) -> bytes:
@@ -126,17 +127,73 @@ async def test_a_head_that_comes_byte_by_byte_is_not_awaited(
 ) -> None:
     app = App()
     async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _), trio.open_nursery() as nursery:
+        if before:
+            await stream.send_all(before)
+            await answer(stream)
 
         async def drip() -> None:
             with contextlib.suppress(trio.BrokenResourceError):
-                await stream.send_all(before + GET[:-2])
+                await stream.send_all(GET[:-2])
                 while True:
                     await stream.send_all(b"x")
                     await trio.sleep(0.9)
 
         nursery.start_soon(drip)
-        assert await ended(stream) == pytest.approx(IDLE)
+        assert await ended(stream) == pytest.approx(HEAD)
         assert app.begun == (before == GET)
+
+
+async def test_the_time_for_a_head_begins_with_its_first_byte(autojump_clock: trio.testing.MockClock) -> None:
+    app = App()
+    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+        await stream.send_all(GET)
+        assert (await answer(stream)).startswith(b"HTTP/1.1 200")
+        await trio.sleep(20)
+        async with trio.open_nursery() as nursery:
+
+            async def drip() -> None:
+                with contextlib.suppress(trio.BrokenResourceError):
+                    for byte in GET:
+                        await stream.send_all(bytes([byte]))
+                        await trio.sleep(0.9)
+
+            nursery.start_soon(drip)
+            assert await ended(stream) == pytest.approx(20 + HEAD)
+        assert app.begun == 1
+
+
+@pytest.mark.parametrize(("used", "lasts"), [(False, HEAD), (True, IDLE)], ids=["first", "next"])
+async def test_an_idle_connection_lasts_longer_than_one_that_was_never_used(
+    used: bool, lasts: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with over_memory(App(), configured("127.0.0.1", 0)) as (stream, _, _):
+        if used:
+            await stream.send_all(GET)
+            await answer(stream)
+        assert await ended(stream) == pytest.approx(lasts)
+
+
+async def test_over_http2_a_ping_neither_begins_a_head_nor_keeps_the_connection(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols(["h2"])
+    async with over_memory(App(), config, tls=config.create_ssl_context()) as (stream, _, _):
+        client = await tls_client(stream, trusted)
+        http2 = h2.connection.H2Connection()
+        http2.initiate_connection()
+        await client.send_all(http2.data_to_send() + asked(http2))
+        await answer(client)
+        for _ in range(3):
+            await trio.sleep(20)
+            http2.ping(b"12345678")
+            await client.send_all(http2.data_to_send())
+        assert await ended(client) == pytest.approx(config.keep_alive_timeout)
+
+
+def test_idle_connections_outlive_those_of_common_proxies() -> None:
+    """nginx and the load balancers of the large clouds keep them for 60 seconds by default."""
+    assert IDLE > 60
 
 
 # --- every wait has a deadline --------------------------------------------------------------------------------------
@@ -151,7 +208,7 @@ async def test_a_tls_handshake_that_does_not_come_is_not_awaited(
         hello = beginning(trusted)
         if part:
             await stream.send_all(hello[: int(len(hello) * part)])
-        assert await ended(stream) == pytest.approx(IDLE)
+        assert await ended(stream) == pytest.approx(HEAD)
 
 
 async def test_a_tls_handshake_that_comes_byte_by_byte_is_not_awaited(
@@ -168,7 +225,7 @@ async def test_a_tls_handshake_that_comes_byte_by_byte_is_not_awaited(
                     await trio.sleep(1)
 
         nursery.start_soon(drip)
-        assert await ended(stream) == pytest.approx(IDLE)
+        assert await ended(stream) == pytest.approx(HEAD)
 
 
 async def test_a_tls_handshake_has_less_time_if_the_configuration_says_so(
@@ -196,5 +253,5 @@ async def test_after_its_handshake_a_client_has_the_time_for_a_head(
         request = http2.data_to_send() + asked(http2) if protocol == "h2" else GET
         if says:
             await client.send_all(request[:says])
-        assert await ended(client) == pytest.approx(IDLE)
+        assert await ended(client) == pytest.approx(config.keep_alive_timeout if protocol == "h2" and says else HEAD)
         assert app.begun == 0

@@ -23,11 +23,9 @@ SSE = pytest.param("/sse", marks=pytest.mark.legacy)
 
 
 @contextlib.asynccontextmanager
-async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> AsyncIterator[trio.SocketStream]:
-    """Open a raw connection to a server that waits `idle` seconds for a head."""
-    config = configured("127.0.0.1", 0)
-    config.keep_alive_timeout = idle
-    async with served(options, config=config) as (_, http, _):
+async def connected(options: HttpOptions | None = None) -> AsyncIterator[trio.SocketStream]:
+    """Open a raw connection to a server."""
+    async with served(options) as (_, http, _):
         url = http.base_url
         async with await trio.open_tcp_stream(url.host, url.port or 0) as stream:
             yield stream
@@ -85,7 +83,7 @@ async def test_a_connection_with_a_request_under_way_is_not_idle() -> None:
     """However long it takes: the deadline for the head ends when the head has arrived."""
     config = configured("127.0.0.1", 0)
     config.keep_alive_timeout = 0.1
-    async with served(config=config) as (made, http, _):
+    async with served(HttpOptions(head_timeout=0.1), config=config) as (made, http, _):
         raw = Raw(http)
         await raw.initialize()
         async with trio.open_nursery() as nursery:

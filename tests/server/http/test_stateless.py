@@ -129,7 +129,7 @@ EXCHANGE = (
 
 def expected(step: Step, body: bytes) -> dict[str, str]:
     """Return the headers that the response must have."""
-    headers = {"keep-alive": "timeout=5", **step.headers}
+    headers = {"keep-alive": "timeout=75", **step.headers}
     if isinstance(step.answer, list):
         return {"content-type": "text/event-stream", **headers}
     kind = {} if step.answer is None else {"content-type": "application/json"}

@@ -37,6 +37,9 @@ def configured(host: str, port: int) -> Config:
     check_text("host", host)
     check_count("port", port, least=0, most=65535)
     config = QuietConfig()
+    # Longer than the 60 seconds for which nginx and the load balancers of large clouds keep a connection by default:
+    # a server that closes first may lose a request that is on its way, and a proxy must not repeat a POST.
+    config.keep_alive_timeout = 75
     # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
     config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
     return config
@@ -50,8 +53,11 @@ class ServerLimits:
         connections: How many may be open at once; further ones are answered with 503 and closed.
         write_timeout: Seconds that a peer may take to read 64 KiB once its buffers are full, before it is dropped.
         grace: Seconds that exchanges under way are given when the server ends.
+        head_timeout: Seconds for a TLS handshake, and for the head of a request, from its first byte; the first head of
+            a connection counts from the beginning.
     """
 
     connections: int = 1000
     write_timeout: float = 30.0
     grace: float = 5.0
+    head_timeout: float = 5.0

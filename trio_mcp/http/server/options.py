@@ -67,6 +67,8 @@ class HttpOptions:
         session_timeout: Seconds after which a session ends that has no request under way and no open stream. If a
             request is under way, its questions to the client fail instead.
         max_message_size: The longest body that is accepted, in bytes; a longer one is answered with 413.
+        head_timeout: Seconds that the head of a request may take to arrive, from its first byte, and a TLS handshake;
+            for the first request from the connection's beginning (`Server.serve_http` only).
         body_timeout: Seconds that the body of a request may take to arrive.
         max_requests: How many requests may be under way at once, each until its handler has ended and its response
             was written; likewise how many bodies may be read. Further ones are answered with 503. Responses, progress
@@ -101,6 +103,7 @@ class HttpOptions:
     max_sessions: int = attrs.field(default=1000, validator=_COUNT)
     session_timeout: float = attrs.field(default=1800.0, validator=_SECONDS)
     max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_COUNT)
+    head_timeout: float = attrs.field(default=5.0, validator=_SECONDS)
     body_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
     max_requests: int = attrs.field(default=1000, validator=_COUNT)
     max_request_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=_COUNT)
@@ -155,6 +158,7 @@ class HttpSettings(TypedDict, total=False):
     max_sessions: int
     session_timeout: float
     max_message_size: int
+    head_timeout: float
     body_timeout: float
     max_requests: int
     max_request_bytes: int

@@ -52,6 +52,7 @@ class Shared:
         self.config = config
         self.heads = Heads(parse, config.h11_max_incomplete_size)
         self.hangups = Hangups(limits.write_timeout)
+        self.head_timeout = limits.head_timeout
         self.write_timeout = limits.write_timeout
         self.ending = False
         self.protocols = ["http/1.1"]
@@ -308,7 +309,7 @@ class Connection:
         config = self.shared.config
         async with lifetime(self.wire.stream):
             # The peer has as much time for the TLS handshake as for the head of a request.
-            if not await self.wire.shake_hands(min(config.ssl_handshake_timeout, config.keep_alive_timeout)):
+            if not await self.wire.shake_hands(min(config.ssl_handshake_timeout, self.shared.head_timeout)):
                 return
             socket = self.wire.socket
             self._scope = {
@@ -364,10 +365,15 @@ class Connection:
         if self.shared.ending:
             return None
         self._idle = True
-        self.wire.expire_at(trio.current_time() + self.shared.config.keep_alive_timeout)
+        begun = not self.requests  # the first head counts from the beginning of the connection
+        patience = self.shared.head_timeout if begun else self.shared.config.keep_alive_timeout
+        self.wire.expire_at(trio.current_time() + patience)
         waited = False
         try:
             while (found := self.incoming.head()) is None:
+                if waited and not begun and not self.shared.ending:
+                    begun = True
+                    self.wire.expire_at(trio.current_time() + self.shared.head_timeout)
                 data = await self.wire.receive()
                 waited = True
                 if not data:

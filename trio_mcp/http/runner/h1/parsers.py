@@ -60,9 +60,8 @@ def httptools_parser() -> ParseFields:
     def parse_with_httptools(head: bytes) -> Fields:
         fields = _Fields()
         # llhttp knows a fixed list of methods, and other demands of a target. The request line has been checked.
-        line = b"POST / HTTP/1.1" if head[: head.index(b"\r\n")].endswith(b"1.1") else b"POST / HTTP/1.0"
         try:
-            parser(fields).feed_data(line + head[head.index(b"\r\n") :])
+            parser(fields).feed_data(b"POST / HTTP/1.1" + head[head.index(b"\r\n") :])
         except httptools.HttpParserUpgrade:
             pass  # all of the head has been read; whether to change the protocol is the application's choice
         except httptools.HttpParserError as error:

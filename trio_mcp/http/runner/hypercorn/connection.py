@@ -81,13 +81,14 @@ class HttpConnection:
         self._limits = limits
         self.protocol: Any = None
         self._idle = True  # no request is under way
+        self._silent = False  # nothing has arrived since the deadline was set, and what arrives sets another
         self._left = trio.Event()  # nothing more will arrive
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
         async with lifetime(self.wire.stream):
             # The peer has as much time for the TLS handshake as for the head of a request.
-            if await self.wire.shake_hands(min(self._config.ssl_handshake_timeout, self._config.keep_alive_timeout)):
+            if await self.wire.shake_hands(min(self._config.ssl_handshake_timeout, self._limits.head_timeout)):
                 await self._serve()
 
     async def _serve(self) -> None:
@@ -95,11 +96,18 @@ class HttpConnection:
             self.protocol = self._choose_protocol(nursery)
             await self.protocol.initiate()
             await self.protocol_send(Updated(idle=True))
+            # The first head counts from the beginning of the connection.
+            self._expect(self._limits.head_timeout)
+            self._silent = isinstance(self.protocol, Http2)
             data: bytes | None = b"..."  # anything that enters the loop
             with contextlib.suppress(ClientLeft):
                 while data:
                     data = await self.wire.receive()
                     if data is not None:
+                        if self._silent:
+                            self._silent = False
+                            is_head = isinstance(self.protocol, Http1)
+                            self._expect(self._limits.head_timeout if is_head else self._config.keep_alive_timeout)
                         await self.protocol.handle(RawData(data))
             self._left.set()
             # Ends the streams, so that the applications learn that the client has left.
@@ -129,6 +137,11 @@ class HttpConnection:
         if self._idle:
             self.wire.stop_waiting("the server is ending")
 
+    def _expect(self, seconds: float) -> None:
+        """Give the client as much time to send something, unless the server is ending."""
+        if not self._context.terminated.is_set():
+            self.wire.expire_at(trio.current_time() + seconds)
+
     async def protocol_send(self, event: Event) -> None:
         """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
         if isinstance(event, RawData):
@@ -145,6 +158,8 @@ class HttpConnection:
             await self.protocol.handle(Closed())
         elif isinstance(event, Updated):
             self._idle = event.idle
+            # Over HTTP/2 a PING is not the beginning of a request.
+            self._silent = event.idle and isinstance(self.protocol, Http1)
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
             if self._context.terminated.is_set():
                 self.shut_if_idle()
