@@ -38,6 +38,7 @@ class Runner(Protocol):
         """Let each connection end with its current request."""
 
 
+# By the names of `HttpOptions.runner`. The parser of httptools is looked for only when its runner is made.
 MAKERS: dict[str, Callable[[Any, Config, ServerLimits], Runner]] = {
     "hypercorn": HypercornRunner,
     "h11": h11_runner,
@@ -76,11 +77,13 @@ async def serve_asgi(
     When cancelled, it ends at once, and exchanges under way are cancelled.
     """
     limits = limits or ServerLimits()
+    # Before anything is bound: a runner that is not there is one clear error.
     http = MAKERS[runner](app, config, limits)
     connections = Connections(http.connect, limits.connections)
     async with closing(connections.interrupt):
         with open_sockets(config) as sockets:
             listeners, urls = listeners_of(config, sockets, http.protocols)
+            # The outermost, as what the connections share has to last until the last of them has ended.
             async with background_nursery() as background, trio.open_nursery() as serving:
                 background.start_soon(http.run)
                 async with trio.open_nursery() as accepting:

@@ -21,6 +21,7 @@ class QuietConfig(Config):
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        # The wall clock, as it is a date that is formatted.
         now = int(time.time())
         if self._dated[0] != now:
             self._dated = (now, super().response_headers(protocol))

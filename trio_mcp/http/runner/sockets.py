@@ -65,6 +65,7 @@ def _inherited() -> list[str]:
     """
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
+    # The process id guards against variables that a parent was meant to see, and left behind.
     count = os.environ.get("LISTEN_FDS", "")
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # for this server, and for no process that it starts
         os.environ.pop(name, None)

@@ -76,6 +76,7 @@ class Wire:
     def expire_at(self, deadline: float) -> None:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
         self._deadline = deadline
+        # A wait under way ends no later than the new deadline says; one that is to last longer begins anew anyway.
         self._waiting.deadline = min(self._waiting.deadline, deadline)
 
     def stop_waiting(self, why: str) -> None:
@@ -109,6 +110,7 @@ class Wire:
 
     def unread(self) -> int:
         """Return how many bytes the system has received and not been asked for."""
+        # Asking reads nothing: what is read has to be kept, and the system keeps it already.
         count = array.array("i", [0])
         with contextlib.suppress(OSError, ValueError):  # it is closed
             fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
@@ -153,7 +155,7 @@ class Wire:
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
                 await self.stream.send_all(data[start : start + PIECE])
             if scope.cancelled_caught:
-                return False
+                return False  # a part of it may have left, so nothing can follow
         return True
 
     async def end_sending(self) -> None:
@@ -208,6 +210,7 @@ class Connections:
         if len(self._open) >= self._limit:
             await _refuse(stream)
             return
+        # Made only now: what is refused above costs no parser.
         connection = self._connect(stream)
         self._open.add(connection)
         try:

@@ -149,7 +149,7 @@ class HttpApp:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
-        if seen is not None:
+        if seen is not None:  # only a POST for a message is ever remembered
             await self._post(request, answer, settings)
             return
         # The head is judged before the body is read: what it gets refused for costs no memory.
@@ -371,6 +371,7 @@ class SeenHeads:
 
     def add(self, key: tuple[Any, ...]) -> None:
         """Remember the head of a POST that has passed."""
+        # The first two are the method and the address.
         if len(key) > 2 + MAX_SEEN_FIELDS:
             return
         if key and sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:

@@ -282,6 +282,7 @@ class HttpRequest:
         body = Body(limit, ledger)
         try:
             # What is there already needs no deadline.
+            # A body comes with its head, as a rule.
             extras = self.extras
             while extras is not None and not self._complete and (event := extras.receive_nowait()) is not None:
                 body.add(self._piece_of(event))

@@ -73,6 +73,7 @@ class HttpExchange:
         hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
         try:
+            # Neither a `Peer` nor `Handlers`: with a single request there is nothing to queue, and no id to tell apart.
             context, outcome = begin(incoming, hooks)
             if outcome is not None:  # a ping, an error, server/discover
                 await self._settle(incoming, outcome)
@@ -100,6 +101,7 @@ class HttpExchange:
     async def _handle(self, context: RequestContext, hooks: RequestHooks) -> None:
         await run_handler(context, hooks, self._run.served.options, self._settle)
         if self._stream is not None:
+            # The response follows what was sent before it, on the same stream.
             # Let the stream's task write what is left, and wait for it.
             self._stream.complete()
             await self._stream.written.wait()

@@ -35,6 +35,7 @@ def _path(instance: object, attribute: attrs.Attribute[Any], value: object) -> N
         raise ValueError(f"{attribute.name} must begin with a slash, got {value!r}")
 
 
+# A name, not a class: the endpoint does not know the runners, which import it.
 def _runner(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     check_text(attribute.name, value)
     if value not in RUNNERS:

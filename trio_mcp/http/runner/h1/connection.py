@@ -24,6 +24,7 @@ from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras
 
 __all__ = ["Connection", "Exchange", "Shared"]
 
+# The version of ASGI, and of its part for HTTP: 2.3 is the first in which `state` is part of a scope.
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -85,6 +86,7 @@ class Exchange(Extras):
         taken: Whether the application has taken the connection over.
     """
 
+    # So the application answers a refused request at once, and its connection reads the rest of the body: `_linger`.
     lingers = True
 
     def __init__(self, connection: Connection, head: Head, fields: Fields) -> None:
@@ -107,6 +109,8 @@ class Exchange(Extras):
     async def run(self, app: Any, scope: dict[str, Any]) -> None:
         """Let the application serve the request. What it raises ends only the exchange."""
         head = self._head
+        # A fragment does not belong in a target (RFC 9112, section 3.2). One that is sent all the same is taken for a part
+        # of the query.
         path, _, query = head.target.partition(b"?")
         scope = {
             **scope,
@@ -134,6 +138,8 @@ class Exchange(Extras):
             event = self.receive_nowait()
             if event is not None:
                 return event
+            # Only here, where the body is wanted: a client whose request is refused by its head need not send the body
+            # (RFC 9110, section 10.1.1).
             if self._waits:
                 self._waits = False
                 await connection.wire.send(CONTINUE)
@@ -143,6 +149,7 @@ class Exchange(Extras):
             else:
                 self._given = True
                 connection.left()
+        # The end of the exchange is as good as a client that has left, to an application that waits for either.
         if not (self._happened or self.finished or self.taken):
             if self._over is None:
                 self._over = trio.Event()
@@ -151,11 +158,12 @@ class Exchange(Extras):
 
     def receive_nowait(self) -> MutableMapping[str, Any] | None:
         incoming = self._connection.incoming
-        if self._given:
+        if self._given:  # what follows is the client leaving, which takes a wait to learn
             return None
         try:
             data = b"" if incoming.complete else incoming.body()
         except Malformed as exc:
+            # Not answered from here, which may not wait: `Connection._serve` does that once the application has ended.
             self.fault, self._given = exc.status, True
             self.happened()
             return {"type": "http.disconnect"}
@@ -225,6 +233,7 @@ class Exchange(Extras):
                 fields.append((name, value))
         if length is None and not more:
             length = len(body)
+        # RFC 9112, section 6.3: what has no body needs no length, and the rest is told by the first of these that fits.
         if status in (204, 304):
             self._framing = "none"
         elif length is not None:
@@ -235,7 +244,7 @@ class Exchange(Extras):
         else:
             fields.append((b"transfer-encoding", b"chunked"))
             self._framing = "chunks"
-        if head.method == "HEAD":
+        if head.method == "HEAD":  # the fields are those of a GET, length included (RFC 9110, section 9.3.2)
             self._framing = "none"
         lasts = head.lasting and not asks_to_close and not shared.ending and self._framing != "close"
         self.lasting = (
@@ -261,11 +270,13 @@ class Exchange(Extras):
 
     def _framed(self, body: bytes, more: bool) -> list[bytes]:
         if self._framing == "chunks":
+            # An empty chunk would be the end (RFC 9112, section 7.1).
             parts = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
             return parts if more else [*parts, b"0\r\n\r\n"]
         if self._framing == "length":
             self._owed -= len(body)
             if self._owed < 0 or (self._owed and not more):
+                # What follows on this connection would be taken for the rest of this response.
                 self.lasting = False
                 raise RuntimeError("the response is not as long as its Content-Length says")
         return [] if self._framing == "none" else [body]
@@ -311,6 +322,7 @@ class Connection:
             # The peer has as much time for the TLS handshake as for the head of a request.
             if not await self.wire.shake_hands(min(config.ssl_handshake_timeout, self.shared.head_timeout)):
                 return
+            # What is the same in the scopes of all requests is found out once.
             socket = self.wire.socket
             self._scope = {
                 "type": "http",
@@ -331,6 +343,7 @@ class Connection:
                     task.context = context.copy()
             finally:
                 self.forget()
+            # Not forcibly, as leaving the block does: TLS says goodbye.
             await self.wire.close()
 
     def forget(self) -> None:
@@ -400,6 +413,7 @@ class Connection:
             return False
         self.requests += 1
         exchange = self._exchange = Exchange(self, head, fields)
+        # It may have left with its request still unread; what it asked for is handed on all the same.
         if self._left:
             exchange.happened()
         try:
@@ -407,7 +421,7 @@ class Connection:
         finally:
             self._exchange = None
         lasts = exchange.finished and exchange.lasting and not self.shared.ending
-        if exchange.taken or lasts:
+        if exchange.taken or lasts:  # of a connection that was taken over, nothing may be read here any more
             return lasts
         if not exchange.begun and (exchange.fault or not self._left):
             await self._refuse(exchange.fault or 500)

@@ -38,6 +38,7 @@ class Hangups:
     def __init__(self, interval: float) -> None:
         if sys.platform != "linux":
             raise RuntimeError(f"this runner needs Linux's epoll, and this is {sys.platform}: use runner='hypercorn'")
+        # Of its own, besides that of Trio, which has a socket only while a task waits for it.
         self._epoll = select.epoll()
         self._interval = interval
         self._watched: dict[int, Watched] = {}
@@ -64,10 +65,12 @@ class Hangups:
                 with trio.CancelScope(deadline=trio.current_time() + self._interval) as waiting:
                     while True:
                         await trio.lowlevel.wait_readable(self._epoll)
+                        # At most as many events as epoll gives at once; the rest makes it readable again.
                         for descriptor, _ in self._epoll.poll(0):
                             connection = self._watched.get(descriptor)
                             if connection is not None and _is_hung_up(descriptor):
                                 connection.left()
+                # A client that fills the system's buffers keeps its own end from being seen: see how much waits.
                 if waiting.cancelled_caught:
                     for connection in tuple(self._watched.values()):
                         connection.look()

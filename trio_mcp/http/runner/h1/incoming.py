@@ -35,11 +35,15 @@ _FIELD: Final = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
 _HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + _FIELD + rb"\r\n)*\r\n")
 _TRAILER = re.compile(_FIELD)  # RFC 9112, section 7.1.2
 _BARE_LF = re.compile(rb"(?<!\r)\n")
-# The fields that frame the body, and others that differ from one request to the next of the same client; if they are
-# valid. RFC 9110, section 8.6; RFC 9112, section 6.1; 2025-11-25 `basic/transports`, Session Management.
+FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
+
+# The fields that frame the body, and others that differ from one request to the next of the same client or are secrets,
+# as far as they are valid and both parsers leave them as they are. RFC 9110, section 8.6; RFC 9112, section 6.1;
+# 2025-11-25 `basic/transports`, Session Management; 2026-07-28 `basic/transports/streamable-http`, Request Metadata.
 _VARYING = re.compile(
     rb"\r\n(?:(content-length):[ \t]*([0-9]{1,19})|(transfer-encoding):[ \t]*(chunked)|"
-    rb"(mcp-session-id):[ \t]*([\x21-\x7e]+))[ \t]*(?=\r\n)",
+    rb"(authorization|baggage|mcp-method|mcp-name|mcp-param-[0-9a-z-]+|mcp-session-id|traceparent|tracestate|x-request-id):"
+    rb"[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?))[ \t]*(?=\r\n)",
     re.IGNORECASE,
 )
 # RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
@@ -95,8 +99,9 @@ class Heads:
         for groups in _VARYING.findall(raw):
             name, value = filter(None, groups)
             varying.append((name.lower(), value))
-            if varying[-1][0] == b"mcp-session-id":
+            if varying[-1][0] not in FRAMING:
                 continue
+            # Twice is refused even if both say the same: a proxy in front may have heeded only one of them, or neither.
             if framed:
                 raise Malformed(400, "the end of the request is ambiguous")
             framed = True
@@ -118,6 +123,7 @@ class Heads:
 
     def _read(self, raw: bytes) -> Head:
         # Before the parser, as parsers differ in what they let pass.
+        # One search for the whole head: one for each line would cost more than the parsers.
         match = _HEAD.fullmatch(raw)
         if match is None:
             raise Malformed(400, "the head is malformed")
@@ -194,6 +200,7 @@ class Incoming:
             self._judge_part()
             self._searched = len(buffer)
             return None
+        # Kept as it came, for whatever takes the connection over.
         self.raw = bytes(buffer[:end])
         del buffer[:end]
         self._searched = 0

@@ -29,6 +29,7 @@ def parse_with_h11(head: bytes) -> Fields:
         # the last one, as the end of the body is unknown then.
         status = error.error_status_hint
         raise Malformed(400 if status == 501 else status, str(error)) from None
+    # Nothing else can come first, and the head is whole.
     assert isinstance(request, h11.Request)
     return list(request.headers)
 
@@ -42,6 +43,7 @@ class _Fields:
         self.found: Fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        # llhttp leaves white space at the end; h11 does not (RFC 9110, section 5.5: it is not a part of the value).
         self.found.append((name.lower(), value.rstrip(b" \t")))
 
 
@@ -51,6 +53,7 @@ def httptools_parser() -> ParseFields:
     Raises:
         RuntimeError: If httptools is not installed.
     """
+    # Not at the top: it is an extra, and the other runners do without it.
     try:
         import httptools
     except ImportError:

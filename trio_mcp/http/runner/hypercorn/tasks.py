@@ -46,6 +46,7 @@ class Events(Extras):
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Hand an event over."""
+        # What was handed over before stays, and is read first.
         if event["type"] == "http.disconnect":
             # Nothing may wait here: this may run in the application's own task, as it sends the end of its response,
             # with the request partly unread.
@@ -90,6 +91,7 @@ class Tasks:
         events = Events(config.max_app_queue_size)
         if scope["type"] == "http":
             scope["extensions"][EXTRAS] = events  # type: ignore[assignment]
+        # Not here: hypercorn goes on to read the body, which the application waits for.
         self.spawn(_run, app, scope, events, send)
         return events.put
 

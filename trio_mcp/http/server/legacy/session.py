@@ -307,10 +307,12 @@ class HttpSession:
         Returns:
             Whether it was written. False if there is more than the response, or nothing.
         """
+        # Without a deadline: no head has been sent, so no silence needs a comment.
         while not (stream.ready or stream.ended or writer.gone):
             await stream.change()
         if writer.gone or not stream.ended or stream.ready != 1:
             return False
+        # Outside any scope: without a store no other response can take the stream over.
         (event,) = stream.take()
         stream.taken = stream.last
         await answer.whole(200, event.data)
