@@ -109,8 +109,8 @@ class Exchange(Extras):
     async def run(self, app: Any, scope: dict[str, Any]) -> None:
         """Let the application serve the request. What it raises ends only the exchange."""
         head = self._head
-        # A fragment does not belong in a target (RFC 9112, section 3.2). One that is sent all the same is taken for a part
-        # of the query.
+        # A fragment does not belong in a target (RFC 9112, section 3.2). One that is sent all the same is taken for
+        # a part of the query.
         path, _, query = head.target.partition(b"?")
         scope = {
             **scope,
