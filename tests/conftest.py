@@ -16,14 +16,14 @@ APART = {
     "published": "the published JSON Schemas, in ../shared",
     "root": "root",
     "nginx": "nginx",
-    "runners": "more time: whole suites over each runner of the HTTP server",
+    "again": "more time: whole suites once more, over each runner of the HTTP server or without the legacy era",
 }
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
 
 
 def per_runner() -> list[Any]:
     """Return the runners as parameters, all but the default one apart."""
-    return [name if name == RUNNERS[0] else pytest.param(name, marks=pytest.mark.runners) for name in RUNNERS]
+    return [name if name == RUNNERS[0] else pytest.param(name, marks=pytest.mark.again) for name in RUNNERS]
 
 
 CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -82,6 +82,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_tests_of_the_modern_era_pass(copy: Path, name: str) -> None:
     selection = SELECTIONS[name]

@@ -120,6 +120,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.again
 def test_both_conform_without_the_legacy_era(
     suite: Suite, copy: Path, tmp_path: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

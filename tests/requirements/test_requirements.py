@@ -26,7 +26,7 @@ SCENARIOS = [
         transport,
         revision,
         id=f"{transport}-{revision}-{topic.module}-{row.name}",
-        marks=[pytest.mark.runners] if TRANSPORTS[transport].apart else [],
+        marks=[pytest.mark.again] if TRANSPORTS[transport].apart else [],
     )
     for topic, row in ROWS
     if row.scenario is not None
@@ -45,7 +45,7 @@ async def test_scenario(topic: Topic, row: Requirement, transport: str, revision
 
 @pytest.mark.parametrize(
     ("transport", "revision"),
-    [pytest.param(*place, marks=[pytest.mark.runners] if TRANSPORTS[place[0]].apart else []) for place in PLACES],
+    [pytest.param(*place, marks=[pytest.mark.again] if TRANSPORTS[place[0]].apart else []) for place in PLACES],
 )
 @pytest.mark.parametrize("topic", EXCHANGES, ids=lambda t: t.module)
 async def test_exchanges(topic: Topic, transport: str, revision: str) -> None:

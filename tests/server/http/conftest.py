@@ -30,7 +30,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     runners = runners_of(metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__)
     # httptools apart: all but the parser of header fields is what h11 has.
-    parameters = [pytest.param(name, marks=pytest.mark.runners) if name == "httptools" else name for name in runners]
+    parameters = [pytest.param(name, marks=pytest.mark.again) if name == "httptools" else name for name in runners]
     if parameters:
         metafunc.parametrize("runner", parameters, indirect=True)
 
