@@ -153,7 +153,7 @@ class HttpLoad(HttpServer):
             self._connections.pop().close()
 
     def _request(self, number: int) -> bytes:
-        head = b"%bX-Request-Id: %d\r\n" % (self._head, number) if self._new_heads else self._head
+        head = b"%bX-Differs: %d\r\n" % (self._head, number) if self._new_heads else self._head
         return post(head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
