@@ -315,10 +315,10 @@ class Exchange:
         incoming = self._incoming
         return SessionStatistics(
             outgoing=0,
-            incoming=incoming.open,
-            running=incoming.running and not self.has_listeners,
+            incoming=int(incoming.open),
+            running=int(incoming.running and not self.has_listeners),
             queued=0,
-            listening=self.has_listeners,
+            listening=int(self.has_listeners),
             bulk_waiting=self._sink.waiting,
             control_waiting=0,
             flushed=not self._sink.waiting,

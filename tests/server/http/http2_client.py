@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +95,16 @@ class Http2Client:
 
 @contextlib.asynccontextmanager
 async def over_http2(
-    app: Callable[..., Awaitable[None]], folder: Path, *, write_timeout: float = 30, **settings: int
+    app: Callable[..., Awaitable[None]],
+    folder: Path,
+    *,
+    write_timeout: float = 30,
+    server_names: Sequence[str] = (),
+    **settings: int,
 ) -> AsyncIterator[tuple[Http2Client, Any, Runner]]:
     """Connect to an application in memory; the settings are the client's."""
     config, trusted = over_tls(folder)
+    config.server_names = list(server_names)
     trusted.set_alpn_protocols(["h2"])
     async with over_memory(app, config, tls=config.create_ssl_context(), write_timeout=write_timeout) as ends:
         stream, connection, http = ends

@@ -70,7 +70,6 @@ NOT_HYPERCORN: Mapping[str, tuple[str, ...]] = {
         "test_a_response_in_one_piece_gets_a_length",  # it is chunked
         "test_a_wrong_response_is_500_or_cut_off_and_its_connection_closed",  # ours never are
         "test_an_application_takes_the_connection_over",  # it can't
-        "test_names_that_are_not_the_servers_are_404",  # it leaves the connection open
         "test_the_number_of_a_closed_socket_tells_nothing_of_the_one_that_has_it_now",  # it reads, and watches nothing
     ),
 }

@@ -63,6 +63,15 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
         assert made.server.statistics().sessions == 0
 
 
+async def test_a_request_for_another_name_leaves_no_stream(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Else the connection would never be idle, and so never end."""
+    async with over_http2(App(), tmp_path, server_names=["example.com"]) as (client, connection, _):
+        assert await client.status(await client.open(b"{}")) == "404"
+        await eventually(lambda: connection.protocol.idle)
+
+
 async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:

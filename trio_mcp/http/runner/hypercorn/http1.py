@@ -8,7 +8,7 @@ from typing import Any
 import h11
 import trio
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, EndBody, Request
+from hypercorn.protocol.events import Body, EndBody, Request, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.worker_context import EventWrapper
@@ -103,7 +103,7 @@ class Http1(H11Protocol):
             )
         except Malformed as exc:
             raise h11.RemoteProtocolError(str(exc), error_status_hint=exc.status) from None
-        self.stream = HTTPStream(
+        stream = self.stream = HTTPStream(
             self.app,
             self.config,
             self.context,
@@ -114,7 +114,7 @@ class Http1(H11Protocol):
             self.stream_send,
             STREAM_ID,
         )
-        await self.stream.handle(
+        await stream.handle(
             Request(
                 stream_id=STREAM_ID,
                 headers=headers,
@@ -126,6 +126,9 @@ class Http1(H11Protocol):
         )
         self.keep_alive_requests += 1
         await self.context.mark_request()
+        if stream.closed:
+            # Hypercorn has answered a name that is not in `server_names`, but does not say that the exchange is over.
+            await self.stream_send(StreamClosed(stream_id=STREAM_ID))
 
     async def _send_h11_event(self, event: Any) -> None:
         connection: Any = self.connection

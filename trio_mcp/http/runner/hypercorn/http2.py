@@ -24,7 +24,7 @@ import trio
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from hypercorn.events import Closed, Event, Updated
-from hypercorn.protocol.events import Body, EndBody, Request, Response
+from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
 from hypercorn.protocol.http_stream import HTTPStream
@@ -165,6 +165,9 @@ class Http2(H2Protocol):
             )
         )
         await self.context.mark_request()
+        if stream.closed:
+            # Hypercorn has answered a name that is not in `server_names`, but does not say that the exchange is over.
+            await self.stream_send(StreamClosed(stream_id=stream_id))
 
     async def _send_data(self, stream_id: int) -> None:
         buffer = self.stream_buffers.get(stream_id)
