@@ -18,7 +18,8 @@ from pydantic_core import to_json
 from tests.peer import ME
 from tests.waiting import eventually
 from trio_mcp import Client, McpError, StdioServerParameters, ToolsListChanged, TransportError
-from trio_mcp.cli.reload import MAX_WAITING, source_files
+from trio_mcp.cli.reload import MAX_WAITING, Relay, source_files
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, SessionMessage
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -36,6 +37,9 @@ async def version() -> str:
 async def wait(ctx: Context) -> None:
     await ctx.report_progress(1)
     await trio.sleep_forever()
+
+if __name__ == "__main__":
+    server.run()
 """
 
 
@@ -105,6 +109,35 @@ async def test_a_call_in_flight_learns_that_the_server_was_replaced(source: Sour
         async with source.client() as client:
             await told()
             await until(client, "2")
+
+
+async def test_a_response_that_could_not_be_passed_on_any_more_is_made_up_for(source: Source) -> None:
+    """The server is replaced while its response waits for the client: the call gets an error, rather than nothing."""
+    send, receive = trio.open_memory_channel[SessionMessage](0)
+    relay = Relay(send, StdioServerParameters(sys.executable, [str(source.path)], env=ENVIRONMENT))
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    generation = trio.CancelScope()
+
+    async def serve() -> None:
+        with generation:
+            await relay.serve()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(relay.hand_on)
+            nursery.start_soon(serve)
+            await relay.from_client(Request(1, "initialize", params))
+            await receive.receive()
+            await relay.from_client(Notification("notifications/initialized"))
+            await relay.from_client(Request(2, "tools/call", {"name": "version", "arguments": {}}))
+            await eventually(lambda: send.statistics().tasks_waiting_send == 1)
+            generation.cancel("the source has changed")
+            await trio.testing.wait_all_tasks_blocked()
+            message = (await receive.receive()).message
+            nursery.cancel_scope.cancel()
+    assert isinstance(message, ErrorResponse)
+    assert message.id == 2
+    assert "was restarted" in message.error.message
 
 
 async def test_a_mistake_in_the_source_is_mended_by_the_next_change(source: Source) -> None:

@@ -33,7 +33,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.server import stdio_server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
-__all__ = ["reload_process", "reload_stdio", "source_files", "until_signalled"]
+__all__ = ["Relay", "reload_process", "reload_stdio", "source_files", "until_signalled"]
 
 INTERVAL = 0.5
 """Seconds between two checks of the files. Polling needs no support of the platform, and works on network drives."""
@@ -137,7 +137,7 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
     # The whole environment: the server is the user's own, and this process only stands in for it.
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
-        relay = _Relay(write, parameters)
+        relay = Relay(write, parameters)
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
         nursery.start_soon(relay.hand_on)
         async for item in read:
@@ -146,7 +146,7 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
         nursery.cancel_scope.cancel("the client has left")
 
 
-class _Relay:
+class Relay:
     """Passes messages between one client and a succession of server processes."""
 
     def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
@@ -255,8 +255,11 @@ class _Relay:
                 return
             if message.id not in self._asked:  # refused already, or never asked
                 return
+            await self._to_client(message)
+            # Only now: if this server is replaced while the response waits for the client, the request is refused.
             self._asked.discard(message.id)
-        elif isinstance(message, Request):
+            return
+        if isinstance(message, Request):
             # A response to it must not reach the next server, which may use the same ids.
             self._asking.add(message.id)
         await self._to_client(message)
