@@ -372,9 +372,9 @@ class SeenHeads:
     def add(self, key: tuple[Any, ...]) -> None:
         """Remember the head of a POST that has passed."""
         # The first two are the method and the address.
-        if len(key) > 2 + MAX_SEEN_FIELDS:
+        if not key or len(key) > 2 + MAX_SEEN_FIELDS:
             return
-        if key and sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:
+        if sum(len(name) + len(value) for name, value in key[2:]) <= MAX_SEEN_SIZE:
             if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
                 self._seen.clear()
             self._seen[key] = Headers(key[2:])

@@ -101,8 +101,8 @@ class HttpExchange:
     async def _handle(self, context: RequestContext, hooks: RequestHooks) -> None:
         await run_handler(context, hooks, self._run.served.options, self._settle)
         if self._stream is not None:
-            # The response follows what was sent before it, on the same stream.
-            # Let the stream's task write what is left, and wait for it.
+            # Let the stream's task write what is left, and wait for it: the response follows on the same stream, and
+            # two tasks must not write at once.
             self._stream.complete()
             await self._stream.written.wait()
 
@@ -121,8 +121,7 @@ class HttpExchange:
             incoming = self._incoming
             if incoming is not None and incoming.running and incoming.open:
                 incoming.cancelled = True
-                if incoming.scope is not None:
-                    incoming.scope.cancel(why)
+                incoming.scope.cancel(why)  # `begin` has made it, before the first wait
 
     async def _watch(self, request: HttpRequest) -> None:
         await request.gone()
