@@ -108,6 +108,15 @@ class End:
                 raise self.bench.broken(f"the {self.name}'s receive raised {exc!r} where the end was due") from exc
         return taken
 
+    async def ends(self) -> bool:
+        """Return whether the channel ends."""
+        with trio.move_on_after(self.bench.timeout):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                async for _ in self.link.read:
+                    pass
+            return True
+        return False
+
     async def close(self) -> None:
         """Close the sending half."""
         with self.bench.within(f"the {self.name}'s write.aclose()"):
