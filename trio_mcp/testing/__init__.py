@@ -5,4 +5,7 @@ Nothing in a client or a server imports this room. Its extra is ``trio-mcp[testi
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from trio_mcp.testing.contract.check import ContractBroken, ContractReport, check_transport
+from trio_mcp.testing.contract.rule import Trait
+
+__all__ = ["ContractBroken", "ContractReport", "Trait", "check_transport"]
