@@ -18,6 +18,7 @@ def autojump_clock() -> MockClock:
     return MockClock(autojump_threshold=0)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_broken_transport_is_found_out(name: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)

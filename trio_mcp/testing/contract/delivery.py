@@ -130,7 +130,7 @@ async def kinds(bench: Bench) -> None:
             request = Request(request_id, "check/call", (None, {}, {"n": 1})[n % 3])
             await client.send(request)
             await server.take(request, "the client's request")
-            error = ErrorData(-32000 - n, "\u2028 no\n", None if n % 2 else {"why": [n]})
+            error = ErrorData(-32000 - n, "no", None if n % 2 else {"why": [n]})
             answer = ErrorResponse(request_id, error) if n % 3 else Response(request_id, {"n": n} if n % 2 else {})
             await server.send(answer)
             await client.take(answer, "the server's response")
