@@ -1,4 +1,4 @@
-"""Deliberately broken transports: a good one each, with one fault. `BROKEN` says which rules of the contract each breaks."""
+"""Deliberately broken transports: a good one each, with one fault; `BROKEN` says which rules each breaks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import trio
+import trio.lowlevel
 import trio.testing
 
 from trio_mcp import Link, Notification, SessionMessage, TransportError, memory_link_pair, stream_link
@@ -22,7 +23,6 @@ from trio_mcp.jsonrpc.messages import (
     Malformed,
     Request,
     Response,
-
 )
 
 LIMIT = 64 * 1024
@@ -275,7 +275,7 @@ async def reads_nothing_while_it_writes() -> AsyncIterator[tuple[Link, ...]]:
 
     class Reads(Receives):
         async def receive(self) -> SessionMessage:
-            while self.link.write.writing:  # type: ignore[attr-defined]
+            while self.link.write.writing:  # noqa: ASYNC110
                 await trio.sleep(0.001)
             return await super().receive()
 
@@ -290,7 +290,7 @@ async def one_stuck_direction_holds_up_the_other() -> AsyncIterator[tuple[Link, 
 
     class Waits(Sends):
         async def send(self, value: SessionMessage) -> None:
-            while waiting - {self}:
+            while waiting - {self}:  # noqa: ASYNC110 - it is slow, too
                 await trio.sleep(0.001)
             await trio.lowlevel.checkpoint()
             try:
@@ -490,7 +490,7 @@ async def leaves_a_socket_to_the_garbage_collector() -> AsyncIterator[None]:
 async def waits_until_everything_was_read() -> AsyncIterator[tuple[Link, Link]]:
     async with memory_link_pair() as links:
         yield links
-        while any(link.write.statistics().current_buffer_used > 10 for link in links):  # type: ignore[attr-defined]
+        while any(link.write.statistics().current_buffer_used > 10 for link in links):  # noqa: ASYNC110
             await trio.sleep(0.1)
 
 
@@ -587,7 +587,7 @@ class NoCheckpoint(Sends):
 async def leaks_a_task_if_its_opening_is_cancelled() -> AsyncIterator[tuple[Link, Link]]:
     await trio.lowlevel.checkpoint()
     try:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
     except trio.Cancelled:
         trio.lowlevel.spawn_system_task(trio.sleep_forever)
         raise
@@ -601,7 +601,7 @@ async def leaks_a_task_if_its_leaving_is_cancelled() -> AsyncIterator[tuple[Link
     async with memory_link_pair() as links:
         yield links
         try:
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
         except trio.Cancelled:
             trio.lowlevel.spawn_system_task(trio.sleep_forever)
             raise

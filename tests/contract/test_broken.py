@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 
 import pytest
 from trio.testing import MockClock
 
-from tests.contract import broken
-from tests.contract.broken import BROKEN, LIMIT, Transport
+from tests.contract.broken import BROKEN, LIMIT
 from trio_mcp.testing import ContractBroken, check_transport
 
 
@@ -20,7 +18,9 @@ def autojump_clock() -> MockClock:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_broken_transport_is_found_out(name: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_transport_is_found_out(
+    name: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.CRITICAL)
     rules, transport = BROKEN[name]
     with pytest.raises(ContractBroken) as caught:

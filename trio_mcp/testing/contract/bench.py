@@ -258,12 +258,12 @@ class Bench:
         await server.send(response)
         await client.take(response, what)
 
-    # --- what is left behind --------------------------------------------------------------------------------------------
+    # --- what is left behind ------------------------------------------------------------------------------------------
 
     async def nothing_left(self, now: Callable[[], dict[Any, str]], before: Collection[Any]) -> list[str]:
         """Wait until nothing is there that was not there before; return what does not go away."""
         deadline = trio.current_time() + self.timeout
-        while True:  # noqa: ASYNC110 - no event tells of it
+        while True:
             left = [name for key, name in now().items() if key not in before]
             if not left or trio.current_time() > deadline:
                 return sorted(left)

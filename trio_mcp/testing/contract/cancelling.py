@@ -155,7 +155,9 @@ async def cancellation(bench: Bench) -> None:
         raise bench.broken(f"{went_on[0]} went on as if nothing had happened")
 
 
-@rule("Opening, sending, receiving, closing and leaving are checkpoints: other tasks run, and a cancellation is noticed")
+@rule(
+    "Opening, sending, receiving, closing and leaving are checkpoints: other tasks run, and a cancellation is noticed"
+)
 async def checkpoints(bench: Bench) -> None:
     without: list[str] = []
 

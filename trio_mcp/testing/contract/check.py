@@ -138,7 +138,13 @@ async def check_transport(
             broken[rule.name] = trouble
     for trait in traits:
         if trait not in waived.values() and any(RULES[name].unless == trait for name in kept):
-            broken.update({name: f"the trait {trait!r} is declared, but the rule is kept" for name in kept if RULES[name].unless == trait})
+            broken.update(
+                {
+                    name: f"the trait {trait!r} is declared, but the rule is kept"
+                    for name in kept
+                    if RULES[name].unless == trait
+                }
+            )
             kept = [name for name in kept if name not in broken]
     report = ContractReport(tuple(kept), broken, waived, unchecked)
     if broken:

@@ -18,7 +18,7 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.link import BUFFER
 from trio_mcp.testing.contract.bench import Bench, End, number_of, shown
-from trio_mcp.testing.contract.rule import Rule, rule
+from trio_mcp.testing.contract.rule import rule
 
 __all__: list[str] = []
 
@@ -90,7 +90,9 @@ async def once(bench: Bench) -> None:
             if message not in way.sent:
                 raise bench.broken(f"{shown(message)} arrived {way.name}, but was not sent")
         if lost := [message for message in way.sent if number_of(message) not in arrived]:
-            raise bench.broken(f"{len(lost)} of {len(way.sent)} sent {way.name} did not arrive, such as {shown(lost[0])}")
+            raise bench.broken(
+                f"{len(lost)} of {len(way.sent)} sent {way.name} did not arrive, such as {shown(lost[0])}"
+            )
         if len(arrived) > len(way.sent):
             twice = next(message for message in way.arrived if arrived.count(number_of(message)) > 1)
             raise bench.broken(f"{shown(twice)} arrived more than once {way.name}")
@@ -121,7 +123,7 @@ async def unasked(bench: Bench) -> None:
 
 @rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
 async def kinds(bench: Bench) -> None:
-    ids = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
+    ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
     async with bench.pair() as (client, server):
         for message in (Notification("check/bare"), Notification("check/empty", {})):
             await client.send(message)
@@ -142,7 +144,9 @@ async def _unchanged(bench: Bench, values: Iterable[tuple[str, Any]]) -> None:
             await bench.talk(client, server, value, name)
 
 
-@rule("Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and others")
+@rule(
+    "Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and others"
+)
 async def separators(bench: Bench) -> None:
     values = [(f"U+{ord(each):04X}", f"a{each}b{each}") for each in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
     await _unchanged(bench, [*values, ("CR LF", "a\r\n\r\nb"), ("two newlines", "a\n\ndata: b\n\n")])

@@ -43,8 +43,8 @@ async def flushed(bench: Bench) -> None:
 
 
 @rule(
-    "When one end has closed `write`, the other's `read` ends: the server's without a `Failure`, the client's after one "
-    "at most",
+    "When one end has closed `write`, the other's `read` ends: the server's without a `Failure`, the client's after "
+    "one at most",
     unless="no_end",
 )
 async def end(bench: Bench) -> None:
@@ -72,7 +72,7 @@ async def closed(bench: Bench) -> None:
                         await halves[index].aclose()
             for each in (client, server):
                 await _is_closed(each, "receive", each.link.read.receive)
-                await _is_closed(each, "send", lambda each=each: each.link.write.send(SessionMessage(bench.note())))  # type: ignore[misc]
+                await _is_closed(each, "send", lambda each=each: each.link.write.send(SessionMessage(bench.note())))
 
 
 async def _is_closed(each: End, what: str, operation: Any) -> None:
@@ -96,7 +96,9 @@ async def waking(bench: Bench) -> None:
                 await trio.testing.wait_all_tasks_blocked()
                 await each.link.read.aclose()
             if not isinstance(raised[0], trio.ClosedResourceError):
-                raise bench.broken(f"the {each.name}'s receive, whose channel was closed meanwhile, raised {raised[0]!r}")
+                raise bench.broken(
+                    f"the {each.name}'s receive, whose channel was closed meanwhile, raised {raised[0]!r}"
+                )
 
 
 @rule("Closing `write` leaves `read` alone: what the other end had sent before is still read")
@@ -116,7 +118,7 @@ async def half_close(bench: Bench) -> None:
         await client.close()
         arrived = {number_of(message) for message in [first, *await client.collect(len(responses) - 1)]}
         if lost := [message for message in responses if number_of(message) not in arrived]:
-            text = f"the client closed `write`, and {len(lost)} of {len(responses)} messages that it had been sent were lost"
+            text = f"the client closed `write`, and {len(lost)} of {len(responses)} messages for it were lost"
             raise bench.broken(f"{text}, such as {shown(lost[0])}")
 
 
@@ -163,7 +165,9 @@ async def loss_ends(bench: Bench) -> None:
             raise bench.broken(f"after the Failure, read got {shown(others[0])}")
 
 
-@rule("After the loss, a send raises `BrokenResourceError`, as soon as the buffers are full, and never waits", needs="cut")
+@rule(
+    "After the loss, a send raises `BrokenResourceError`, as soon as the buffers are full, and never waits", needs="cut"
+)
 async def loss_sending(bench: Bench) -> None:
     async with bench.cut() as (link, cut):
         await cut()

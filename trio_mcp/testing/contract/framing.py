@@ -70,7 +70,10 @@ async def one_chunk(bench: Bench) -> None:
                 await link.take(message, "200 messages in one piece")
 
 
-@rule("Garbage after the first message costs only itself: it arrives as one `Malformed`, and what follows it arrives", needs="raw")
+@rule(
+    "Garbage after the first message costs only itself: it arrives as one `Malformed`, and what follows it arrives",
+    needs="raw",
+)
 async def garbage(bench: Bench) -> None:
     async with bench.raw() as (link, stream):
         for name, text in {"a message": b"", **GARBAGE}.items():
@@ -84,7 +87,7 @@ async def garbage(bench: Bench) -> None:
 
 
 async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
-    """Write something that can't be a message, then a message; the one must cost no more than the link, with a cause."""
+    """Write what can't be a message, then a message; the one may cost the link at most, with a cause."""
     await _write(bench, stream, encode(first := bench.note()))
     await link.take(first)
     last = bench.note()
@@ -119,7 +122,10 @@ async def cut_off(bench: Bench) -> None:
                 raise bench.broken(f"half a message arrived as {shown(message)}")
 
 
-@rule("A message over the limit costs only itself, or ends the link with a cause, and never takes its size in memory", needs="max_message_size")
+@rule(
+    "A message over the limit costs only itself, or ends the link with a cause, and never takes its size in memory",
+    needs="max_message_size",
+)
 async def too_large(bench: Bench) -> None:
     assert bench.max_message_size is not None
     limit = bench.max_message_size

@@ -57,15 +57,15 @@ async def leaving_stuck(bench: Bench) -> None:
 
 @rule("Leaving the block wakes the tasks that wait on the link elsewhere, and closes it for good")
 async def leaving_wakes(bench: Bench) -> None:
-    async with trio.open_nursery() as nursery:
-        async with bench.pair() as (client, server):
-            for each in (client, server):
-                nursery.start_soon(each.attempt, each.link.read.receive, "receive, whose block was left,")
-            await trio.testing.wait_all_tasks_blocked()
+    # The tasks are in the outer nursery, which waits for them after the block was left.
+    async with trio.open_nursery() as nursery, bench.pair() as (client, server):
+        for each in (client, server):
+            nursery.start_soon(each.attempt, each.link.read.receive, "receive, whose block was left,")
+        await trio.testing.wait_all_tasks_blocked()
     for each in (client, server):
         for what, operation in (
             ("receive", each.link.read.receive),
-            ("send", lambda each=each: each.link.write.send(SessionMessage(bench.note()))),  # type: ignore[misc]
+            ("send", lambda each=each: each.link.write.send(SessionMessage(bench.note()))),
         ):
             if await each.attempt(operation, f"{what} after the block") is None:
                 raise bench.broken(f"the {each.name}'s {what} still works after its block was left")

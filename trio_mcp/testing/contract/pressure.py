@@ -115,8 +115,8 @@ class Stuck:
             with self._bench.within(f"a send of the {self._source.name}'s to a reader that reads again"):
                 await self._ended.wait()
             with trio.move_on_after(self._bench.timeout):
-                while missing():
-                    await trio.sleep(0.01)  # noqa: ASYNC110 - no event tells of it
+                while missing():  # noqa: ASYNC110 - no event tells of it
+                    await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
         return missing()
 

@@ -45,4 +45,4 @@ class Rule:
 
 def rule(sentence: str, *, needs: Needs | None = None, unless: Trait | None = None) -> Callable[[Check], Rule]:
     """Turn a function into the rule of its name."""
-    return lambda check: Rule(check.__name__, sentence, check, needs, unless)  # type: ignore[attr-defined]
+    return lambda check: Rule(check.__name__, sentence, check, needs, unless)
