@@ -263,11 +263,11 @@ class Bench:
     async def nothing_left(self, now: Callable[[], dict[Any, str]], before: Collection[Any]) -> list[str]:
         """Wait until nothing is there that was not there before; return what does not go away."""
         deadline = trio.current_time() + self.timeout
-        while True:
-            left = [name for key, name in now().items() if key not in before]
-            if not left or trio.current_time() > deadline:
-                return sorted(left)
-            await trio.sleep(0.01)
+        pause = 0.01
+        while (left := [name for key, name in now().items() if key not in before]) and trio.current_time() < deadline:
+            await trio.sleep(pause)
+            pause *= 2
+        return sorted(left)
 
     @contextlib.contextmanager
     def warned(self) -> Iterator[list[str]]:

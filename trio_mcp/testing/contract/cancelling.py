@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
 
 from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
+from trio_mcp.link import Link
 from trio_mcp.testing.contract.bench import Bench, End, descriptors, number_of, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
 
 __all__: list[str] = []
+
+T = TypeVar("T")
 
 SOME = 8
 """Messages that are sent, or received, while there is a cancellation (chosen)."""
@@ -161,8 +164,8 @@ async def cancellation(bench: Bench) -> None:
 async def checkpoints(bench: Bench) -> None:
     without: list[str] = []
 
-    async def check(what: str, operation: Awaitable[Any]) -> Any:
-        done: list[Any] = []
+    async def check(what: str, operation: Awaitable[T]) -> T:
+        done: list[T] = []
         try:
             with trio.testing.assert_checkpoints():
                 done.append(await operation)
@@ -172,20 +175,33 @@ async def checkpoints(bench: Bench) -> None:
             without.append(what)
         return done[0]
 
-    manager = bench.bare()
-    client, server = await check("opening", manager.__aenter__())
-    try:
-        request = bench.call()
-        for each, what, message in ((client, "client", request), (server, "server", bench.answer(request))):
-            await check(f"the {what}'s send", each.write.send(SessionMessage(message)))
-            other, name = (server, "server") if each is client else (client, "client")
-            await check(f"the {name}'s receive", other.read.receive())
+    async with _Leaving(bench.bare(), check) as (client, server):
+        ends = {"client": client, "server": server}
+        for name, other in (("client", "server"), ("server", "client")):
+            await check(f"the {name}'s send", ends[name].write.send(_message(bench)))
+            await check(f"the {other}'s receive", ends[other].read.receive())
+            if "calls_only" in bench.traits:
+                break
         for half in (client.write, client.read, server.write, server.read):
             await check("a close", half.aclose())
-    finally:
-        await check("leaving", manager.__aexit__(None, None, None))
     if without:
         raise bench.broken(f"no checkpoint: {', '.join(without)}")
+
+
+class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
+    """A block whose opening and leaving are checked."""
+
+    def __init__(self, manager: contextlib.AbstractAsyncContextManager[tuple[Link, Link]], check: Any) -> None:
+        self._manager = manager
+        self._check = check
+
+    async def __aenter__(self) -> tuple[Link, Link]:
+        links: tuple[Link, Link] = await self._check("opening", self._manager.__aenter__())
+        return links
+
+    async def __aexit__(self, *raised: object) -> bool | None:
+        suppressed: bool | None = await self._check("leaving", self._manager.__aexit__(*raised))
+        return suppressed
 
 
 # --- the operations ---------------------------------------------------------------------------------------------------
