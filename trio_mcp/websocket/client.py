@@ -171,11 +171,10 @@ class _Target:
         return secure
 
     async def shake_hands(self, stream: WatchedStream, nursery: trio.Nursery) -> Any:
-        # trio-websocket wants a stream with a socket only to name it.
-        lower: Any = stream
+        given: Any = stream
         return await wrap_client_stream(
             nursery,
-            lower,
+            given,
             self._authority,
             _resource(self._parts),
             subprotocols=[SUBPROTOCOL],
@@ -218,7 +217,7 @@ def _ascii(host: str) -> str:
 
 
 def _resource(parts: SplitResult) -> str:
-    # Without what is not ASCII, which a request can't hold. What is quoted already stays as it is.
+    # Without what is not ASCII, which a request must not have. What is quoted already stays as it is.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
 

@@ -260,7 +260,8 @@ class AsgiSocket:
 
 
 async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConnection:
-    request = await wrap_server_stream(nursery, stream, max_message_size=2**63, receive_buffer_size=CHUNK)
+    given: Any = stream
+    request = await wrap_server_stream(nursery, given, max_message_size=2**63, receive_buffer_size=CHUNK)
     return await request.accept(subprotocol=SUBPROTOCOL)
 
 
