@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
 from typing import Any, TypeVar
 
 import trio
@@ -199,8 +200,10 @@ class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
         links: tuple[Link, Link] = await self._check("opening", self._manager.__aenter__())
         return links
 
-    async def __aexit__(self, *raised: object) -> bool | None:
-        suppressed: bool | None = await self._check("leaving", self._manager.__aexit__(*raised))
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        suppressed: bool | None = await self._check("leaving", self._manager.__aexit__(kind, exc, traceback))
         return suppressed
 
 
