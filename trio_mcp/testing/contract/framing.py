@@ -91,14 +91,21 @@ async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed:
     await _write(bench, stream, encode(first := bench.note()))
     await link.take(first)
     last = bench.note()
-    with contextlib.suppress(trio.BrokenResourceError):  # the link may be at its end before all is written
-        await _feed(bench, stream, framed, size)
-        await _write(bench, stream, encode(last))
-    arrived = await link.receive()
-    if isinstance(arrived, Malformed):
-        await link.take(last, "after it")
-    elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
-        raise bench.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def write() -> None:
+            with contextlib.suppress(trio.BrokenResourceError):
+                await _feed(bench, stream, framed, size)
+                await _write(bench, stream, encode(last))
+
+        arrived = await link.receive()
+        if isinstance(arrived, Malformed):
+            await link.take(last, "after it")
+        elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
+            raise bench.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
+        # A link that has ended reads no further.
+        nursery.cancel_scope.cancel()
 
 
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
