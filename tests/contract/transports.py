@@ -6,10 +6,13 @@ import base64
 import contextlib
 import hashlib
 import itertools
+import os
 import re
+import signal
 import socket
 import ssl
 import struct
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -19,20 +22,24 @@ import attrs
 import trio
 import trio.testing
 
+from tests.contract.stdio_child import LIMIT, MALFORMED
+from tests.forks import command
 from tests.server.http.certificate import over_tls
 from trio_mcp import (
     Link,
     Server,
+    SessionMessage,
+    StdioServerParameters,
     memory_link_pair,
+    stdio_client,
     stream_link,
     tcp_client,
     unix_client,
     websocket_client,
 )
 from trio_mcp._nursery import background_nursery, start
-
-LIMIT = 64 * 1024
-"""The longest message that the links over raw streams accept."""
+from trio_mcp.jsonrpc import Malformed
+from trio_mcp.sockets.listening import peer_credentials
 
 
 class _Session:
@@ -218,10 +225,11 @@ async def listen(scheme: str) -> tuple[trio.SocketListener, str]:
 
 async def listen_unix(path: Callable[[], Path]) -> tuple[trio.SocketListener, str]:
     """Listen on a Unix socket."""
-    sock = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
-    await sock.bind(str(name := path()))
+    await trio.lowlevel.checkpoint()
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(name := path()))
     sock.listen(5)
-    return trio.SocketListener(sock), f"unix:{name}"
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock)), f"unix:{name}"
 
 
 async def _head(stream: trio.SocketStream) -> bytes:
@@ -362,8 +370,10 @@ def tls_server(folder: Path) -> Arguments:
 
 
 def _paths(folder: Path) -> Callable[[], Path]:
-    numbers = itertools.count()
-    return lambda: folder / f"s{next(numbers)}"
+    return lambda: folder / f"s{next(_NUMBERS)}"
+
+
+_NUMBERS = itertools.count()
 
 
 async def _serve_unix(path: Callable[[], Path], server: Server, **options: Any) -> None:
@@ -402,3 +412,77 @@ def websocket(runner: str) -> None:
 
 for name in ("h11", "hypercorn"):
     websocket(name)
+
+
+# --- stdio ------------------------------------------------------------------------------------------------------------
+
+
+class _Reads(trio.abc.ReceiveChannel[SessionMessage]):
+    """What the child process has received, with its `Malformed`s."""
+
+    def __init__(self, inner: trio.abc.ReceiveChannel[SessionMessage]) -> None:
+        self._inner = inner
+
+    async def receive(self) -> SessionMessage:
+        item = await self._inner.receive()
+        if getattr(item.message, "method", None) == MALFORMED:
+            return SessionMessage(Malformed(-32700, item.message.params["reason"]))  # type: ignore[union-attr, index]
+        return item
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _child(path: Callable[[], Path], mode: str, **options: Any) -> AsyncIterator[tuple[Link, trio.SocketStream]]:
+    """Start a server process, and yield the client's link and the stream that stands for the server's end."""
+    listener, url = await listen_unix(path)
+    program = [*CHILD, mode, url.removeprefix("unix:")]
+    async with listener, stdio_client(StdioServerParameters(program[0], program[1:]), **options) as client:
+        stream = await listener.accept()
+        with contextlib.closing(stream.socket):
+            yield client, stream
+
+
+CHILD = command(
+    str(Path(__file__).with_name("stdio_child.py")), "trio_mcp.stdio.server", "trio_mcp.sockets.stream_link"
+)
+
+
+@register(TRANSPORTS, "stdio")
+def over_stdio(folder: Path) -> Arguments:
+    path = _paths(folder)
+
+    @contextlib.asynccontextmanager
+    async def pair() -> AsyncIterator[tuple[Link, Link]]:
+        async with _child(path, "serve") as (client, stream), stream_link(stream) as server:
+            yield client, server
+
+    @contextlib.asynccontextmanager
+    async def cut() -> AsyncIterator[tuple[Link, Callable[[], None]]]:
+        async with _child(path, "copy") as (client, stream):
+            credentials = peer_credentials(stream.socket)
+            assert credentials is not None
+            yield client, lambda: os.kill(credentials.pid, signal.SIGKILL)
+
+    raw = partial(_child, path, "copy", max_message_size=LIMIT)
+    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT}
+
+
+@register(SERVER_ENDS, "stdio")
+def stdio_server_end(folder: Path) -> Arguments:
+    path = _paths(folder)
+
+    @contextlib.asynccontextmanager
+    async def raw() -> AsyncIterator[tuple[Link, trio.abc.Stream]]:
+        listener, url = await listen_unix(path)
+        program = [*CHILD, "serve", url.removeprefix("unix:"), "small"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        async with listener, background_nursery() as nursery:
+            process = await start(nursery, partial(trio.run_process, program, **pipes))
+            stream = await listener.accept()
+            async with trio.StapledStream(process.stdin, process.stdout) as wire, stream_link(stream) as link:
+                yield Link(_Reads(link.read), link.write), wire
+            await process.wait()
+
+    return {"raw": raw, "max_message_size": LIMIT}
