@@ -287,7 +287,7 @@ async def test_a_client_calls_through_a_proxy() -> None:
             assert (await client.call_tool("double", {"number": 2})).data == 4
 
 
-# --- scripts that nobody writes --------------------------------------------------------------------------------------
+# --- scripts from Hypothesis and from a seed ------------------------------------------------------------------------
 
 
 @settings(max_examples=examples(200))

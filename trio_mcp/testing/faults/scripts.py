@@ -1,4 +1,4 @@
-"""Scripts that nobody writes: drawn from a seed, or by Hypothesis."""
+"""Scripts that are drawn: from a seed, or by Hypothesis."""
 
 from __future__ import annotations
 

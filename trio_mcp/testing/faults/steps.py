@@ -160,7 +160,7 @@ def check_steps(faults: Iterable[Step], allowed: Collection[type[Step]], what: s
     """Check that a script has only steps that can be played.
 
     Raises:
-        TypeError: If one is no step.
+        TypeError: If something else than a step is in it.
         ValueError: If one means nothing there.
     """
     for step in faults:
