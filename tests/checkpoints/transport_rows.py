@@ -25,6 +25,7 @@ from trio_mcp import (
     stdio_client,
     stdio_server,
     streamable_http_client,
+    websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
@@ -92,6 +93,7 @@ async def sse(check: Check) -> None:
         nursery.cancel_scope.cancel()
 
 
+<<<<<<< HEAD
 @call(FaultLinks.__call__, "over a link in memory")
 async def links_with_faults(check: Check) -> None:
     async with memory_link_pair() as (ours, _):
@@ -105,6 +107,15 @@ async def links_with_faults(check: Check) -> None:
 async def proxy_with_faults(check: Check) -> None:
     async with check.block(FaultProxy("tcp://127.0.0.1:1")):
         pass
+=======
+@call(websocket_client, "connected")
+async def websocket(check: Check) -> None:
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(lambda task_status: Server("x").serve_websocket(port=0, task_status=task_status))
+        async with check.block(websocket_client(url)):
+            pass
+        nursery.cancel_scope.cancel()
+>>>>>>> main
 
 
 # --- event stores -----------------------------------------------------------------------------------------------
