@@ -93,7 +93,6 @@ async def sse(check: Check) -> None:
         nursery.cancel_scope.cancel()
 
 
-<<<<<<< HEAD
 @call(FaultLinks.__call__, "over a link in memory")
 async def links_with_faults(check: Check) -> None:
     async with memory_link_pair() as (ours, _):
@@ -107,7 +106,8 @@ async def links_with_faults(check: Check) -> None:
 async def proxy_with_faults(check: Check) -> None:
     async with check.block(FaultProxy("tcp://127.0.0.1:1")):
         pass
-=======
+
+
 @call(websocket_client, "connected")
 async def websocket(check: Check) -> None:
     async with trio.open_nursery() as nursery:
@@ -115,7 +115,6 @@ async def websocket(check: Check) -> None:
         async with check.block(websocket_client(url)):
             pass
         nursery.cancel_scope.cancel()
->>>>>>> main
 
 
 # --- event stores -----------------------------------------------------------------------------------------------
