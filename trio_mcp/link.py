@@ -11,7 +11,7 @@ from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "Link", "hand_on", "report_unsent"]
+__all__ = ["BUFFER", "Link", "hand_on", "report_unsent", "unsent"]
 
 BUFFER = 64
 """Messages buffered between a transport and the session, in each direction.
@@ -56,8 +56,14 @@ async def report_unsent(item: SessionMessage, problem: str, inbound: trio.Memory
     """Report a message that could not be encoded, at the cost of one call only: a request fails its own."""
     # Without this the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
-        error = TransportError(f"{item.message.method!r} was not sent: {problem}")
-        await hand_on(inbound, Failure(error, item.message.id))
+        await hand_on(inbound, Failure(unsent(item.message.method, problem), item.message.id))
     # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
     else:
         logger.error("%s was not sent: %s", type(item.message).__name__, problem)
+
+
+def unsent(method: str, problem: str) -> TransportError:
+    """Return the error for a request that has not left."""
+    error = TransportError(f"{method!r} was not sent: {problem}")
+    error.sent = False
+    return error
