@@ -394,25 +394,27 @@ class Router:
                 continue
             if self.over:
                 raise trio.EndOfChannel
-            if self._closed_without_carrier:
+            if self.closing and self.carrier is None:
                 self.over = True
                 continue
-            item, carrier = None, self.carrier
-            with trio.CancelScope() as self._reading:
-                try:
-                    if carrier is None:
-                        await trio.sleep_forever()
-                    item = await carrier.link.read.receive()
-                except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                    self._ended(carrier, exc)
-                finally:
-                    self._reading = None
-            if item is not None and carrier is not None and (taken := self.take(carrier, item)) is not None:
+            if (taken := await self._read_carrier(self.carrier)) is not None:
                 return taken
 
-    @property
-    def _closed_without_carrier(self) -> bool:
-        return self.closing and self.carrier is None
+    async def _read_carrier(self, carrier: Carrier | None) -> SessionMessage | None:
+        """Read one message from the link that carries; return None if there is nothing for the session, so far."""
+        item: SessionMessage | None = None
+        with trio.CancelScope() as self._reading:
+            try:
+                if carrier is None:
+                    await trio.sleep_forever()
+                else:
+                    item = await carrier.link.read.receive()
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                if carrier is not None:
+                    self._ended(carrier, exc)
+            finally:
+                self._reading = None
+        return None if item is None or carrier is None else self.take(carrier, item)
 
     def receive_nowait(self) -> SessionMessage:
         """Return the session's next message, or raise `trio.WouldBlock`: `ReadEnd.receive_nowait`."""
