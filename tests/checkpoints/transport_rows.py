@@ -20,6 +20,7 @@ from trio_mcp import (
     Server,
     SqliteEventStore,
     StdioServerParameters,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -35,6 +36,12 @@ async def memory(check: Check) -> None:
     for encode in (False, True):
         async with check.block(memory_link_pair(encode=encode)):
             pass
+
+
+@call(failover_client, "one way")
+async def ways(check: Check) -> None:
+    async with check.block(failover_client([Server("x")])):
+        pass
 
 
 @call(stdio_client, "a process that ends")

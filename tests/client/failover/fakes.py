@@ -54,7 +54,7 @@ class Way:
     def tear(self) -> None:
         """Break the open connection; new ones are let in."""
         if self._to_client is not None:
-            with contextlib.suppress(trio.WouldBlock, trio.BrokenResourceError):
+            with contextlib.suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 self._to_client.send_nowait(SessionMessage(Failure(Fault(f"{self.name} is torn"))))
             self._to_client.close()
 

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.failover.test_switch import BOTH, connected, scene, until
+from tests.client.failover.test_switch import BOTH, connected, scene
+from tests.waiting import eventually
 from trio_mcp import TransportError
 
 
@@ -20,16 +21,16 @@ async def test_the_better_way_is_taken_back_once_it_has_worked_for_a_while(
     first, second = made.ways
     async with connected(made, mode, settle=10) as client:
         first.down()
-        await until(lambda: client.transport.carrier == "b")
+        await eventually(lambda: client.transport.carrier == "b")
         first.up = True
         up = trio.current_time()
-        await until(lambda: client.transport.carrier == "a")
+        await eventually(lambda: client.transport.carrier == "a")
         assert 10 <= trio.current_time() - up <= 10 + 5 + 1  # the wait before the next attempt, and the settling
         assert [(each.from_way, each.to_way, each.planned) for each in made.switches] == [
             ("a", "b", False),
             ("b", "a", True),
         ]
-        await until(lambda: second.open == 0, 1)
+        await eventually(lambda: second.open == 0)
 
 
 @BOTH
@@ -39,23 +40,23 @@ async def test_calls_in_flight_end_where_they_are(mode: str, autojump_clock: tri
     results: list[Any] = []
     async with connected(made, mode, settle=2) as client:
         first.down()
-        await until(lambda: client.transport.carrier == "b")
+        await eventually(lambda: client.transport.carrier == "b")
 
         async def call() -> None:
             results.append((await client.call_tool("buy", {"text": "x", "wait": True})).data)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
-            await until(lambda: made.ran == ["x"])
+            await eventually(lambda: made.ran == ["x"])
             first.up = True
-            await until(lambda: client.transport.carrier == "a")
+            await eventually(lambda: client.transport.carrier == "a")
             assert [way.state for way in client.transport.ways] == ["carrying", "draining"]
             assert (await client.call_tool("buy", {"text": "y"})).data == "y"
             await trio.sleep(100)
             assert [way.open for way in made.ways] == [1, 1]
             made.hold.set()
         assert results == ["x"]
-        await until(lambda: second.open == 0, 1)
+        await eventually(lambda: second.open == 0)
     assert made.ran == ["x", "y"]
     assert client.transport.unknown == client.transport.repeated == 0
 
@@ -67,9 +68,9 @@ async def test_a_way_that_fails_again_soon_has_to_wait_longer(autojump_clock: tr
     async with connected(made, settle=4) as client:
         for _ in range(4):
             first.tear()
-            await until(lambda: client.transport.carrier == "b")
+            await eventually(lambda: client.transport.carrier == "b")
             lost = trio.current_time()
-            await until(lambda: client.transport.carrier == "a", 100)
+            await eventually(lambda: client.transport.carrier == "a")
             waits.append(trio.current_time() - lost)
     for wait, settle in zip(waits, (4, 8, 16, 32), strict=True):
         assert settle <= wait <= settle + 5.2
@@ -110,7 +111,7 @@ async def test_calls_wait_while_no_way_works(autojump_clock: trio.testing.MockCl
     async with connected(made) as client:
         for way in made.ways:
             way.down()
-        await until(lambda: client.transport.carrier is None)
+        await eventually(lambda: client.transport.carrier is None)
         with pytest.raises(TimeoutError):
             await client.call_tool("buy", {"text": "x"}, timeout=30)
         assert client.transport.carrier is None

@@ -12,7 +12,8 @@ import trio
 import trio.testing
 
 from tests.client.failover.fakes import Way
-from trio_mcp import Client, Context, FailoverParameters, OutcomeUnknown, Server, Switch
+from tests.waiting import eventually
+from trio_mcp import Client, FailoverParameters, OutcomeUnknown, Server, Switch
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 BOTH = pytest.mark.parametrize("mode", [LEGACY, MODERN])
@@ -67,12 +68,6 @@ async def connected(made: Scene, mode: str = LEGACY, **settings: Any) -> AsyncIt
         yield client
 
 
-async def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    with trio.fail_after(seconds):
-        while not true():
-            await trio.sleep(0.05)
-
-
 @BOTH
 async def test_the_first_way_carries(mode: str, autojump_clock: trio.testing.MockClock) -> None:
     made = scene()
@@ -88,7 +83,9 @@ async def test_the_first_way_carries(mode: str, autojump_clock: trio.testing.Moc
 
 @BOTH
 @pytest.mark.parametrize("fault", [Way.tear, Way.end, Way.down, Way.stall])
-async def test_the_next_takes_over(mode: str, fault: Callable[[Way], None], autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_next_takes_over(
+    mode: str, fault: Callable[[Way], None], autojump_clock: trio.testing.MockClock
+) -> None:
     made = scene()
     async with connected(made, mode) as client:
         await client.list_tools()
@@ -97,7 +94,7 @@ async def test_the_next_takes_over(mode: str, fault: Callable[[Way], None], auto
         async with trio.open_nursery() as nursery:
             for tool in ("look", "put"):
                 nursery.start_soon(client.call_tool, tool, {"text": tool})
-        await until(lambda: client.transport.carrier == "b", 10)
+        await eventually(lambda: client.transport.carrier == "b")
         assert (await client.call_tool("buy", {"text": "x"})).data == "x"
         (switch,) = made.switches
         assert (switch.from_way, switch.to_way, switch.planned) == ("a", "b", False)
@@ -132,9 +129,9 @@ async def test_a_call_in_flight_is_repeated_only_if_it_may_be(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
-            await until(lambda: made.ran == ["x"])
+            await eventually(lambda: made.ran == ["x"])
             made.ways[0].down()
-            await until(lambda: client.transport.carrier == "b")
+            await eventually(lambda: client.transport.carrier == "b")
             made.hold.set()
         if repeated:
             assert outcome == ["x"]

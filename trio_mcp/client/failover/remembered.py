@@ -191,14 +191,14 @@ class Remembered:
     # --- changes that may have been missed ---------------------------------------------------------------------------
 
     def missed(self) -> list[Notification]:
-        """Return the changes that the server of a legacy session may have announced while nobody could hear them."""
+        """Return the changes that the server of a legacy session may have announced while no way was open."""
         if self.server is None or self.modern:
             return []
         lists = [each for each, (path, _) in _LISTS.items() if declares(self.server.capabilities, path)]
         return [*map(Notification, lists), *(Notification(UPDATED, {"uri": uri}) for uri in self._uris)]
 
     def acknowledged(self, notification: Notification) -> list[Notification] | None:
-        """Note that the server has agreed to a subscription of the modern era.
+        """Record that the server has agreed to a subscription of the modern era.
 
         Returns:
             None if the session has to be told; otherwise it knows already, and these are the changes that it may have

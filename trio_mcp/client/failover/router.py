@@ -53,9 +53,9 @@ class Router:
         on_switch: Called with each switch.
 
     Attributes:
-        carrier: The link that carries the session now; None while there is none.
+        carrier: The link that carries the session now; None if there is no such link.
         open: Every link that is open.
-        draining: The link that has carried it before, and has calls to finish; None if there is none.
+        draining: The link that has carried it before, and has calls to finish; None if there is no such link.
         waiting: The session's requests that wait to be repeated, by id.
         remembered: What is needed to repeat calls and to restore a session.
         heard: Whether any message has come from the server.
@@ -194,7 +194,7 @@ class Router:
         return not carrier.in_flight and all(asker is not carrier for asker, _ in self._questions.values())
 
     def end_draining(self, carrier: Carrier) -> None:
-        """Note that a link has nothing more to finish."""
+        """Record that a link has nothing more to finish."""
         if carrier is self.draining:
             self.draining = None
             self.notify()
@@ -290,7 +290,7 @@ class Router:
         request_id = (notification.params or {}).get("requestId")
         if not is_request_id(request_id):
             return item
-        # Of a subscription of ours, which the server ends.
+        # Of our subscription, which the server ends.
         ours = carrier.in_flight.get(request_id)
         if self.remembered.modern and ours is not None and _lasts(ours):
             del carrier.in_flight[request_id]
@@ -337,7 +337,7 @@ class Router:
         if request_id in carrier.own:
             carrier.own[request_id] = failure
             if carrier is self.carrier:
-                self.lose(carrier, error)  # a sign of life was asked for, and this is none
+                self.lose(carrier, error)  # it was asked for a sign of life, and can't give one
             else:
                 carrier.wake()
             return None
@@ -389,7 +389,7 @@ class Router:
                 raise trio.ClosedResourceError("this end of the link has been closed")
             if self._arrived:
                 await trio.lowlevel.checkpoint()
-                if self._arrived:  # nobody else reads; but `close_read` may have come
+                if self._arrived:  # if `close_read` has not come meanwhile
                     return self._next_arrived()
                 continue
             if self.over:
@@ -507,7 +507,7 @@ class Router:
         self.lose(carrier, TransportError(f"the link takes no more messages{f': {exc}' if str(exc) else ''}"))
 
     def _route(self, item: SessionMessage) -> tuple[Carrier | None, SessionMessage] | None:
-        """Return where a message that is no request goes, and how; None if it goes nowhere."""
+        """Return where a response or notification goes, and how; None if it goes nowhere."""
         message = item.message
         if isinstance(message, Notification):
             if message.method == CANCELLED:
@@ -538,7 +538,7 @@ class Router:
         return None
 
     def _sent(self, item: SessionMessage, carrier: Carrier) -> None:
-        """Note that a message other than a request has left."""
+        """Record that a response or notification has left."""
         message = item.message
         if isinstance(message, Notification) and message.method == CANCELLED:
             carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]

@@ -218,7 +218,7 @@ class _Use:
         router = self._router
         began = trio.current_time()
         if router.carrier is not None and router.remembered.server is None:
-            # It has connected, but can't open a session yet: nobody knows which.
+            # It has connected, but can't open the session yet, as that is still being negotiated.
             self.scope.deadline = math.inf
             await self._read_while(
                 carrier, lambda: router.carrier is not None and router.remembered.server is None and not router.closing
@@ -283,6 +283,7 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
+            self.refused = True
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
             remembered.check_same(result)
@@ -379,7 +380,7 @@ class _Use:
                 router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
 
     async def _check(self, carrier: Carrier) -> None:
-        """Ask for a sign of life, and give up the link if there is none."""
+        """Ask for a sign of life, and give up the link if it gives none."""
         router, patience = self._router, self._settings.check_timeout
         seen, probe = carrier.received, router.own_id()
         carrier.suspected = False
