@@ -15,6 +15,7 @@ from trio_mcp import (
     ClientGroup,
     MemoryEventStore,
     SqliteEventStore,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -36,6 +37,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
+    failover_client: "opens what no other task sees; its links close as those of their ways do",
     memory_link_pair: "opens what no other task sees",
 }
 
