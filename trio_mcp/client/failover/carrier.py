@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import trio
@@ -55,6 +56,8 @@ class Carrier:
         # Many channels can take or give a message without waiting; a channel of another class need not.
         self.send_nowait: Callable[[SessionMessage], None] | None = getattr(link.write, "send_nowait", None)
         self.receive_nowait: Callable[[], SessionMessage] | None = getattr(link.read, "receive_nowait", None)
+        close_read = getattr(link.read, "close", None)
+        self.close_read: Callable[[], object] | None = None if inspect.iscoroutinefunction(close_read) else close_read
 
     async def send(self, item: SessionMessage, queue: dict[RequestId, SessionMessage] | None = None) -> bool:
         """Hand a message to the link; return False if the link was lost meanwhile, and did not take it.

@@ -62,6 +62,8 @@ class Router:
         closing: Whether the session has closed its side: no way takes over any more.
         finished: Whether the block has been left, so that all links are to be closed.
         over: Whether nothing more can come.
+        bound: Whether the session is waiting for a message of the link that carries, and can't be woken otherwise. That
+            costs less than a cancel scope for each message, and is done while no other link is open.
         changed: Set when something has changed that a way may be waiting for; then replaced by another event.
         switches: The number of switches so far.
         repeated: The number of calls repeated because of a failure.
@@ -75,13 +77,14 @@ class Router:
         self.draining: Carrier | None = None
         self.waiting: dict[RequestId, SessionMessage] = {}
         self.remembered = Remembered()
-        self.heard = self.closing = self.finished = self.over = False
+        self.heard = self.closing = self.finished = self.over = self.bound = False
         self.changed = trio.Event()
         self.switches = self.repeated = self.unknown = 0
         # What the session is given before it reads from the carrier. It is bounded by what is in flight; see `pass_on`.
         self._arrived: deque[SessionMessage] = deque()
         self._room = trio.lowlevel.ParkingLot()
-        self._reading: trio.CancelScope | None = None
+        # The wait for the next message; without effect once it has ended.
+        self._reading = trio.CancelScope()
         self._read_closed = False
         # The server's requests under way, by the id that the session knows: the link they came from, and their id
         # there.
@@ -102,8 +105,7 @@ class Router:
         self.changed = trio.Event()
         for carrier in self.open:
             carrier.wake()
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     # --- switching -------------------------------------------------------------------------------------------------
 
@@ -160,6 +162,8 @@ class Router:
                 break
             if (kept := self.take(carrier, item)) is not None:
                 self._arrived.append(kept)
+        if carrier.close_read is not None:
+            carrier.close_read()
         if carrier is self.carrier:
             self.carrier = None
             self._left = (carrier.name, cause)
@@ -213,8 +217,7 @@ class Router:
     def report(self, text: str) -> None:
         """Report something that belongs to no call, for the session's ``on_error``."""
         self._arrived.append(SessionMessage(Malformed(INTERNAL_ERROR, text, expects_answer=False)))
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     # --- what comes from a server ----------------------------------------------------------------------------------
 
@@ -378,43 +381,48 @@ class Router:
         while len(self._arrived) >= BUFFER and carrier.lost is None:
             await self._room.park()
         self._arrived.append(out)
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     async def receive(self) -> SessionMessage:
         """Wait for the session's next message: `ReadEnd.receive`."""
         while True:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            if self._read_closed:
-                raise trio.ClosedResourceError("this end of the link has been closed")
-            if self._arrived:
-                await trio.lowlevel.checkpoint()
-                if self._arrived:  # if `close_read` has not come meanwhile
-                    return self._next_arrived()
+            carrier = self.carrier
+            if carrier is None or self._arrived or self._read_closed:
+                if (item := await self._receive_arrived()) is not None:
+                    return item
                 continue
-            if self.over:
-                raise trio.EndOfChannel
-            if self.closing and self.carrier is None:
-                self.over = True
-                continue
-            if (taken := await self._read_carrier(self.carrier)) is not None:
+            item = None
+            try:
+                if len(self.open) == 1 and carrier.close_read is not None:
+                    self.bound = True
+                    item = await carrier.link.read.receive()
+                else:
+                    # Cancelled when something else has come for the session, or another link carries.
+                    with trio.CancelScope() as self._reading:
+                        item = await carrier.link.read.receive()
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                self._ended(carrier, exc)
+            finally:
+                if self.bound:
+                    self.bound = False
+                    if len(self.open) > 1:
+                        self.notify()  # another link may wait for just that
+            if item is not None and (taken := self.take(carrier, item)) is not None:
                 return taken
 
-    async def _read_carrier(self, carrier: Carrier | None) -> SessionMessage | None:
-        """Read one message from the link that carries; return None if there is nothing for the session, so far."""
-        item: SessionMessage | None = None
-        with trio.CancelScope() as self._reading:
-            try:
-                if carrier is None:
-                    await trio.sleep_forever()
-                else:
-                    item = await carrier.link.read.receive()
-            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                if carrier is not None:
-                    self._ended(carrier, exc)
-            finally:
-                self._reading = None
-        return None if item is None or carrier is None else self.take(carrier, item)
+    async def _receive_arrived(self) -> SessionMessage | None:
+        """Take a message that has not come through the link that carries; return None if there was something else."""
+        await trio.lowlevel.checkpoint()
+        if self._read_closed:
+            raise trio.ClosedResourceError("this end of the link has been closed")
+        if self._arrived:
+            return self._next_arrived()
+        if self.over or (self.closing and self.carrier is None):
+            raise trio.EndOfChannel
+        if self.carrier is None:
+            with trio.CancelScope() as self._reading:
+                await trio.sleep_forever()
+        return None
 
     def receive_nowait(self) -> SessionMessage:
         """Return the session's next message, or raise `trio.WouldBlock`: `ReadEnd.receive_nowait`."""
@@ -435,7 +443,7 @@ class Router:
     def _ended(self, carrier: Carrier, exc: Exception) -> None:
         if self.closing:
             # The session has closed its side, and the server follows.
-            self.over = True
+            self.over, self.carrier = True, None
         elif isinstance(exc, trio.EndOfChannel):
             self.lose(carrier, TransportError("the server closed the link"))
         else:
@@ -450,6 +458,9 @@ class Router:
         """Read no more."""
         self._read_closed = True
         self._arrived.clear()
+        for carrier in self.open:
+            if carrier.close_read is not None:
+                carrier.close_read()
         self.notify()
 
     # --- what the session sends ------------------------------------------------------------------------------------

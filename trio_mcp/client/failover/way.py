@@ -217,6 +217,11 @@ class _Use:
         """Open the session on the link and let it prove itself; return False if it is not needed any more."""
         router = self._router
         began = trio.current_time()
+        if router.bound and router.carrier is not None:
+            # A sign of life from the link that carries frees the session from its wait for exactly that link.
+            router.carrier.suspected = True
+            router.carrier.wake()
+            await self._read_while(carrier, lambda: router.bound and not router.closing)
         if router.carrier is not None and router.remembered.server is None:
             # It has connected, but can't open the session yet, as that is still being negotiated.
             self.scope.deadline = math.inf
