@@ -24,6 +24,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
+from trio_mcp.testing import FaultLinks
 
 HANG = 30  # seconds; only a net
 
@@ -34,6 +35,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_idle: "waits",
     BaseSession.wait_settled: "waits",
     ClientTelemetry.__call__: "hands on",
+    FaultLinks.__call__: "opens what its target opens",
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
