@@ -15,6 +15,7 @@ from trio_mcp import (
     ClientGroup,
     MemoryEventStore,
     SqliteEventStore,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -39,6 +40,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
     check_transport: "looks, and leaves nothing behind",
+    failover_client: "opens what no other task sees; its links close as those of their ways do",
     memory_link_pair: "opens what no other task sees",
 }
 

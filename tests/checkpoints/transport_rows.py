@@ -20,6 +20,7 @@ from trio_mcp import (
     Server,
     SqliteEventStore,
     StdioServerParameters,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -43,6 +44,12 @@ async def memory(check: Check) -> None:
 @call(check_transport, "one rule")
 async def contract(check: Check) -> None:
     await check(check_transport(memory_link_pair, rules={"opens"}))
+
+
+@call(failover_client, "one way")
+async def ways(check: Check) -> None:
+    async with check.block(failover_client([Server("x")])):
+        pass
 
 
 @call(stdio_client, "a process that ends")
