@@ -32,10 +32,11 @@ _COMMON = {"add", "announce", "chatty", "crash", "echo", "events", "fail", "pict
 
 TOOLS = {
     "official": _COMMON | {"ask", "ask_everything"},
+    "official v1": _COMMON | {"ask"},
     "ours": _COMMON | {"ask", "ask_page", "interview", "parked_interview"},
 }
-"""The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
-logs, `ask` and its kin ask the client."""
+"""The tools of peers/official_server.py, python_v1_server.py and our_server.py: `announce` says that something has
+changed, `chatty` logs, `ask` and its kin ask the client."""
 
 TRICKY = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
 
