@@ -9,6 +9,7 @@ import contextlib
 import json
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import anyio
@@ -103,6 +104,18 @@ class Script:
         assert isinstance(block, types.TextContent)
         return len(block.text)
 
+    async def leave(self) -> None:
+        begun = anyio.Event()
+
+        async def show(*_: object) -> None:
+            begun.set()
+
+        call = partial(self.session.call_tool, "slow", {"seconds": 3600}, progress_callback=show)
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await begun.wait()
+            group.cancel_scope.cancel()
+
     async def step(self, step: dict[str, Any], progress: list[Any]) -> Any:
         session = self.session
         match step["op"]:
@@ -121,6 +134,11 @@ class Script:
                 return await self.listen(step)
             case "large":
                 return await self.echo(step["size"])
+            case "leave":
+                return await self.leave()
+            case "closed":
+                while True:
+                    await session.send_ping()
             case _:
                 return await self.call(step, progress)
 

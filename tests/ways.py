@@ -1,0 +1,53 @@
+"""Ways to reach a server that runs in this process, over a full-duplex connection."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+from trio_mcp import Server
+from trio_mcp._nursery import background_nursery
+from trio_mcp.http.server.options import RUNNERS
+
+__all__ = ["BESIDE_HTTP", "WAYS", "Way"]
+
+Way = Callable[[Server], contextlib.AbstractAsyncContextManager[str]]
+"""Serves, and gives the URL."""
+
+
+@contextlib.asynccontextmanager
+async def over_websocket(server: Server) -> AsyncIterator[str]:
+    """Serve WebSocket alone."""
+    async with background_nursery() as nursery:
+        yield await nursery.start(partial(server.serve_websocket, port=0))
+
+
+@contextlib.asynccontextmanager
+async def beside_http(server: Server, runner: str) -> AsyncIterator[str]:
+    """Serve WebSocket and Streamable HTTP at one URL."""
+    async with background_nursery() as nursery:
+        url = await nursery.start(partial(server.serve_http, port=0, websocket_path="/mcp", runner=runner))
+        yield url.replace("http:", "ws:")
+
+
+@contextlib.asynccontextmanager
+async def over_tcp(server: Server) -> AsyncIterator[str]:
+    """Serve on a TCP port."""
+    async with background_nursery() as nursery:
+        yield await nursery.start(partial(server.serve_tcp, port=0))
+
+
+@contextlib.asynccontextmanager
+async def over_unix(server: Server) -> AsyncIterator[str]:
+    """Serve on a Unix socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with background_nursery() as nursery:
+            yield await nursery.start(partial(server.serve_unix, f"{folder}/socket"))
+
+
+WAYS: dict[str, Way] = {"WebSocket": over_websocket, "TCP": over_tcp, "Unix": over_unix}
+BESIDE_HTTP: dict[str, Way] = {
+    f"WebSocket beside HTTP on {name}": partial(beside_http, runner=name) for name in RUNNERS
+}
