@@ -12,9 +12,9 @@ from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.lines import read_lines, write_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
-from trio_mcp.stdio.lines import read_lines, write_lines
 from trio_mcp.stdio.parameters import StdioServerParameters
 
 __all__ = ["stdio_client"]

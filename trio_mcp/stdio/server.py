@@ -18,8 +18,8 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.link import BUFFER, Link, hand_on
-from trio_mcp.stdio.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.stdio.standard_streams import private_streams
 
 __all__ = ["stdio_server"]
