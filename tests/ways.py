@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from trio_mcp import Server
+from trio_mcp import Link, Server, tcp_client, unix_client, websocket_client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.server.options import RUNNERS
 
-__all__ = ["BESIDE_HTTP", "WAYS", "Way"]
+__all__ = ["BESIDE_HTTP", "WAYS", "Way", "link_to"]
 
 Way = Callable[[Server], contextlib.AbstractAsyncContextManager[str]]
 """Serves, and gives the URL."""
@@ -51,3 +51,9 @@ WAYS: dict[str, Way] = {"WebSocket": over_websocket, "TCP": over_tcp, "Unix": ov
 BESIDE_HTTP: dict[str, Way] = {
     f"WebSocket beside HTTP on {name}": partial(beside_http, runner=name) for name in RUNNERS
 }
+
+
+def link_to(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
+    """Connect to the URL of a way."""
+    clients = {"ws": websocket_client, "tcp": tcp_client, "unix": unix_client}
+    return clients[url.partition(":")[0]](url)

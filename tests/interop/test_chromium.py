@@ -60,7 +60,8 @@ function talk() {
     found.heard.push(message);
     if (message.id === 0) {
       send({ method: "notifications/initialized" });
-      send({ id: 1, method: "tools/call", params: { name: "steps", arguments: { n: 3 }, _meta: { progressToken: "t" } } });
+      const call = { name: "steps", arguments: { n: 3 }, _meta: { progressToken: "t" } };
+      send({ id: 1, method: "tools/call", params: call });
     }
     if (message.id === 1) socket.close(1000);
   };
@@ -123,7 +124,11 @@ async def chromium(url: str) -> AsyncIterator[None]:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP evil.example 127.0.0.1"]
         command = ["chromium", *options, f"--user-data-dir={profile}", url]
         process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         try:
             yield

@@ -1,4 +1,4 @@
-"""The official Python SDK's client, on Trio, against our server over stdio and over HTTP: both eras."""
+"""The official Python SDK's client, on Trio, against our server over every transport: both eras."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from mcp.client import advertise
 from mcp.client.sse import sse_client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
+from tests.ways import WAYS, Way
 from trio_mcp import HttpOptions, MemoryEventStore
 
+from .official_transports import official_transport
 from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, TRICKY, Launch, fresh_server
 
 pytestmark = [
@@ -50,11 +52,19 @@ async def over_http(options: HttpOptions, **arguments: Any) -> AsyncIterator[mcp
         nursery.cancel_scope.cancel()
 
 
-@pytest.fixture(params=["stdio", *OVER_HTTP])
+@contextlib.asynccontextmanager
+async def over_socket(way: Way, **arguments: Any) -> AsyncIterator[mcp.Client]:
+    async with way(fresh_server("our_server")) as url, mcp.Client(official_transport(url), **arguments) as client:
+        yield client
+
+
+@pytest.fixture(params=["stdio", *OVER_HTTP, *WAYS])
 def connect(mode: str, our_server: Launch, request: pytest.FixtureRequest) -> Connect:
     """Make a client; entering it starts the server."""
     if request.param in OVER_HTTP:
         return partial(over_http, OVER_HTTP[request.param], mode=mode)
+    if request.param in WAYS:
+        return partial(over_socket, WAYS[request.param], mode=mode)
     return lambda **options: mcp.Client(our_server.for_official(), mode=mode, **options)
 
 
