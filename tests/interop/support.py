@@ -59,9 +59,9 @@ class Launch:
         return mcp.StdioServerParameters(command=self.command, args=self.args, env=self.env)
 
 
-def fresh_server(name: str) -> trio_mcp.Server:
-    """Return the server of a trio_mcp script in peers/, loaded into this process with its own state."""
-    spec = importlib.util.spec_from_file_location(f"interop_peer_{name}", PEERS / f"{name}.py")
+def fresh_server(script: Path = PEERS / "our_server.py") -> trio_mcp.Server:
+    """Return the server of a trio_mcp script, loaded into this process with its own state."""
+    spec = importlib.util.spec_from_file_location(f"interop_peer_{script.stem}", script)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -46,7 +46,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 @contextlib.asynccontextmanager
 async def over_http(options: HttpOptions, **arguments: Any) -> AsyncIterator[mcp.Client]:
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(fresh_server("our_server").serve_http, port=0, options=options))
+        url = await nursery.start(partial(fresh_server().serve_http, port=0, options=options))
         async with mcp.Client(url, **arguments) as client:
             yield client
         nursery.cancel_scope.cancel()
@@ -54,7 +54,7 @@ async def over_http(options: HttpOptions, **arguments: Any) -> AsyncIterator[mcp
 
 @contextlib.asynccontextmanager
 async def over_socket(way: Way, **arguments: Any) -> AsyncIterator[mcp.Client]:
-    async with way(fresh_server("our_server")) as url, mcp.Client(official_transport(url), **arguments) as client:
+    async with way(fresh_server()) as url, mcp.Client(official_transport(url), **arguments) as client:
         yield client
 
 
@@ -277,7 +277,7 @@ async def test_over_http_and_sse() -> None:
 
     with trio.fail_after(DEADLINE):
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(fresh_server("our_server").serve_sse, port=0))
+            url = await nursery.start(partial(fresh_server().serve_sse, port=0))
             async with mcp.Client(sse_client(url), mode="legacy", elicitation_callback=answer) as client:
                 assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
                 assert text(await client.call_tool("progress", {"n": 3}, progress_callback=show)) == "3 steps"
