@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from trio_mcp import Link, Server, tcp_client, unix_client
+from trio_mcp import Link, Server, tcp_client, unix_client, websocket_client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.server.options import RUNNERS
 
@@ -55,5 +55,5 @@ BESIDE_HTTP: dict[str, Way] = {
 
 def link_to(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
     """Connect to the URL of a way."""
-    clients = {"tcp": tcp_client, "unix": unix_client}
+    clients = {"ws": websocket_client, "tcp": tcp_client, "unix": unix_client}
     return clients[url.partition(":")[0]](url)

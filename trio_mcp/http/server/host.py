@@ -11,6 +11,7 @@ import trio
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.link import Link
 from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
@@ -88,6 +89,14 @@ class Run(Protocol):
         Args:
             sink: The destination of its messages.
             lasting: Whether the client can be sent messages after the response to its request.
+        """
+
+    async def serve_link(self, link: Link, opened: Callable[[ServerSession], object] = ...) -> None:
+        """Serve one link until the client closes it.
+
+        Args:
+            link: The link.
+            opened: Called with the session.
         """
 
     async def end_listening(self) -> None:
