@@ -122,11 +122,13 @@ def v1_url(python_v1: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def connect(server: str, environment: dict[str, str], request: pytest.FixtureRequest) -> Connect:
+def connect(server: str, request: pytest.FixtureRequest) -> Connect:
     """Return a target that starts the server and connects to it."""
     start, kind, mode = SERVERS[server]
     npm = request.getfixturevalue("npm") if start == "node" else None
+    # It outlives the test, so it comes before what would miss that.
     running_url = request.getfixturevalue("v1_url") if start == "websocket" else None
+    environment = request.getfixturevalue("environment")
 
     @contextlib.asynccontextmanager
     async def connected(**options: Any) -> AsyncIterator[Client]:
