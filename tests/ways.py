@@ -6,12 +6,15 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
+
+import pytest
 
 from trio_mcp import Link, Server, tcp_client, unix_client, websocket_client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.server.options import RUNNERS
 
-__all__ = ["BESIDE_HTTP", "WAYS", "Way", "link_to"]
+__all__ = ["APART", "BESIDE_HTTP", "WAYS", "Way", "each_way", "link_to"]
 
 Way = Callable[[Server], contextlib.AbstractAsyncContextManager[str]]
 """Serves, and gives the URL."""
@@ -47,10 +50,19 @@ async def over_unix(server: Server) -> AsyncIterator[str]:
             yield await nursery.start(partial(server.serve_unix, f"{folder}/socket"))
 
 
-WAYS: dict[str, Way] = {"WebSocket": over_websocket, "TCP": over_tcp, "Unix": over_unix}
 BESIDE_HTTP: dict[str, Way] = {
     f"WebSocket beside HTTP on {name}": partial(beside_http, runner=name) for name in RUNNERS
 }
+WAYS: dict[str, Way] = {"WebSocket": over_websocket, **BESIDE_HTTP, "TCP": over_tcp, "Unix": over_unix}
+
+
+APART = {"Unix", *BESIDE_HTTP}
+"""Those whose code the others run through, too: they are tried with ``-m again``."""
+
+
+def each_way(*ways: str) -> list[Any]:
+    """Return these ways as parameters, or all, some of them apart."""
+    return [pytest.param(way, marks=[pytest.mark.again] if way in APART else []) for way in ways or WAYS]
 
 
 def link_to(url: str) -> contextlib.AbstractAsyncContextManager[Link]:

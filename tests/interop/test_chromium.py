@@ -17,12 +17,14 @@ import pytest
 import trio
 
 from tests.waiting import eventually
-from tests.ways import BESIDE_HTTP, WAYS, Way
+from tests.ways import BESIDE_HTTP, WAYS
 from trio_mcp import Client, Context, Server, stream_link
 
 from .support import DEADLINE
 
 pytestmark = pytest.mark.chromium
+
+WEBSOCKETS = ["WebSocket", *BESIDE_HTTP]
 
 FOREIGN = "http://evil.example"
 
@@ -169,9 +171,9 @@ def server(called: list[int]) -> Server:
     return server
 
 
-@pytest.mark.parametrize("way", [WAYS["WebSocket"], *BESIDE_HTTP.values()], ids=["WebSocket", *BESIDE_HTTP])
-async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, server: Server, way: Way) -> None:
-    async with way(server) as url:
+@pytest.mark.parametrize("way", WEBSOCKETS)
+async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, server: Server, way: str) -> None:
+    async with WAYS[way](server) as url:
         found = await pages.visit(url=url)
     hello, *progress, result = found["heard"]
     assert found["protocol"] == "mcp"
@@ -183,13 +185,13 @@ async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, s
     assert (found["code"], found["wasClean"]) == (1000, True)
 
 
-@pytest.mark.parametrize("way", [WAYS["WebSocket"], *BESIDE_HTTP.values()], ids=["WebSocket", *BESIDE_HTTP])
+@pytest.mark.parametrize("way", WEBSOCKETS)
 @pytest.mark.parametrize("rebinding", [False, True])
 async def test_a_page_of_a_foreign_origin_is_refused(
-    pages: Pages, server: Server, called: list[int], way: Way, rebinding: bool
+    pages: Pages, server: Server, called: list[int], way: str, rebinding: bool
 ) -> None:
     """Whether it names the server by its address, or by a name of its own that leads there."""
-    async with way(server) as url:
+    async with WAYS[way](server) as url:
         if rebinding:
             url = url.replace("127.0.0.1", "evil.example")
         found = await pages.visit(FOREIGN, url=url)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from tests.ways import BESIDE_HTTP, WAYS, Way
+from tests.ways import BESIDE_HTTP, WAYS
 from trio_mcp import Context, Server
 
 from .support import DEADLINE, PEERS
@@ -46,23 +46,23 @@ def peer(request: pytest.FixtureRequest, npm: NodePeers, python_v1: Path, enviro
     )
 
 
-PEERS_BY_WAY = [
-    ("Python v1", "WebSocket", WAYS["WebSocket"]),
-    *(("Python v1", name, way) for name, way in BESIDE_HTTP.items()),
-    ("TypeScript v1", "WebSocket", WAYS["WebSocket"]),
-    ("TypeScript v1", "Unix", WAYS["Unix"]),
-    ("TypeScript v2", "TCP", WAYS["TCP"]),
-]
-
-
 @pytest.mark.parametrize(
     ("peer", "way"),
-    [pytest.param(peer, way, id=f"{peer}, {name}") for peer, name, way in PEERS_BY_WAY],
+    [
+        ("TypeScript v2", "TCP"),
+        *(
+            pytest.param(peer, way, marks=[] if (peer, way) == ("Python v1", "WebSocket") else [pytest.mark.again])
+            for peer, ways in (
+                ("Python v1", ["WebSocket", *BESIDE_HTTP]),
+                ("TypeScript v1", ["WebSocket", "TCP", "Unix"]),
+                ("TypeScript v2", ["WebSocket", "Unix"]),
+            )
+            for way in ways
+        ),
+    ],
     indirect=["peer"],
 )
-async def test_a_client_that_leaves_ends_its_calls_and_a_server_that_ends_those_of_its_clients(
-    peer: Peer, way: Way
-) -> None:
+async def test_calls_end_with_the_connection_whoever_leaves(peer: Peer, way: str) -> None:
     """The first client leaves in the middle of a call, the server in the middle of the second one's."""
     server = Server("ending")
     begun, ended = trio.Event(), trio.Event()
@@ -78,7 +78,7 @@ async def test_a_client_that_leaves_ends_its_calls_and_a_server_that_ends_those_
             ended.set()
 
     with trio.fail_after(DEADLINE):
-        async with trio.open_nursery() as nursery, way(server) as url:
+        async with trio.open_nursery() as nursery, WAYS[way](server) as url:
             await peer.run(url, {"op": "leave"})
             await ended.wait()
             begun = trio.Event()

@@ -15,7 +15,7 @@ from mcp.client import advertise
 from mcp.client.sse import sse_client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
-from tests.ways import WAYS, Way
+from tests.ways import WAYS, Way, each_way
 from trio_mcp import HttpOptions, MemoryEventStore
 
 from .official_transports import official_transport
@@ -58,7 +58,7 @@ async def over_socket(way: Way, **arguments: Any) -> AsyncIterator[mcp.Client]:
         yield client
 
 
-@pytest.fixture(params=["stdio", *OVER_HTTP, *WAYS])
+@pytest.fixture(params=["stdio", *OVER_HTTP, *each_way()])
 def connect(mode: str, our_server: Launch, request: pytest.FixtureRequest) -> Connect:
     """Make a client; entering it starts the server."""
     if request.param in OVER_HTTP:

@@ -12,7 +12,7 @@ import attrs
 from tests import forks
 from tests.peer import Peer
 from tests.requirements.model import Topic
-from tests.ways import BESIDE_HTTP, WAYS, Way, link_to
+from tests.ways import APART, WAYS, Way, link_to
 from trio_mcp import (
     Client,
     Link,
@@ -75,8 +75,7 @@ TRANSPORTS = {
     "stdio": Transport(over_stdio),
     "http": Transport(over_http),
     **{f"http on {name}": Transport(partial(over_http, runner=name), apart=True) for name in RUNNERS[1:]},
-    **{name: Transport(partial(over, way=way)) for name, way in WAYS.items()},
-    **{name: Transport(partial(over, way=way), apart=True) for name, way in BESIDE_HTTP.items()},
+    **{name: Transport(partial(over, way=way), apart=name in APART) for name, way in WAYS.items()},
 }
 
 
