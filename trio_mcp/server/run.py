@@ -66,18 +66,13 @@ class Run:
         # (None, sink): there is nothing to read from; the HTTP session feeds each message of a POST to it.
         return Connection(self, (None, sink), lasting=lasting)
 
-    async def serve_link(self, link: Link, opened: Callable[[Connection], object] = lambda connection: None) -> None:
+    async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
 
         When cancelled, it answers open ``subscriptions/listen`` requests, then cancels handlers and closes the link.
-
-        Args:
-            link: The link.
-            opened: Called with the session.
         """
         # The one connection below and not all of the run: other links are served on when this one is cancelled.
         connection = Connection(self, link)
-        opened(connection)
         async with self.ending_gracefully([connection]):
             await self._serve(connection)
 

@@ -83,6 +83,7 @@ async def websocket_client(
         stream = WatchedStream(raw, max_message_size=max_message_size, is_client=True)
         socket = TrioSocket(stream, "server", ping_interval, ping_timeout, math.inf)
         with trio.CancelScope(deadline=opening.deadline) as opening:
+            await target.secure(raw)
             failure = await socket.open(partial(target.shake_hands, stream), nursery)
         if opening.cancelled_caught:
             raise target.too_slow()
@@ -137,45 +138,45 @@ class _Target:
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # Without the query, which may hold a secret.
         self.shown = f"{parts.scheme}://{named}{parts.path}"
+        self._where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
 
     async def connect(self) -> trio.abc.Stream:
-        """Connect, and do the handshake of TLS.
+        """Connect, without any handshake.
 
         Raises:
             TransportError: If that fails.
         """
-        where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
         try:
             stream: trio.SocketStream = (
                 await trio.open_tcp_stream(self._host, self._port)
                 if self._path is None
                 else await trio.open_unix_socket(self._path)
             )
-        except (OSError, ValueError) as exc:  # ValueError: no path, or no host, can be like this
-            raise TransportError(f"can't connect to {where}: {exc}") from exc
+        except (OSError, ValueError) as exc:  # ValueError: a path, or a host, that can't exist
+            raise TransportError(f"can't connect to {self._where}: {exc}") from exc
         if not self._tls:
             return stream
         context = self._ssl_context or ssl.create_default_context()
         # https_compatible: the end of a WebSocket is a close frame; many servers leave out the goodbye of TLS.
-        secure: trio.SSLStream[trio.SocketStream] = trio.SSLStream(
-            stream, context, server_hostname=self._host, https_compatible=True
-        )
-        try:
-            await secure.do_handshake()
-        except trio.BrokenResourceError as exc:
-            await trio.aclose_forcefully(secure)
-            raise TransportError(f"the TLS handshake with {where} failed: {exc.__cause__ or exc}") from exc
-        except BaseException:
-            await trio.aclose_forcefully(secure)
-            raise
-        return secure
+        return trio.SSLStream(stream, context, server_hostname=self._host, https_compatible=True)
+
+    async def secure(self, stream: trio.abc.Stream) -> None:
+        """Do the handshake of TLS, if there is to be one.
+
+        Raises:
+            TransportError: If that fails.
+        """
+        if isinstance(stream, trio.SSLStream):
+            try:
+                await stream.do_handshake()
+            except trio.BrokenResourceError as exc:
+                raise TransportError(f"the TLS handshake with {self._where} failed: {exc.__cause__ or exc}") from exc
 
     async def shake_hands(self, stream: WatchedStream, nursery: trio.Nursery) -> Any:
-        # trio-websocket wants a stream with a socket only to name it.
-        lower: Any = stream
+        given: Any = stream
         return await wrap_client_stream(
             nursery,
-            lower,
+            given,
             self._authority,
             _resource(self._parts),
             subprotocols=[SUBPROTOCOL],
@@ -218,7 +219,7 @@ def _ascii(host: str) -> str:
 
 
 def _resource(parts: SplitResult) -> str:
-    # Without what is not ASCII, which a request can't hold. What is quoted already stays as it is.
+    # Without what is not ASCII, which a request must not have. What is quoted already stays as it is.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
 

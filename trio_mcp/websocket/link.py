@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import trio
@@ -12,7 +12,7 @@ from wsproto.frame_protocol import CloseReason
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
-from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Incoming, SessionMessage
+from trio_mcp.jsonrpc.messages import Failure, SessionMessage
 from trio_mcp.link import BUFFER, Link, unsent
 from trio_mcp.websocket.frames import Fault
 from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
@@ -24,6 +24,8 @@ INBOX: Final = 4 * 1024 * 1024
 
 COST: Final = 1024
 """Bytes that each message counts besides its text (chosen): small ones take many times their size in memory."""
+
+GOODBYE: Final = Fault(CloseReason.NORMAL_CLOSURE, "")
 
 CLOSE_GRACE: Final = 1.0
 """Seconds that the peer may take for the last messages and to close its end. Chosen: a peer that does not read must not
@@ -105,10 +107,10 @@ class WebSocketLink:
     Args:
         socket: The open WebSocket.
         metadata: What the session is told with each message.
-        judge: Returns an error response for a message that the session is not to see; None to let it pass.
+        farewell: What the peer is told when the block ends.
 
     Attributes:
-        farewell: What the peer is told when the block ends.
+        farewell: The same; it may change.
     """
 
     def __init__(
@@ -116,12 +118,11 @@ class WebSocketLink:
         socket: Socket,
         *,
         metadata: Mapping[str, Any] | None = None,
-        judge: Callable[[Incoming], ErrorResponse | None] | None = None,
+        farewell: Fault = GOODBYE,
     ) -> None:
-        self.farewell = Fault(CloseReason.NORMAL_CLOSURE, "")
+        self.farewell = farewell
         self._socket = socket
         self._metadata = metadata
-        self._judge = judge
         self._inbox = Inbox()
         self._write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self._written, self._ended = trio.Event(), trio.Event()
@@ -152,18 +153,12 @@ class WebSocketLink:
             await self._ended.wait()
 
     async def _read(self) -> None:
-        socket, inbox, metadata, judge = self._socket, self._inbox, self._metadata, self._judge
+        socket, inbox, metadata = self._socket, self._inbox, self._metadata
         try:
             while True:
                 text = await socket.receive()
                 data = text.encode()
-                message = decode(data)
-                if judge is not None and (refusal := judge(message)) is not None:
-                    answer, _ = encode_or_replace(refusal)
-                    if answer is not None:
-                        await socket.send(answer.decode())
-                    continue
-                inbox.put(SessionMessage(message, metadata=metadata), len(data))
+                inbox.put(SessionMessage(decode(data), metadata=metadata), len(data))
                 if not inbox.has_room:
                     socket.waiting = True
                     await inbox.room()

@@ -52,7 +52,7 @@ class Socket(Protocol):
         """Return the next message.
 
         Raises:
-            Ended: If there is none.
+            Ended: If no more will come.
         """
 
     async def send(self, text: str) -> None:
@@ -204,7 +204,7 @@ class TrioSocket:
                 return
             quiet = silent >= self._interval or self.waiting
             if quiet:
-                # While we don't read, no pong gets through, and one that nobody asked for is a sign of life as well.
+                # While we don't read, no pong gets through, and an unasked one is a sign of life as well.
                 beat = self._connection.pong if self.waiting else self._connection.ping
                 if beat not in self._beating:
                     self._beating.add(beat)

@@ -28,8 +28,8 @@ The operating system resets a connection that is closed with data unread, and th
 before the peer has read it."""
 
 
-class WatchedStream(trio.abc.Stream):
-    """A stream that trio-websocket reads and writes; only `hang_up` closes the one below.
+class WatchedStream:
+    """What trio-websocket reads and writes as a `trio.abc.Stream`; only `hang_up` closes the one below.
 
     Args:
         stream: The stream below.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -19,11 +19,9 @@ from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.statuses import Refusal, refuse
 from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
 from trio_mcp.http.server.door import ending
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import Client, Run
 from trio_mcp.http.server.options import HttpOptions
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Incoming, Request
-from trio_mcp.session.server import ServerSession
-from trio_mcp.types.error_codes import OVERLOADED
+from trio_mcp.link import Link
 from trio_mcp.websocket.frames import Fault, too_big
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import NOT_TEXT, SUBPROTOCOL, Ended, Socket, TrioSocket, farewell
@@ -60,11 +58,12 @@ class WebSockets:
     def __init__(self, run: Run, options: HttpOptions) -> None:
         self._run = run
         self._options = options
-        self._open: set[_Served] = set()
+        self._sessions: set[Client] = set()
+        self._count = 0
         self._ending = False
 
     def __len__(self) -> int:
-        return len(self._open)
+        return self._count
 
     # --- by the handshake -----------------------------------------------------------------------------------------
 
@@ -133,70 +132,55 @@ class WebSockets:
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
+        if self._ending or self._count >= self._options.max_sessions:
+            await socket.close(*(ENDING if self._ending else FULL))
+            await socket.hang_up()
+            return
         query = request.scope.get("query_string", b"").decode("latin-1")
-        link = WebSocketLink(socket, metadata={"headers": request.headers, "query": query}, judge=self._refused)
-        served = _Served(link)
-        async with link.running() as channels:
-            if self._ending or len(self._open) >= self._options.max_sessions:
-                link.farewell = ENDING if self._ending else FULL
-                return
-            self._open.add(served)
-            try:
-                await self._run.serve_link(channels, served.opened)
-            except trio.Cancelled:
-                link.farewell = ENDING
-                raise
-            except Exception:
-                link.farewell = FAILED
-                raise
-            finally:
-                self._open.discard(served)
+        sessions: list[Client] = []
 
-    def _refused(self, message: Incoming) -> ErrorResponse | None:
-        """Refuse new work while the server ends; what work under way may wait for still passes."""
-        if self._ending and type(message) is Request:
-            return ErrorResponse(message.id, ErrorData(OVERLOADED, "the server is ending"))
-        return None
+        def opened(session: Client) -> None:
+            sessions.append(session)
+            self._sessions.add(session)
+
+        self._count += 1
+        try:
+            await self._run.serve_opening(_opening(socket, {"headers": request.headers, "query": query}), opened)
+        finally:
+            self._count -= 1
+            self._sessions.difference_update(sessions)
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
         """Refuse new work, and end each session as soon as none of its requests is under way."""
         self._ending = True
-        for served in self._open:
-            self._run.nursery.start_soon(served.end)
+        for session in self._sessions:
+            session.ending = True
+            self._run.nursery.start_soon(_end, session)
 
     def cut(self) -> None:
         """End every session."""
-        for served in self._open:
-            self._run.nursery.start_soon(served.cut)
+        for session in self._sessions:
+            self._run.nursery.start_soon(session.aclose)
 
 
-class _Served:
-    """A WebSocket that is being served.
+@contextlib.asynccontextmanager
+async def _opening(socket: Socket, metadata: dict[str, Any]) -> AsyncIterator[Link]:
+    # Either the client leaves or the server ends: a session ends for no other reason, unless it fails.
+    link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
+    async with link.running() as channels:
+        try:
+            yield channels
+        except Exception:
+            link.farewell = FAILED
+            raise
 
-    Args:
-        link: Its link.
-    """
 
-    def __init__(self, link: WebSocketLink) -> None:
-        self._link = link
-        self._session: ServerSession | None = None
-
-    def opened(self, session: ServerSession) -> None:
-        self._session = session
-
-    async def end(self) -> None:
-        """End the session once no request is under way."""
-        if self._session is not None:
-            await self._session.wait_settled()
-            await self.cut()
-
-    async def cut(self) -> None:
-        """End the session, and tell the client."""
-        self._link.farewell = ENDING
-        if self._session is not None:
-            await self._session.aclose()
+async def _end(session: Client) -> None:
+    await session.end_listening()
+    await session.wait_settled()
+    await session.aclose()
 
 
 class AsgiSocket:
@@ -260,7 +244,8 @@ class AsgiSocket:
 
 
 async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConnection:
-    request = await wrap_server_stream(nursery, stream, max_message_size=2**63, receive_buffer_size=CHUNK)
+    given: Any = stream
+    request = await wrap_server_stream(nursery, given, max_message_size=2**63, receive_buffer_size=CHUNK)
     return await request.accept(subprotocol=SUBPROTOCOL)
 
 
