@@ -17,14 +17,14 @@ import pytest
 import trio
 
 from tests.waiting import eventually
-from tests.ways import BESIDE_HTTP, WAYS
+from tests.ways import MOUNTED, WAYS
 from trio_mcp import Client, Context, Server, stream_link
 
 from .support import DEADLINE
 
 pytestmark = pytest.mark.chromium
 
-WEBSOCKETS = ["WebSocket", *BESIDE_HTTP]
+WEBSOCKETS = ["WebSocket", *MOUNTED]
 
 FOREIGN = "http://evil.example"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from tests.ways import BESIDE_HTTP, WAYS
+from tests.ways import MOUNTED, WAYS
 from trio_mcp import Context, Server
 
 from .support import DEADLINE, PEERS
@@ -53,7 +53,7 @@ def peer(request: pytest.FixtureRequest, npm: NodePeers, python_v1: Path, enviro
         *(
             pytest.param(peer, way, marks=[] if (peer, way) == ("Python v1", "WebSocket") else [pytest.mark.again])
             for peer, ways in (
-                ("Python v1", ["WebSocket", *BESIDE_HTTP]),
+                ("Python v1", ["WebSocket", *MOUNTED]),
                 ("TypeScript v1", ["WebSocket", "TCP", "Unix"]),
                 ("TypeScript v2", ["WebSocket", "Unix"]),
             )

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 from mcp import ClientSession, McpError, types
 from pydantic import AnyUrl
+from websockets.exceptions import ConnectionClosed
 
 warnings.simplefilter("ignore", DeprecationWarning)  # it gives up WebSocket in its version 2
 from mcp.client.websocket import websocket_client  # noqa: E402 - after the filter
@@ -142,8 +143,7 @@ class Script:
             case _:
                 return await self.call(step, progress)
 
-    async def run_step(self, step: dict[str, Any]) -> dict[str, Any]:
-        progress: list[Any] = []
+    async def run_step(self, step: dict[str, Any], progress: list[Any]) -> dict[str, Any]:
         try:
             with anyio.fail_after(30):
                 return {"result": await self.step(step, progress), "progress": progress}
@@ -154,20 +154,15 @@ class Script:
         return {"error": described, "progress": progress}
 
     async def run(self, url: str) -> dict[str, Any]:
-        async with contextlib.AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(websocket_client(url))
-            self.session = await stack.enter_async_context(
-                ClientSession(
-                    *streams,
-                    elicitation_callback=self.elicit,
-                    sampling_callback=self.sample,
-                    list_roots_callback=self.roots,
-                    logging_callback=self.log,
-                    message_handler=self.handle,
-                )
-            )
-            greeting = plain(await self.session.initialize())
-            steps = [await self.run_step(step) for step in REQUEST["steps"]]
+        greeting: dict[str, Any] = {}
+        steps: list[Any] = []
+        try:
+            await self.converse(url, greeting, steps)
+        except* ConnectionClosed as group:
+            # With a code other than 1000 and 1001 this client raises an error, which cancels what is in flight.
+            error = {"kind": "ConnectionClosed", "code": None, "message": str(group.exceptions[0])}
+            steps[-1] = steps[-1] | {"error": error}
+            steps += [{"error": error}] * (len(REQUEST["steps"]) - len(steps))
         return {
             "protocolVersion": greeting["protocolVersion"],
             "era": "legacy",
@@ -180,6 +175,24 @@ class Script:
             "logs": self.logs,
             "questions": self.questions,
         }
+
+    async def converse(self, url: str, greeting: dict[str, Any], steps: list[Any]) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            streams = await stack.enter_async_context(websocket_client(url))
+            self.session = await stack.enter_async_context(
+                ClientSession(
+                    *streams,
+                    elicitation_callback=self.elicit,
+                    sampling_callback=self.sample,
+                    list_roots_callback=self.roots,
+                    logging_callback=self.log,
+                    message_handler=self.handle,
+                )
+            )
+            greeting.update(plain(await self.session.initialize()))
+            for step in REQUEST["steps"]:
+                steps.append({"progress": (progress := [])})
+                steps[-1] = await self.run_step(step, progress)
 
 
 if __name__ == "__main__":
