@@ -18,7 +18,7 @@ import trio
 
 from tests.waiting import eventually
 from tests.ways import MOUNTED, WAYS
-from trio_mcp import Client, Context, Server, stream_link
+from trio_mcp import Client, Context, Server, stream_link, types
 
 from .support import DEADLINE
 
@@ -28,7 +28,7 @@ WEBSOCKETS = ["WebSocket", *MOUNTED]
 
 FOREIGN = "http://evil.example"
 
-PAGE = """
+PAGE = r"""
 <script type="module">
 const task = %s;
 const found = { heard: [] };
@@ -48,8 +48,9 @@ async function post() {
   report();
 }
 
-// Initialises, calls a tool, and leaves.
+// Initialises, calls a tool with progress and one with a text that takes many frames, and leaves.
 function talk() {
+  const text = "é\u2028\u{1f600}x".repeat(100_000);
   const socket = new WebSocket(task.url, "mcp");
   const send = (message) => socket.send(JSON.stringify({ jsonrpc: "2.0", ...message }));
   socket.onopen = () => {
@@ -59,13 +60,18 @@ function talk() {
   };
   socket.onmessage = ({ data }) => {
     const message = JSON.parse(data);
+    if (message.id === 2) {
+      found.echoed = message.result.content[0].text === text;
+      socket.close(1000);
+      return;
+    }
     found.heard.push(message);
     if (message.id === 0) {
       send({ method: "notifications/initialized" });
       const call = { name: "steps", arguments: { n: 3 }, _meta: { progressToken: "t" } };
       send({ id: 1, method: "tools/call", params: call });
     }
-    if (message.id === 1) socket.close(1000);
+    if (message.id === 1) send({ id: 2, method: "tools/call", params: { name: "echo", arguments: { text } } });
   };
   socket.onclose = ({ code, wasClean }) => {
     Object.assign(found, { code, wasClean });
@@ -168,6 +174,10 @@ def server(called: list[int]) -> Server:
             await ctx.report_progress(step, n)
         return f"{n} steps"
 
+    @server.tool
+    async def echo(text: str) -> types.TextContent:
+        return types.TextContent(text=text)
+
     return server
 
 
@@ -182,6 +192,7 @@ async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, s
         {"progressToken": "t", "progress": step, "total": 3} for step in (1, 2, 3)
     ]
     assert result["result"]["content"][0]["text"] == "3 steps"
+    assert found["echoed"]
     assert (found["code"], found["wasClean"]) == (1000, True)
 
 
