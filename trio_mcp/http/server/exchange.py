@@ -162,7 +162,7 @@ class HttpExchange:
     def has_room(self) -> bool:
         return self._stream is None or self._stream.has_room
 
-    async def room(self, related: RequestId | None = None) -> None:
+    async def room(self, related: RequestId | None = None, urgent: bool = False) -> None:
         if self._stream is not None:
             await self._stream.room()
 
