@@ -66,10 +66,9 @@ class MessageQueue(Generic[T]):
 
     def _predecessor(self, message: object) -> int:
         """Return the serial number of the last plain message that a message refers to; 0 if there is none."""
-        subject = _subject(message) if isinstance(message, Notification) else None
-        if subject is None:
+        if not isinstance(message, Notification) or message.method not in _REFERRING:
             return 0
-        return max((serial for serial, each, _ in self.plain if _subject(each) == subject), default=0)
+        return max((serial for serial, each, _ in self.plain if _refers(message, each)), default=0)
 
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if there is none."""
@@ -113,15 +112,13 @@ def _is_barrier(message: object) -> bool:
     return False
 
 
-def _subject(message: object) -> object:
-    """Return what a message is about: the id of a request, which is the token of its progress as well."""
-    if isinstance(message, Request):
-        return message.id
-    if not isinstance(message, Notification) or message.params is None:
-        return None
-    match message.method:
-        case "notifications/cancelled":
-            return message.params.get("requestId")
-        case "notifications/progress":
-            return message.params.get("progressToken")
-    return None
+_REFERRING: Final = ("notifications/cancelled", "notifications/progress")
+
+
+def _refers(message: Notification, other: object) -> bool:
+    """Return whether a message that is `_REFERRING` refers to one that was put before it."""
+    params = message.params or {}
+    if message.method == "notifications/cancelled":
+        return isinstance(other, Request) and other.id == params.get("requestId")
+    progress = isinstance(other, Notification) and other.method == message.method
+    return progress and (other.params or {}).get("progressToken") == params.get("progressToken")  # type: ignore[attr-defined]
