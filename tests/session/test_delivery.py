@@ -17,6 +17,7 @@ from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire
 from trio_mcp import (
     BaseSession,
+    CallOptions,
     Client,
     Context,
     HandlerOptions,
@@ -89,6 +90,7 @@ async def test_what_a_tool_sends_has_been_handed_over_when_its_call_returns(link
 # --- the rule, and its limits ----------------------------------------------------------------------------------------
 
 NOTE = Notification("acme/note")
+Step = float | Notification | dict[str, Any] | ErrorData
 
 
 class Calling:
@@ -97,18 +99,23 @@ class Calling:
     def __init__(self, session: BaseSession, wire: Peer) -> None:
         self.session, self.wire = session, wire
 
-    async def serve(self, *messages: Notification | dict[str, Any] | ErrorData) -> None:
-        """Send messages once a request has come; a dict or an error is its answer."""
+    async def serve(self, *steps: Step) -> None:
+        """Once a request has come, send notifications and its answer; a number is a pause."""
         request = await self.wire.expect(Request)
-        for message in messages:
-            if isinstance(message, ErrorData):
-                await self.wire.send(ErrorResponse(request.id, message))
-            else:
-                await self.wire.send(message if isinstance(message, Notification) else Response(request.id, message))
+        for step in steps:
+            match step:
+                case float():
+                    await trio.sleep(step)
+                case Notification():
+                    await self.wire.send(step)
+                case ErrorData():
+                    await self.wire.send(ErrorResponse(request.id, step))
+                case _:
+                    await self.wire.send(Response(request.id, step))
 
-    async def call(self, *messages: Notification | dict[str, Any] | ErrorData, **limits: Any) -> dict[str, Any]:
+    async def call(self, *steps: Step, **limits: Any) -> dict[str, Any]:
         async with background_nursery() as nursery:
-            nursery.start_soon(self.serve, *messages)
+            nursery.start_soon(self.serve, *steps)
             result: dict[str, Any] = await self.session.send_request("ping", **limits)
             return result
 
@@ -146,12 +153,12 @@ async def test_a_call_waits_for_callbacks_of_what_came_first_and_for_no_others(
 @pytest.mark.parametrize(
     ("limits", "seconds"),
     [
-        ({}, DELIVERY_TIME),
-        ({"timeout": None}, DELIVERY_TIME),
+        ({}, 0.3 + DELIVERY_TIME),
+        ({"timeout": None}, 0.3 + DELIVERY_TIME),
         ({"timeout": 0.5}, 0.5),
         ({"timeout": 0.5, "on_progress": print}, 0.5),
-        ({"timeout": 0.5, "reset_on_progress": True}, 0.5),
-        ({"timeout": 5, "total_timeout": 0.2, "reset_on_progress": True}, 0.2),
+        ({"timeout": 0.5, "reset_on_progress": True}, 0.3 + 0.5),
+        ({"timeout": 5, "total_timeout": 0.4, "reset_on_progress": True}, 0.4),
     ],
 )
 async def test_a_slow_callback_holds_up_a_call_for_no_longer_than_its_bound_or_its_timeout(
@@ -161,9 +168,9 @@ async def test_a_slow_callback_holds_up_a_call_for_no_longer_than_its_bound_or_i
         await trio.sleep_forever()
 
     async with calling(callback) as it:
-        for messages in ([NOTE, {"n": 1}], [{"n": 1}], [NOTE, NOTE, {"n": 1}]):
+        for notes in (1, 0, 2):
             started = trio.current_time()
-            assert await it.call(*messages, **limits) == {"n": 1}
+            assert await it.call(0.3, *[NOTE] * notes, {"n": 1}, **limits) == {"n": 1}
             assert trio.current_time() - started == pytest.approx(seconds)
 
 
@@ -233,24 +240,29 @@ async def from_a_thread(call: Callable[[], Awaitable[object]]) -> None:
 
 
 @pytest.mark.parametrize("way", [directly, in_a_nursery, from_a_thread])
-async def test_a_callback_may_wait_for_a_call(way: Any) -> None:
+async def test_a_callback_may_wait_for_a_call(way: Any, autojump_clock: trio.testing.MockClock) -> None:
     """It doesn't wait for itself, not even for the time that a call waits for callbacks."""
-    seen: list[Any] = []
+    order: list[str] = []
+    # Without a timeout, so that the clock has nothing to jump to while a thread works.
+    ping = CallOptions(timeout=None)
 
     async def callback(notification: Notification) -> None:
         if notification == NOTE:
             await way(partial(it.session.send_request, "ping"))
-            seen.append(it.session.statistics().outgoing)
+        order.append(notification.method)
 
-    async with calling(callback) as it, trio.open_nursery() as nursery:
-        nursery.start_soon(it.session.send_request, "ping")
-        first = await it.wire.expect(Request)
-        await it.wire.send(NOTE)
-        second = await it.wire.expect(Request)
-        for request in (second, first):
-            await it.wire.send(Notification("acme/other"))
-            await it.wire.send(Response(request.id, {}))
-    assert seen in ([0], [1])
+    async with calling(callback, calls=ping) as it:
+        started = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(it.session.send_request, "ping")
+            first = await it.wire.expect(Request)
+            await it.wire.send(NOTE)
+            second = await it.wire.expect(Request)
+            for request in (second, first):
+                await it.wire.send(Notification("acme/other"))
+                await it.wire.send(Response(request.id, {}))
+        assert trio.current_time() == started
+        assert order == ["acme/note", "acme/other", "acme/other"]
 
 
 async def test_a_task_that_outlives_its_callback_waits_like_any_other(autojump_clock: trio.testing.MockClock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -16,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import tests.peer
 from tests.effort import examples
-from tests.session.harness import server_on_wire
+from tests.session.harness import client_on_wire, server_on_wire
 from trio_mcp import Client, ClientSession, Context, HandlerOptions, RequestContext, Server, SessionOptions
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import IncomingRequest, OutgoingRequest, RequestStarted
@@ -30,12 +31,13 @@ from trio_mcp.session.outbox import Outbox
 # --- the rules, in every order that Hypothesis can think of ---------------------------------------------------------
 
 
-@attrs.frozen
+@attrs.define
 class Waiting:
     """A message in a queue, and what the rules need to know of it."""
 
     message: Message
     urgent: bool
+    wanted: bool = True
 
     @property
     def fixed(self) -> bool:
@@ -68,14 +70,16 @@ class Judge:
 
     def leaves(self, message: Message) -> None:
         place = next(place for place, each in enumerate(self.waiting) if each.message is message)
-        left, before = self.waiting.pop(place), self.waiting[:place]
-        if not left.urgent:
+        gone, passed = self.waiting.pop(place), self.waiting[:place]
+        before = [each for each in passed if each.wanted]
+        if not gone.urgent:
             assert not before, "only urgent messages overtake"
-            assert self.in_a_row == MOST_IN_A_ROW or not self.could_overtake(left), "the first urgent one goes first"
+            self.waiting = self.waiting[place:]
+            assert self.in_a_row == MOST_IN_A_ROW or not self.could_overtake(gone), "the first urgent one goes first"
         for each in before:
             assert not each.urgent, "urgent messages keep their order"
             assert not each.fixed, "answers and the handshake are not overtaken"
-            assert not left.refers_to(each), "nothing overtakes what it refers to"
+            assert not gone.refers_to(each), "nothing overtakes what it refers to"
         self.in_a_row = self.in_a_row + 1 if before else 0
         assert self.in_a_row <= MOST_IN_A_ROW, "urgency starves nobody"
 
@@ -83,13 +87,20 @@ class Judge:
         """Return whether an urgent message could have gone instead of this one."""
         before = [left]
         for each in self.waiting:
-            if each.urgent:
+            if each.urgent and each.wanted:
                 return not any(other.fixed or each.refers_to(other) for other in before)
             before.append(each)
         return False
 
+    @property
+    def left(self) -> list[Message]:
+        """What is still to leave."""
+        return [each.message for each in self.waiting if each.wanted]
+
     def drop(self, message: Message) -> None:
-        self.waiting = [each for each in self.waiting if each.message is not message]
+        # It stays until its turn comes: what refers to it keeps its place.
+        for each in self.waiting:
+            each.wanted = each.wanted and each.message is not message
 
 
 @types.coroutine
@@ -175,7 +186,7 @@ class Overtaking(RuleBasedStateMachine):
         if hasattr(self, "judge"):
             for _ in range(2 * len(self.judge.waiting) + 2):
                 self.take()
-            assert not self.judge.waiting, "everything leaves in the end"
+            assert not self.judge.left, "everything leaves in the end"
 
 
 class OutboxMachine(Overtaking):
@@ -251,14 +262,14 @@ class PeerMachine(Overtaking):
         for _ in range(count):
             self.send(method)
 
-    @precondition(lambda self: self.judge.waiting)
+    @precondition(lambda self: self.judge.left)
     @rule(pick=st.integers(0))
     def cancel(self, pick: int) -> None:
-        message = self.judge.waiting[pick % len(self.judge.waiting)].message
+        message = self.judge.left[pick % len(self.judge.left)]
         assert isinstance(message, Request)
         assert not self.peer.receive(Notification("notifications/cancelled", {"requestId": message.id}))
         self.judge.drop(message)
-        assert self.peer.queued_count == len(self.judge.waiting)
+        assert self.peer.queued_count == len(self.judge.left)
 
 
 class NoticesMachine(Overtaking):
@@ -339,6 +350,21 @@ async def test_what_a_client_sends_as_urgent_goes_first_also_if_others_wait_for_
         assert methods.index("acme/now") == GONE
         assert methods.count("acme/plain") == GONE + waiting
         nursery.cancel_scope.cancel()
+
+
+async def test_urgent_messages_wait_for_room_of_their_own() -> None:
+    async with (
+        client_on_wire(options=SessionOptions(max_outgoing_messages=2)) as (client, wire),
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(GONE):
+            nursery.start_soon(client.send_notification, "acme/plain")
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(10):
+            nursery.start_soon(partial(client.send_notification, "acme/now", urgent=True))
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.statistics().bulk_waiting == 2
+        assert await drained(wire) == ["acme/plain"] * GONE + ["acme/now"] * 10
 
 
 async def test_what_a_handler_sends_as_urgent_goes_first_but_not_before_an_answer() -> None:
