@@ -19,8 +19,8 @@ from tests.public_names import PACKAGE
 from trio_mcp.http.client.wire import Disconnected
 from trio_mcp.server.features.resources import ResourceNotFound
 
-PUBLIC_MODULES = {"trio_mcp.types", "trio_mcp.jsonrpc", "trio_mcp.otel"}
-"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, and OpenTelemetry."""
+PUBLIC_MODULES = {"trio_mcp.types", "trio_mcp.jsonrpc", "trio_mcp.otel", "trio_mcp.testing"}
+"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, OpenTelemetry, and tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 

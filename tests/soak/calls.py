@@ -15,6 +15,7 @@ from trio_mcp import Client, McpError, RemoteProtocolError, RequestTimeout, Tran
 
 TIMEOUT = 30.0  # longer than any pause that the load makes: a call that needs it has been lost
 SLACK = 5.0  # for a cancelled call to be gone, on a busy machine
+WITH_CLIENT = "given up together with its client"
 MAX_WAIT = 30.0  # that a call of a group waits for its server, before its own timeout begins
 
 
@@ -206,7 +207,7 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
                 outcome = CANCELLED
         except trio.Cancelled:
             if not scope.cancel_called:  # the client's whole block is given up
-                record.ended(lane, name, call.id, CANCELLED, trio.current_time() - started)
+                record.ended(lane, name, call.id, CANCELLED, trio.current_time() - started, WITH_CLIENT)
             raise
         except (WrongAnswer, TooEarly) as exc:
             outcome, note = WRONG, str(exc)

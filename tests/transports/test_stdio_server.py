@@ -28,8 +28,8 @@ from tests.peer import HANDSHAKE, ProcessPeer, call, ndjson, process_peer, scrip
 from tests.transports.support import NOISY, Recorder, run
 from trio_mcp import SessionMessage, TransportError, stdio_server
 from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp.lines import CHUNK, CLOSE_GRACE
 from trio_mcp.stdio import server as stdio_server_module
-from trio_mcp.stdio.lines import CHUNK, CLOSE_GRACE
 
 # --- the wire ------------------------------------------------------------------------------------------------------
 

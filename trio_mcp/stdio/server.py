@@ -18,8 +18,8 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.link import BUFFER, Link, hand_on
-from trio_mcp.stdio.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.stdio.standard_streams import private_streams
 
 __all__ = ["stdio_server"]
@@ -61,7 +61,7 @@ async def stdio_server(
                 # Standard input has ended: the session answers what it has, and ends (`basic/transports/stdio`,
                 # Shutdown).
                 with reading:
-                    await read_lines(stdin, decoder, inbound)
+                    await read_lines(stdin.receive_some, decoder, inbound)
                     inbound.close()
                     deserted()
             except trio.BrokenResourceError as exc:
@@ -69,7 +69,7 @@ async def stdio_server(
 
         async def writer() -> None:
             try:
-                await write_lines(outbound, stdout, inbound, closing)
+                await write_lines(outbound, stdout.send_all, inbound, closing)
             except trio.BrokenResourceError as exc:
                 outbound.close()
                 # Further requests would be carried out for nothing.

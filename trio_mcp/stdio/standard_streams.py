@@ -18,7 +18,8 @@ from typing import TypeVar
 import trio
 
 from trio_mcp.errors import LocalProtocolError, TransportError
-from trio_mcp.stdio.lines import CHUNK, PipeReader, check_size
+from trio_mcp.lines import CHUNK, check_size
+from trio_mcp.stdio.pipe_reader import PipeReader
 
 __all__ = ["SharedStream", "is_pollable", "private_streams"]
 

@@ -1,8 +1,9 @@
-"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and a faster stream for reading a pipe."""
+"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`)."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import trio
 
@@ -11,7 +12,7 @@ from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import hand_on, report_unsent
 
-__all__ = ["CHUNK", "PipeReader", "check_size", "read_lines", "write_lines"]
+__all__ = ["CHUNK", "CLOSE_GRACE", "check_size", "read_lines", "write_lines"]
 
 CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
@@ -25,29 +26,41 @@ keep the process alive, but one that reads slowly gets them all."""
 
 
 async def read_lines(
-    stream: trio.abc.ReceiveStream, decoder: LineDecoder, inbound: trio.MemorySendChannel[SessionMessage]
+    receive: Callable[[], Awaitable[bytes | bytearray]],
+    decoder: LineDecoder,
+    inbound: trio.MemorySendChannel[SessionMessage],
+    metadata: Mapping[str, Any] | None = None,
+    chunk: bytes | bytearray = b"",
 ) -> None:
     """Read a stream to its end and hand every message on, as long as the session listens.
+
+    Args:
+        receive: Reads from the stream: its ``receive_some``.
+        decoder: Turns its bytes into messages.
+        inbound: Where the messages go.
+        metadata: What the session is told about each of them.
+        chunk: What has been read from the stream before.
 
     Raises:
         trio.BrokenResourceError: If the stream breaks.
     """
-    while chunk := await stream.receive_some():
+    while chunk := chunk or await receive():
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
-                inbound.send_nowait(SessionMessage(message))
+                inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-                if not await hand_on(inbound, message):
+                if not await hand_on(inbound, message, metadata):
                     return
+        chunk = b""
     # A last line without its newline counts too: some peers exit without writing one.
     if (last := decoder.finish()) is not None:
-        await hand_on(inbound, last)
+        await hand_on(inbound, last, metadata)
 
 
 async def write_lines(
     outbound: trio.MemoryReceiveChannel[SessionMessage],
-    stream: trio.abc.SendStream,
+    send: Callable[[bytearray | memoryview], Awaitable[None]],
     inbound: trio.MemorySendChannel[SessionMessage],
     limit: trio.CancelScope | None = None,
 ) -> None:
@@ -57,7 +70,7 @@ async def write_lines(
 
     Args:
         outbound: The messages to write.
-        stream: The stream to write to.
+        send: Writes to the stream: its ``send_all``.
         inbound: The channel back to the session, for requests that can't be encoded.
         limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
             progress.
@@ -89,13 +102,13 @@ async def write_lines(
                     pass
         if limit is None:
             if lines:
-                await stream.send_all(lines)
+                await send(lines)
             continue
         # In pieces, so that a slow reader shows its progress. The views must be released before the bytearray can go.
         with memoryview(lines) as view:
             for start in range(0, len(view), CHUNK):
                 with view[start : start + CHUNK] as piece:
-                    await stream.send_all(piece)
+                    await send(piece)
                 limit.deadline = trio.current_time() + CLOSE_GRACE
 
 
@@ -104,44 +117,3 @@ def check_size(max_bytes: int | None) -> None:
     # Streams must refuse the same arguments as trio's own (`trio.testing.check_one_way_stream`).
     if max_bytes is not None:
         check_count("max_bytes", max_bytes)
-
-
-class PipeReader(trio.abc.ReceiveStream):
-    """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` owns it."""
-
-    # `FdStream` yields to other tasks, tries a read that fails, and then waits. This class waits first, which saves a
-    # scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
-    # after the other.
-
-    def __init__(self, stream: trio.lowlevel.FdStream) -> None:
-        self._stream = stream
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        if max_bytes is not None:
-            check_size(max_bytes)
-        while True:  # noqa: ASYNC913 - the thread is one
-            # After `close` the number is negative, and could belong to another file by now if it were kept.
-            if (fd := self._stream.fileno()) < 0:
-                raise trio.ClosedResourceError("this stream was closed")
-            await trio.lowlevel.wait_readable(fd)
-            try:
-                return self.receive_nowait(max_bytes)
-            except trio.WouldBlock:
-                continue  # another reader of the same pipe was faster
-
-    def receive_nowait(self, max_bytes: int | None = None) -> bytes:
-        """Read what is available, or raise `trio.WouldBlock`."""
-        if (fd := self._stream.fileno()) < 0:
-            raise trio.ClosedResourceError("this stream was closed")
-        try:
-            return os.read(fd, max_bytes or CHUNK)
-        except BlockingIOError:
-            raise trio.WouldBlock from None
-        except OSError as exc:
-            raise trio.BrokenResourceError from exc
-
-    def close(self) -> None:
-        self._stream.close()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

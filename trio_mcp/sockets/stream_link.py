@@ -1,0 +1,214 @@
+"""A link over a byte stream: one JSON text per line, as over stdio."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode
+from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
+from trio_mcp.lines import CLOSE_GRACE, read_lines, write_lines
+from trio_mcp.link import BUFFER, Link, hand_on
+from trio_mcp.sockets.wire import Wire
+from trio_mcp.types.error_codes import PARSE_ERROR
+
+__all__ = ["Terms", "link_on_terms", "stream_link"]
+
+LAST_WORDS = 10.0
+"""Seconds in all for the last messages, however steadily the peer reads them. Chosen: about 600 KB, at the least speed
+that `CLOSE_GRACE` allows."""
+
+MOMENT = 0.5
+"""Seconds between a failed write and the end of what the peer has sent before. Chosen: it is only local reads."""
+
+
+@attrs.frozen
+class Terms:
+    """What is known and demanded of a peer, besides the framing.
+
+    Attributes:
+        peer: Who it is, for error messages.
+        guarded: Whether its first line must be a JSON object, as it may be anybody.
+        deadline: The time by which its first line must be complete.
+        write_timeout: Seconds that it may take to read 64 KiB once its buffers are full.
+        hint: What it may mean if a server leaves without a word; None for a peer that may leave at any time.
+    """
+
+    peer: str = "the peer"
+    guarded: bool = False
+    deadline: float = math.inf
+    write_timeout: float = math.inf
+    hint: str | None = None
+
+
+@contextlib.asynccontextmanager
+async def stream_link(
+    stream: trio.abc.Stream,
+    *,
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    metadata: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Link]:
+    """Send and receive messages over any stream of Trio, as lines: a serial port, a channel of SSH, a pipe.
+
+    The peer may be a client or a server, which frames its messages in the same way. The block closes the stream at its
+    end: what was sent before still goes out, for as long as the peer reads it, for at most ten seconds. When cancelled,
+    it closes the stream at once.
+
+    Args:
+        stream: The stream. One that can't close one direction alone (`trio.abc.HalfCloseableStream`) is closed as a
+            whole when this side has nothing more to send.
+        max_message_size: The longest line accepted from the peer, in bytes; a longer one is refused and skipped.
+        metadata: What handlers find in `Context.transport_metadata`, for example who the peer is.
+
+    Raises:
+        TypeError: If it is not a stream.
+    """
+    if not isinstance(stream, trio.abc.Stream):
+        raise TypeError(f"expected a trio.abc.Stream, got {type(stream).__name__}")
+    async with link_on_terms(stream, Terms(), max_message_size, metadata) as link:
+        yield link
+
+
+@contextlib.asynccontextmanager
+async def link_on_terms(
+    stream: trio.abc.Stream, terms: Terms, max_message_size: int, metadata: Mapping[str, Any] | None = None
+) -> AsyncIterator[Link]:
+    """Do what `stream_link` does, for a peer that more is known of.
+
+    If it is guarded, and its first line is not a JSON object, above all if that is the line of an HTTP request, nothing
+    after it is looked at, and the link is lost.
+    """
+    decoder = LineDecoder(max_message_size)
+    async with closing(partial(trio.aclose_forcefully, stream)):
+        await trio.lowlevel.checkpoint()
+        lines = _Lines(Wire(stream, terms.write_timeout), decoder, terms, metadata)
+        with lines.inbound, lines.outbound:
+            async with background_nursery(lines.end) as nursery:
+                nursery.start_soon(lines.read)
+                nursery.start_soon(lines.write)
+                yield lines.link
+
+
+class _Lines:
+    """The tasks between a stream and the channels of a link."""
+
+    def __init__(self, wire: Wire, decoder: LineDecoder, terms: Terms, metadata: Mapping[str, Any] | None) -> None:
+        self._wire = wire
+        self._decoder = decoder
+        self._terms = terms
+        self._metadata = metadata
+        self.inbound, self._read_end = trio.open_memory_channel[SessionMessage](BUFFER)
+        self._write_end, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.link = Link(self._read_end, self._write_end)
+        self._reading = trio.CancelScope()
+        self._last_words = trio.CancelScope()
+        self._written = trio.Event()
+        self._all_read = trio.Event()
+        self._unwritten: Exception | None = None
+        self._lost = False
+
+    async def end(self) -> None:
+        """Write what has been sent, and close the stream's directions one after the other."""
+        self._write_end.close()
+        self._read_end.close()
+        if self._lost:
+            return
+        with trio.move_on_after(LAST_WORDS):
+            # `write_lines` moves the deadline on while there is progress.
+            self._last_words.deadline = trio.current_time() + CLOSE_GRACE
+            with self._last_words:
+                await self._written.wait()
+            # A socket that is closed while it holds unread bytes resets the connection, and the peer might lose what
+            # it has not read. So let the peer close its direction first; one that does so on our end takes no time.
+            with trio.move_on_after(CLOSE_GRACE):
+                await self._all_read.wait()
+
+    async def read(self) -> None:
+        """Read to the end, and report it if it is not a proper one."""
+        error: TransportError | None = None
+        with self._reading:
+            try:
+                await self._read()
+            except TransportError as exc:
+                error = exc
+            except trio.BrokenResourceError as exc:
+                error = self._broken(exc)
+            except trio.ClosedResourceError:
+                pass  # the writer has closed the stream as a whole
+        if self._unwritten is not None:
+            error = self._broken(self._unwritten)
+        if error is not None:
+            self._lost = True
+            # From here on sending fails, too, and does not wait for a peer that is gone. One that has ended only its own
+            # sending learns that nothing more comes.
+            self.outbound.close()
+            await self._wire.abort()
+            await hand_on(self.inbound, Failure(error))
+        self.inbound.close()
+        self._all_read.set()
+
+    async def _read(self) -> None:
+        start = await self._first_line() if self._terms.guarded else b""
+        await read_lines(self._wire.receive, self._decoder, self.inbound, self._metadata, start)
+        while await self._wire.receive():
+            pass  # the session has stopped reading, but the peer may have to write before it can leave
+        if self._terms.hint is not None and not self._wire.ended:
+            raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
+
+    async def _first_line(self) -> bytes | bytearray:
+        """Read the first line, and return everything that came with it.
+
+        Raises:
+            TransportError: If it is not a JSON object, or does not come in time.
+        """
+        data = bytearray()
+        end = -1
+        with trio.CancelScope(deadline=self._terms.deadline) as scope:
+            # A line over the limit can't be of another protocol any more: it is refused and skipped like any other.
+            while end < 0 and len(data) <= self._decoder.max_message_size:
+                chunk = await self._wire.receive()
+                if not chunk:
+                    return data
+                at = len(data)  # so that each byte is looked at once, however small the chunks are
+                data += chunk if data else chunk.lstrip()
+                if data and not data.startswith(b"{"):
+                    raise self._stranger(data)
+                end = data.find(b"\n", at)
+        if scope.cancelled_caught:
+            raise TransportError(f"{self._terms.peer} has not sent its first message in time")
+        first = decode(data[:end]) if end >= 0 else None
+        if isinstance(first, Malformed) and first.code == PARSE_ERROR:
+            raise self._stranger(data)
+        return data
+
+    def _stranger(self, data: bytearray) -> TransportError:
+        excerpt = bytes(data[:40])
+        error = TransportError(f"{self._terms.peer} does not speak MCP: its first line begins with {excerpt!r}")
+        logger.info("%s", error)
+        return error
+
+    async def write(self) -> None:
+        """Write to the end, and tell the reader if the peer does not take it."""
+        try:
+            await write_lines(self.outbound, self._wire.send, self.inbound, self._last_words)
+            await self._wire.end_sending()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            self.outbound.close()
+            self._unwritten = exc
+            # What the peer has sent before still counts.
+            self._reading.deadline = trio.current_time() + MOMENT
+        self._written.set()
+
+    def _broken(self, exc: Exception) -> TransportError:
+        cause = exc.__cause__ or exc
+        said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        return TransportError(f"the connection to {self._terms.peer} is lost: {said}")
