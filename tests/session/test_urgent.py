@@ -81,7 +81,7 @@ class Judge:
             assert not each.fixed, "answers and the handshake are not overtaken"
             assert not gone.refers_to(each), "nothing overtakes what it refers to"
         self.in_a_row = self.in_a_row + 1 if before else 0
-        assert self.in_a_row <= MOST_IN_A_ROW, "urgency starves nobody"
+        assert self.in_a_row <= MOST_IN_A_ROW, "each has its turn"
 
     def could_overtake(self, left: Waiting) -> bool:
         """Return whether an urgent message could have gone instead of this one."""
@@ -296,7 +296,7 @@ class NoticesMachine(Overtaking):
 
 
 @pytest.mark.parametrize("machine", [OutboxMachine, PeerMachine, NoticesMachine])
-def test_urgent_messages_overtake_what_they_may_and_starve_nobody(machine: type[Overtaking]) -> None:
+def test_urgent_messages_overtake_what_they_may_and_starve_no_other(machine: type[Overtaking]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=examples(200), stateful_step_count=30))
 
 

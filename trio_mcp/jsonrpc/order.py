@@ -35,7 +35,7 @@ class MessageQueue(Generic[T]):
     """
 
     # Serial numbers give the order of `put` across both lanes, also after `remove`. The lanes are attributes because
-    # the path of every call looks at them, and `len` of a deque costs less than a call of ours.
+    # the path of every call looks at them, and `len` of a deque costs less than calling a method.
 
     def __init__(self, wanted: Callable[[T], bool] = lambda item: True) -> None:
         self.plain: deque[tuple[int, object, T]] = deque()
@@ -65,13 +65,13 @@ class MessageQueue(Generic[T]):
             self.plain.append((self._serial, message, item))
 
     def _predecessor(self, message: object) -> int:
-        """Return the serial number of the last plain message that a message refers to; 0 if there is none."""
+        """Return the serial number of the last plain message that a message refers to, or 0."""
         if not isinstance(message, Notification) or message.method not in _REFERRING:
             return 0
         return max((serial for serial, each, _ in self.plain if _refers(message, each)), default=0)
 
     def take(self) -> T | None:
-        """Remove and return the item whose turn it is; None if there is none."""
+        """Remove and return the item whose turn it is; None if the queue is empty."""
         while self.plain or self.urgent:
             first = self.plain[0][0] if self.plain else self._serial + 1
             if self.urgent and (
@@ -105,7 +105,7 @@ class MessageQueue(Generic[T]):
 def _is_barrier(message: object) -> bool:
     match message:
         case Request() | Notification():
-            # A ping may come before the handshake, but is no part of it.
+            # A ping may come before the handshake, but does not belong to it.
             return facts_of(message.method).opening and message.method != "ping"
         case None | Response() | ErrorResponse() | Batch():
             return True
