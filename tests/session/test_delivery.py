@@ -25,6 +25,7 @@ from trio_mcp import (
     Server,
     SessionOptions,
     StdioServerParameters,
+    websocket_client,
 )
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import RemoteProtocolError
@@ -47,17 +48,33 @@ async def talk(ctx: Context) -> str:
 Open = Callable[[trio.Nursery], Awaitable[Any]]
 
 
+def served_by(serve: Callable[..., Awaitable[object]], client: Callable[[str], Any] | None = None) -> Open:
+    """Return what opens a port; a client's target is its URL, or ``client`` of it."""
+
+    async def open_it(nursery: trio.Nursery) -> Any:
+        url = await nursery.start(partial(serve, port=0))
+        return url if client is None else partial(client, url)
+
+    return open_it
+
+
+async def memory(nursery: trio.Nursery) -> Server:
+    return server
+
+
 async def child(nursery: trio.Nursery) -> StdioServerParameters:
     code = "from tests.session.test_delivery import server; server.run()"
     return StdioServerParameters(sys.executable, ["-c", code])
 
 
 LINKS: dict[str, tuple[Open, str]] = {
-    "memory": (lambda nursery: trio.to_thread.run_sync(lambda: server), "auto"),
+    "memory": (memory, "auto"),
     "stdio": (child, "auto"),
-    "modern HTTP": (lambda nursery: nursery.start(partial(server.serve_http, port=0)), "auto"),
-    "legacy HTTP": (lambda nursery: nursery.start(partial(server.serve_http, port=0)), "legacy"),
-    "HTTP+SSE": (lambda nursery: nursery.start(partial(server.serve_sse, port=0)), "legacy"),
+    "TCP": (served_by(server.serve_tcp), "auto"),
+    "WebSocket": (served_by(server.serve_websocket, websocket_client), "auto"),
+    "modern HTTP": (served_by(server.serve_http), "auto"),
+    "legacy HTTP": (served_by(server.serve_http), "legacy"),
+    "HTTP+SSE": (served_by(server.serve_sse), "legacy"),
 }
 
 
