@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
-import trio.testing
 
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification
-from trio_mcp.testing.contract.bench import Bench, End, shown
+from trio_mcp.testing.contract.bench import Bench, End, settled, shown
 from trio_mcp.testing.contract.rule import rule
 
 __all__: list[str] = []
@@ -48,7 +47,7 @@ async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -
     for start in range(0, len(data), size):
         with bench.within("writing to the raw stream"):
             await stream.send_all(data[start : start + size])
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
 
 
 @rule("A message whose bytes come one at a time arrives, and only when it is complete", needs="raw")
