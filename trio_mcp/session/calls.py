@@ -58,6 +58,8 @@ class CallLimits(TypedDict, total=False):
             notification, in order; all these calls are done before the call returns. An exception that it raises is
             raised by the call, and the request is cancelled.
         urgent: Whether the request overtakes other requests and notifications that wait to be sent.
+        retry: Whether the request may be sent again if its way fails before the response has come, and it is not known
+            whether the server has done it. Used only by a list of ways to a server (`FailoverParameters`).
     """
 
     timeout: Limit
@@ -65,17 +67,19 @@ class CallLimits(TypedDict, total=False):
     reset_on_progress: bool | None
     on_progress: ProgressCallback | None
     urgent: bool
+    retry: bool
 
 
 @attrs.frozen
 class Limits:
-    """The time limits of one call, in seconds, its progress callback, and whether it is urgent."""
+    """The time limits of one call, in seconds, its progress callback, and whether it is urgent or may be repeated."""
 
     timeout: float | None
     total_timeout: float | None
     reset_on_progress: bool
     on_progress: ProgressCallback | None
     urgent: bool = False
+    retry: bool = False
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
@@ -95,8 +99,12 @@ class Limits:
         total_timeout = defaults.total_timeout if total_timeout is USE_SESSION else total_timeout
         check_seconds("timeout", timeout, optional=True)
         check_seconds("total_timeout", total_timeout, optional=True)
+        flags = given.get("urgent", False), given.get("retry", False)
+        for name, flag in zip(("urgent", "retry"), flags, strict=True):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, got {flag!r}")
         reset = defaults.reset_on_progress if reset is None else reset
-        return cls(timeout, total_timeout, reset, on_progress, given.get("urgent", False))
+        return cls(timeout, total_timeout, reset, on_progress, *flags)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
     """Seconds until the call times out if no message arrives for it."""
@@ -342,7 +350,7 @@ class Calls:
                 # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
                 if limits.patience != inf:
                     self._deadlines.add(started + limits.patience, outgoing)
-                self._sink.put(SessionMessage(outgoing.request, related), outgoing)
+                self._sink.put(SessionMessage(outgoing.request, related, retry=limits.retry), outgoing)
                 await waiting.wait()
             else:
                 await self._call_in_scope(outgoing, waiting, started, limits, related)
@@ -383,7 +391,8 @@ class Calls:
             await self._sink.room(urgent=limits.urgent)
             # The session may have been closed, or the link lost, meanwhile.
             if not outgoing.settled:
-                self._sink.put(SessionMessage(outgoing.request, related, urgent=limits.urgent), outgoing)
+                message = SessionMessage(outgoing.request, related, urgent=limits.urgent, retry=limits.retry)
+                self._sink.put(message, outgoing)
             await self._wait(waiting, scope, started, limits)
         if waiting.outcome is None:
             waiting.outcome = TIMED_OUT
