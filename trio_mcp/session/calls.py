@@ -57,29 +57,29 @@ class CallLimits(TypedDict, total=False):
         on_progress: Called, sync or async, in the caller's task, with a `ProgressNotificationParams` for each progress
             notification, in order; all these calls are done before the call returns. An exception that it raises is
             raised by the call, and the request is cancelled.
-        urgent: Whether the request overtakes other requests and notifications that wait to be sent.
         retry: Whether the request may be sent again if its way fails before the response has come, and it is not known
             whether the server has done it. Used only by a list of ways to a server (`FailoverParameters`).
+        urgent: Whether the request overtakes other requests and notifications that wait to be sent.
     """
 
     timeout: Limit
     total_timeout: Limit
     reset_on_progress: bool | None
     on_progress: ProgressCallback | None
-    urgent: bool
     retry: bool
+    urgent: bool
 
 
 @attrs.frozen
 class Limits:
-    """The time limits of one call, in seconds, its progress callback, and whether it is urgent or may be repeated."""
+    """The time limits of one call, in seconds, its progress callback, and how it may be sent."""
 
     timeout: float | None
     total_timeout: float | None
     reset_on_progress: bool
     on_progress: ProgressCallback | None
-    urgent: bool = False
     retry: bool = False
+    urgent: bool = False
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
@@ -99,12 +99,12 @@ class Limits:
         total_timeout = defaults.total_timeout if total_timeout is USE_SESSION else total_timeout
         check_seconds("timeout", timeout, optional=True)
         check_seconds("total_timeout", total_timeout, optional=True)
-        flags = given.get("urgent", False), given.get("retry", False)
-        for name, flag in zip(("urgent", "retry"), flags, strict=True):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be True or False, got {flag!r}")
         reset = defaults.reset_on_progress if reset is None else reset
-        return cls(timeout, total_timeout, reset, on_progress, *flags)
+        retry, urgent = given.get("retry", False), given.get("urgent", False)
+        for name, value in (("retry", retry), ("urgent", urgent)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} must be True or False, got {value!r}")
+        return cls(timeout, total_timeout, reset, on_progress, retry, urgent)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
     """Seconds until the call times out if no message arrives for it."""
@@ -391,7 +391,7 @@ class Calls:
             await self._sink.room(urgent=limits.urgent)
             # The session may have been closed, or the link lost, meanwhile.
             if not outgoing.settled:
-                message = SessionMessage(outgoing.request, related, urgent=limits.urgent, retry=limits.retry)
+                message = SessionMessage(outgoing.request, related, retry=limits.retry, urgent=limits.urgent)
                 self._sink.put(message, outgoing)
             await self._wait(waiting, scope, started, limits)
         if waiting.outcome is None:
