@@ -43,7 +43,7 @@ from trio_mcp.sockets.listening import peer_credentials
 
 
 class _Session:
-    """What a transport's server end takes for a session; there is none, as the link is given away."""
+    """What a transport's server end takes for a session; the link itself is given away."""
 
     ending = False
 
