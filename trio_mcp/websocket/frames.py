@@ -64,6 +64,11 @@ class Frames:
         self.fault: Fault | None = None
         self.partial = False
 
+    @property
+    def refusal(self) -> bytes:
+        """What the peer has sent in place of the end of the handshake."""
+        return bytes(self._head or b"")
+
     def admit(self, data: bytes | bytearray) -> int:
         """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
         place = 0 if self._head is None else self._admit_head(self._head, data)

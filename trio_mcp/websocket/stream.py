@@ -70,6 +70,11 @@ class WatchedStream:
         self.goodbye = False
         self.broken = ""
 
+    @property
+    def refusal(self) -> bytes:
+        """What the peer has sent in place of the end of the handshake."""
+        return self._frames.refusal
+
     def unfinished(self) -> float:
         """Return for how long a message has been arriving, in seconds; 0 if none is."""
         return trio.current_time() - self._begun if self._frames.partial else 0.0
