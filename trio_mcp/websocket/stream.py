@@ -119,7 +119,7 @@ class WatchedStream:
             self._begun = trio.current_time()
         count = frames.admit(self._ahead)
         admitted, self._ahead = bytes(self._ahead[:count]), self._ahead[count:]
-        if frames.fault is not None and not admitted:
+        if frames.fault is not None:  # what came before it is still parsed
             self.give_up(frames.fault)
         return admitted
 
@@ -186,5 +186,7 @@ class WatchedStream:
         if isinstance(self._stream, trio.SocketStream):
             await self._stream.send_eof()
         left = LINGERED
-        while left > 0 and (data := await self._stream.receive_some(CHUNK)):
+        while data := await self._stream.receive_some(CHUNK):
             left -= len(data)
+            if left < 0:
+                await trio.sleep_forever()  # a peer whose writes block can read the close frame meanwhile
