@@ -95,12 +95,11 @@ async def test_connections_beyond_the_limit_are_refused_before_anything_is_read(
 
 @every_way
 async def test_websockets_beyond_the_limit_are_told_to_try_again_later(way: str) -> None:
-    async with serving(Tools().server, way, max_sessions=1) as url:
-        async with Raw.open(url) as first:
-            assert await first.add(1) == 2
-            async with Raw.open(url) as second:
-                assert await second.closed() == (1013, "too many WebSockets; try again later")
-            assert await first.add(2) == 3
+    async with serving(Tools().server, way, max_sessions=1) as url, Raw.open(url) as first:
+        assert await first.add(1) == 2
+        async with Raw.open(url) as second:
+            assert await second.closed() == (1013, "too many WebSockets; try again later")
+        assert await first.add(2) == 3
 
 
 @on_our_runners

@@ -122,13 +122,12 @@ async def test_garbage_in_a_message_costs_only_itself(way: str, garbage: bytes, 
 @every_way
 async def test_the_longest_message_that_is_accepted(way: str) -> None:
     """A limit in bytes, whoever joins the frames."""
-    async with serving(Tools().server, way, max_message_size=1000) as url:
-        async with Raw.open(url) as raw:
-            await raw.frame(TEXT, PINGED.ljust(1000))
-            assert (await raw.message())["id"] == 7
-            await raw.frame(TEXT, b'"' + "é".encode() * 500 + b'"')
-            code, reason = await raw.closed()
-            assert (code, reason) == (1009, "a message that is longer than max_message_size=1000")
+    async with serving(Tools().server, way, max_message_size=1000) as url, Raw.open(url) as raw:
+        await raw.frame(TEXT, PINGED.ljust(1000))
+        assert (await raw.message())["id"] == 7
+        await raw.frame(TEXT, b'"' + "é".encode() * 500 + b'"')
+        code, reason = await raw.closed()
+        assert (code, reason) == (1009, "a message that is longer than max_message_size=1000")
 
 
 @on_our_runners

@@ -42,28 +42,36 @@ on_our_runners = pytest.mark.parametrize("way", _marked(OURS))
 
 @contextlib.asynccontextmanager
 async def serving(
-    server: Server, way: str = "alone", *, stop: trio.Event | None = None, config: Config | None = None, **settings: Any
+    server: Server,
+    way: str = "alone",
+    *,
+    stop: trio.Event | None = None,
+    config: Config | None = None,
+    scope: trio.CancelScope | None = None,
+    **settings: Any,
 ) -> AsyncIterator[str]:
-    """Serve a server for a block, and yield the URL of its WebSocket."""
+    """Serve a server for a block, and yield the URL of its WebSocket; cancelling the scope cancels the server."""
+    if way == "mounted":
+        serve: Any = partial(_mount, server, settings)
+    elif way == "alone":
+        serve = partial(server.serve_websocket, port=0, config=config, shutdown=stop, **settings)
+    else:
+        settings = {"websocket_path": "/mcp", **settings}
+        serve = partial(server.serve_http, port=0, runner=way, config=config, shutdown=stop, **settings)
+
+    async def in_scope(task_status: trio.TaskStatus[Any]) -> None:
+        with scope or trio.CancelScope():
+            await serve(task_status=task_status)
+
     async with background_nursery() as nursery:
-        if way == "mounted":
-            yield await _mounted(server, nursery, settings)
-            return
-        serve: Any = server.serve_websocket
-        if way != "alone":
-            serve = partial(server.serve_http, runner=way, websocket_path="/mcp")
         with trio.fail_after(60):  # against a hang only
-            url = await nursery.start(partial(serve, port=0, config=config, shutdown=stop, **settings))
+            url = await nursery.start(in_scope)
+        if way == "mounted":
+            url = f"{url[0]}/inside/mcp"
         yield "ws" + url.removeprefix("http").removeprefix("ws")
 
 
-async def _mounted(server: Server, nursery: trio.Nursery, settings: dict[str, Any]) -> str:
-    config = configured("127.0.0.1", 0)
-    (bound,) = await nursery.start(_mount, server, settings, config)
-    return f"ws://{bound.removeprefix('http://')}/inside/mcp"
-
-
-async def _mount(server: Server, settings: dict[str, Any], config: Config, task_status: Any) -> None:
+async def _mount(server: Server, settings: dict[str, Any], task_status: Any) -> None:
     async with server.asgi_app(**{"websocket_path": "/mcp", **settings}) as app:
 
         async def outer(scope: Any, receive: Any, send: Any) -> None:
@@ -76,7 +84,7 @@ async def _mount(server: Server, settings: dict[str, Any], config: Config, task_
                 await app({**scope, "root_path": "/inside"}, receive, send)
 
         given: Any = outer
-        await hypercorn.trio.serve(given, config, task_status=task_status)
+        await hypercorn.trio.serve(given, configured("127.0.0.1", 0), task_status=task_status)
 
 
 class Raw:
