@@ -88,6 +88,11 @@ from trio_mcp.session.limits import SessionOptions as SessionOptions
 from trio_mcp.session.server import ServerSession as ServerSession
 from trio_mcp.session.session import BaseSession as BaseSession
 from trio_mcp.session.session import SessionStatistics as SessionStatistics
+from trio_mcp.sockets.client import tcp_client as tcp_client
+from trio_mcp.sockets.client import unix_client as unix_client
+from trio_mcp.sockets.listening import PeerCredentials as PeerCredentials
+from trio_mcp.sockets.serving import SocketSettings as SocketSettings
+from trio_mcp.sockets.stream_link import stream_link as stream_link
 from trio_mcp.stdio.client import stdio_client as stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParameters
 from trio_mcp.stdio.server import stdio_server as stdio_server

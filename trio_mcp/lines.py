@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import trio
 
 from trio_mcp._checks import check_count
@@ -23,24 +26,36 @@ keep the process alive, but one that reads slowly gets them all."""
 
 
 async def read_lines(
-    stream: trio.abc.ReceiveStream, decoder: LineDecoder, inbound: trio.MemorySendChannel[SessionMessage]
+    stream: trio.abc.ReceiveStream,
+    decoder: LineDecoder,
+    inbound: trio.MemorySendChannel[SessionMessage],
+    metadata: Mapping[str, Any] | None = None,
+    chunk: bytes | bytearray = b"",
 ) -> None:
     """Read a stream to its end and hand every message on, as long as the session listens.
+
+    Args:
+        stream: The stream.
+        decoder: Turns its bytes into messages.
+        inbound: Where the messages go.
+        metadata: What the session is told about each of them.
+        chunk: What has been read from the stream before.
 
     Raises:
         trio.BrokenResourceError: If the stream breaks.
     """
-    while chunk := await stream.receive_some():
+    while chunk := chunk or await stream.receive_some():
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
-                inbound.send_nowait(SessionMessage(message))
+                inbound.send_nowait(SessionMessage(message, metadata=metadata))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-                if not await hand_on(inbound, message):
+                if not await hand_on(inbound, message, metadata):
                     return
+        chunk = b""
     # A last line without its newline counts too: some peers exit without writing one.
     if (last := decoder.finish()) is not None:
-        await hand_on(inbound, last)
+        await hand_on(inbound, last, metadata)
 
 
 async def write_lines(

@@ -14,6 +14,7 @@ from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
 from trio_mcp.memory import memory_link_pair
+from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.client import stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters
 
@@ -34,7 +35,10 @@ class Servable(Protocol):
 
 
 Target: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
-"""A string is the URL of an HTTP server."""
+"""A string is the URL of a server."""
+
+SCHEMES = ("http://", "https://", "ws://", "wss://", "tcp://", "tls://", "unix:")
+"""How a URL may begin."""
 
 
 def link_factory(target: Target) -> LinkFactory:
@@ -47,20 +51,9 @@ def link_factory(target: Target) -> LinkFactory:
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
     if isinstance(target, str):
-        scheme, separator, _ = target.partition("://")
-        if not separator:
-            raise TypeError(
-                f"{target!r} is not a URL: a URL begins with http:// or https://."
-                f" To start a server as a process, pass StdioServerParameters({target!r}, [arguments])"
-            )
-        if scheme.lower() not in ("http", "https"):
-            raise ValueError(f"there is no transport for {scheme}:// URLs")
-        return HttpConnector(HttpServerParameters(target))
+        return _by_url(target)
     if isinstance(target, HttpServerParameters):
-        # A configuration may name one, as other hosts have that transport.
-        if target.kind == "ws":
-            raise ValueError(f"there is no transport for {target.url.partition('://')[0]}:// URLs")
-        return HttpConnector(target)
+        return _by_parameters(target)
     # Before the test for callables: an object with `serve` may be callable as well.
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
@@ -70,6 +63,37 @@ def link_factory(target: Target) -> LinkFactory:
         "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
         f"async context manager yielding a Link; got {type(target).__name__}"
     )
+
+
+def _by_url(url: str) -> LinkFactory:
+    scheme, separator, rest = url.partition(":")
+    match scheme.lower():
+        case "http" | "https" if rest.startswith("//"):
+            return _by_parameters(HttpServerParameters(url))
+        case "ws" | "wss" if rest.startswith("//"):
+            return _by_parameters(HttpServerParameters(url, kind="ws"))
+        case "tcp" | "tls" | "unix" if separator:
+            read_address(url)  # so that a wrong one is an error here, and not when it is connected to
+            return lambda: _socket_client(url)
+    if not rest.startswith("//"):
+        raise TypeError(
+            f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
+            f" To start a server as a process, pass StdioServerParameters({url!r}, [arguments])"
+        )
+    raise ValueError(f"there is no transport for {scheme}:// URLs: a URL begins with one of {', '.join(SCHEMES)}")
+
+
+def _by_parameters(parameters: HttpServerParameters) -> LinkFactory:
+    if parameters.kind == "ws":
+        raise ValueError(f"there is no transport for {parameters.url.partition('://')[0]}:// URLs")
+    return HttpConnector(parameters)
+
+
+def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
+    # Imported late, like HTTP: clients of other transports need not load it.
+    from trio_mcp.sockets.client import tcp_client, unix_client
+
+    return (unix_client if url[:5].lower() == "unix:" else tcp_client)(url)
 
 
 @attrs.frozen

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 
 import trio
 
-from trio_mcp._checks import check_choice, check_choices, check_text, given_or_default
+from trio_mcp._checks import check_choice, check_choices, check_count, check_text, given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
@@ -39,6 +41,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.serve import RunSettings
     from trio_mcp.http.server.app import HttpApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
+    from trio_mcp.sockets.serving import SocketSettings
 
 __all__ = ["BaseServer", "Lifespan"]
 
@@ -281,7 +284,7 @@ class BaseServer:
         from trio_mcp.stdio.server import stdio_server  # deferred: a server over HTTP does not need it
 
         async with self.open_run() as run:
-            await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
+            await run.serve_opening(stdio_server(exit_grace=exit_grace), lambda _: started())
 
     async def serve_http(  # noqa: ASYNC128 - passes task_status on
         self,
@@ -356,6 +359,104 @@ class BaseServer:
         await serve_http(
             self, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
         )
+
+    async def serve_tcp(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        allow_remote: bool = False,
+        shutdown: trio.Event | None = None,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **settings: Unpack[SocketSettings],
+    ) -> None:
+        """Serve TCP until ``shutdown`` is set, then finish the requests under way. Each connection is one client.
+
+        ``url = await nursery.start(server.serve_tcp)`` returns ``tcp://127.0.0.1:8000``, or ``tls://…``, with the port
+        actually bound; port 0 picks a free one. Every user of the machine can connect to a port of 127.0.0.1: a Unix
+        socket (`serve_unix`) keeps others out. Sockets that a service manager hands over (``LISTEN_FDS``) are used
+        instead of any address.
+
+        Args:
+            host: The address to listen on.
+            port: The port to listen on.
+            ssl_context: The server's certificate, for TLS: ``ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)`` with
+                ``load_cert_chain``. If it demands certificates of clients (``verify_mode``), handlers find the
+                client's in ``ctx.transport_metadata["certificate"]``.
+            allow_remote: Whether the server may be reachable from other machines without TLS.
+            shutdown: Set it to end the server: it accepts no more connections, refuses new requests, and gives those
+                under way ``grace`` seconds.
+            task_status: Receives the URL.
+            settings: The fields of `SocketSettings`, such as ``max_connections``.
+
+        Raises:
+            OSError: If the address can't be bound.
+            ValueError: If the address is not one of this machine alone, and neither TLS nor ``allow_remote`` is given;
+                or if an argument is invalid.
+            TypeError: If an argument is of the wrong type.
+
+        When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
+        """
+        from trio_mcp.sockets.listening import listen_tcp  # deferred: a server on stdio needs no sockets
+
+        check_text("host", host)
+        check_count("port", port, least=0, most=65535)
+        if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+            raise TypeError(f"ssl_context must be an ssl.SSLContext, got {type(ssl_context).__name__}")
+        listening = listen_tcp(host, port, tls=ssl_context is not None, allow_remote=allow_remote)
+        await self._serve_sockets("serve_tcp", listening, ssl_context, shutdown, task_status, settings)
+
+    async def serve_unix(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: int = 0o600,
+        shutdown: trio.Event | None = None,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **settings: Unpack[SocketSettings],
+    ) -> None:
+        """Serve a Unix socket, which only programs of this machine can connect to; otherwise like `serve_tcp`.
+
+        ``url = await nursery.start(server.serve_unix, "/run/user/1000/mcp.sock")`` returns ``unix:/run/user/…``.
+        A socket that a server has left behind is replaced; the file is removed at the end. Handlers find who the client
+        is in ``ctx.transport_metadata["peer"]``, with ``pid``, ``uid`` and ``gid`` (on Linux).
+
+        Args:
+            path: The path of the socket.
+            mode: The permissions of the socket: who may connect. By default this user alone.
+            shutdown: As in `serve_tcp`.
+            task_status: Receives the URL.
+            settings: The fields of `SocketSettings`.
+
+        Raises:
+            OSError: If another server listens on the path, or there is something that is not a socket.
+            ValueError: If a socket can't have such a path.
+            TypeError: If an argument is of the wrong type.
+        """
+        from trio_mcp.sockets.listening import listen_unix
+
+        check_count("mode", mode, least=0, most=0o777)
+        await self._serve_sockets("serve_unix", listen_unix(path, mode), None, shutdown, task_status, settings)
+
+    async def _serve_sockets(
+        self,
+        method: str,
+        listening: contextlib.AbstractAsyncContextManager[tuple[list[trio.SocketListener], str]],
+        tls: ssl.SSLContext | None,
+        shutdown: trio.Event | None,
+        task_status: trio.TaskStatus[str],
+        settings: SocketSettings,
+    ) -> None:
+        from trio_mcp.sockets.serving import SocketOptions, SocketSettings, serve_listeners
+
+        refuse_unknown(getattr(BaseServer, method), settings, SocketSettings, type(self))
+        options = SocketOptions(**settings)
+        stop = trio.Event() if shutdown is None else shutdown
+        async with self.open_run() as run, listening as (listeners, url):
+            await serve_listeners(
+                run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)
+            )
 
     @contextlib.asynccontextmanager
     async def asgi_app(

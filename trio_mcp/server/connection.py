@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
-from trio_mcp.errors import LocalProtocolError, TrioMcpError
+from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.link import Link
@@ -20,6 +20,7 @@ from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink
+from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.methods import facts_of
 
 if TYPE_CHECKING:  # a server on stdio never loads HTTP
@@ -75,6 +76,7 @@ class Connection(ServerSession):
         input: The run's shared state for asking clients for input.
         trio_token: The token of the Trio run that the session belongs to.
         audience: The listeners of the client.
+        ending: Whether further requests are refused, because the server ends.
     """
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
@@ -87,6 +89,7 @@ class Connection(ServerSession):
         self._served = served
         self._state = run.states.get(served.settings)
         self.audience = Audience(run.changes)
+        self.ending = False
         self._changes = run.changes
         self._listener: Listener | None = None
         self._announcing = False
@@ -98,6 +101,9 @@ class Connection(ServerSession):
     # The hooks of the session pass everything on to the server, which knows nothing of sessions.
 
     async def received_request(self, context: RequestContext) -> Any:
+        # Not ignored: a client that is told may send the request elsewhere, since it was not carried out.
+        if self.ending:
+            raise McpError(OVERLOADED, "the server is ending, and takes no further requests")
         return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:

@@ -76,22 +76,25 @@ class Run:
         async with self.ending_gracefully([connection]):
             await self._serve(connection)
 
-    async def serve_only_link(
-        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[], object]
+    async def serve_opening(
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Connection], object]
     ) -> None:
         """Open a link and serve it like `serve_link`; the link itself is not cancelled before the results are sent.
 
         Args:
             opening: Opens the link.
-            opened: Called when the link is open.
+            opened: Called with the session when the link is open.
         """
-        # The link's own tasks (stdio's reader and writer) live inside `opening`. Cancelled together with the session,
+        # The link's own tasks (its reader and its writer) live inside `opening`. Cancelled together with the session,
         # they could not write the last results any more; so only the inner block is cancelled.
         block = trio.CancelScope()
-        async with self.ending_gracefully(self.connections, block), opening as link:
-            opened()
+        served: list[Connection] = []
+        async with self.ending_gracefully(served, block), opening as link:
+            connection = Connection(self, link)
+            served.append(connection)
+            opened(connection)
             with block:
-                await self._serve(Connection(self, link))
+                await self._serve(connection)
 
     async def _serve(self, connection: Connection) -> None:
         self.connections.add(connection)

@@ -1,0 +1,93 @@
+"""The addresses of sockets, as URLs: ``tcp://host:port``, ``tls://host:port`` and ``unix:/path``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from urllib.parse import urlsplit
+
+import attrs
+
+__all__ = ["Address", "is_loopback", "read_address", "unix_path", "url_of"]
+
+# The size of `sun_path` in `sockaddr_un`, without the null character at its end.
+LONGEST_PATH = 107 if sys.platform == "linux" else 103
+"""Bytes that the path of a Unix socket may have."""
+
+
+@attrs.frozen
+class Address:
+    """Where a server can be reached.
+
+    Attributes:
+        url: The URL, as it was given.
+        scheme: ``"tcp"``, ``"tls"`` or ``"unix"``.
+        host: The host; empty for a Unix socket.
+        port: The port; 0 for a Unix socket.
+        path: The path of the Unix socket, else empty.
+    """
+
+    url: str
+    scheme: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+
+def read_address(url: str) -> Address:
+    """Take a URL apart.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If it is not a valid URL of one of these schemes.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
+    scheme = url.partition(":")[0].lower()
+    if scheme == "unix":
+        return Address(url, scheme, path=unix_path(url))
+    if scheme not in ("tcp", "tls"):
+        raise ValueError(f"the URL of a socket must begin with tcp://, tls:// or unix:, got {url!r}")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as exc:
+        raise ValueError(f"{url!r} is not a valid URL: {exc}") from None
+    if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
+        raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
+    return Address(url, scheme, host, port)
+
+
+def unix_path(path: str | os.PathLike[str]) -> str:
+    """Return the path of a Unix socket, which may be given as a URL: ``unix:/path`` or ``unix:///path``.
+
+    Raises:
+        TypeError: If it is not a path.
+        ValueError: If a socket can't have such a path.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"the path of a Unix socket must be a path, got {type(path).__name__}")
+    text = os.fspath(path)
+    if text[:5].lower() == "unix:":
+        text = text[5:]
+        if text.startswith("//"):
+            text = text[2:]
+            if not text.startswith("/"):
+                raise ValueError(f"{path!r} is not a valid URL: write unix:/PATH, without a host")
+    if not text or "\0" in text:
+        raise ValueError(f"the path of a Unix socket must not be empty or contain a null character, got {path!r}")
+    if len(os.fsencode(text)) > LONGEST_PATH:
+        raise ValueError(f"the path of a Unix socket may have at most {LONGEST_PATH} bytes, got {text!r}")
+    return text
+
+
+def url_of(scheme: str, host: str, port: int) -> str:
+    """Return the URL of an address."""
+    # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an IP address is one of this machine's own, which nobody can reach from elsewhere."""
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback

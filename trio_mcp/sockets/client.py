@@ -1,0 +1,125 @@
+"""The client's end of TCP, TLS and Unix sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import stat
+from collections.abc import AsyncIterator
+
+import trio
+
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.link import Link
+from trio_mcp.sockets.addresses import Address, read_address, unix_path
+from trio_mcp.sockets.listening import keep_alive
+from trio_mcp.sockets.stream_link import Terms, guarded_link
+
+__all__ = ["tcp_client", "unix_client"]
+
+
+@contextlib.asynccontextmanager
+async def tcp_client(
+    url: str, *, ssl_context: ssl.SSLContext | None = None, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+) -> AsyncIterator[Link]:
+    """Connect to a server on TCP, ``tcp://host:port``, or on TLS, ``tls://host:port``.
+
+    Args:
+        url: The server's URL.
+        ssl_context: How to check the server's certificate, for ``tls://``, and which one to show; by default
+            ``ssl.create_default_context()``.
+        max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
+
+    Raises:
+        TransportError: If the server can't be reached, or its certificate is not accepted.
+        ValueError: If the URL is not valid, or ``ssl_context`` is given for ``tcp://``.
+        TypeError: If an argument is of the wrong type.
+    """
+    address = read_address(url)
+    if address.scheme == "unix":
+        raise ValueError(f"{url!r} is a Unix socket: use unix_client")
+    if ssl_context is not None and address.scheme != "tls":
+        raise ValueError(f"ssl_context is given, but {url!r} is without TLS: write tls://")
+    try:
+        connected = await trio.open_tcp_stream(address.host, address.port)
+    except OSError as exc:
+        raise TransportError(f"can't connect to {url}: {_said(exc)}") from exc
+    keep_alive(connected.socket)
+    stream: trio.abc.Stream = connected
+    silence = f"{url} closed the connection before it answered: is it full, or does it speak TLS? (write tls://)"
+    if address.scheme == "tls":
+        stream = await _encrypted(connected, address, ssl_context or ssl.create_default_context())
+        silence = f"{url} closed the connection before it answered: is it full?"
+    async with guarded_link(stream, max_message_size, Terms(url, silence=silence)) as link:
+        yield link
+
+
+async def _encrypted(
+    stream: trio.SocketStream, address: Address, context: ssl.SSLContext
+) -> trio.SSLStream[trio.SocketStream]:
+    encrypted = trio.SSLStream(stream, context, server_hostname=address.host)
+    try:
+        await encrypted.do_handshake()
+    except BaseException as exc:
+        # Nothing waits in it, so a cancellation closes it as well as an error does.
+        stream.socket.close()
+        if not isinstance(exc, trio.BrokenResourceError):
+            raise
+        cause = exc.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
+        else:
+            text = f"{address.url} does not speak TLS, or breaks the handshake off: is it tcp://?"
+        raise TransportError(text) from exc
+    return encrypted
+
+
+@contextlib.asynccontextmanager
+async def unix_client(
+    path: str | os.PathLike[str], *, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+) -> AsyncIterator[Link]:
+    """Connect to a server on a Unix socket.
+
+    Args:
+        path: The path of the socket, or its URL: ``unix:/path``.
+        max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
+
+    Raises:
+        TransportError: If there is no such socket, or no server listens on it.
+        ValueError: If a socket can't have such a path.
+        TypeError: If an argument is of the wrong type.
+    """
+    name = unix_path(path)
+    sock = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
+    try:
+        await sock.connect(name)
+    except BaseException as exc:
+        sock.close()
+        if not isinstance(exc, OSError):
+            raise
+        raise TransportError(f"can't connect to {name}: {_why_not(name, exc)}") from exc
+    silence = f"unix:{name} closed the connection before it answered: is it full?"
+    terms = Terms(f"unix:{name}", silence=silence)
+    async with guarded_link(trio.SocketStream(sock), max_message_size, terms) as link:
+        yield link
+
+
+def _why_not(path: str, exc: OSError) -> str:
+    if isinstance(exc, ConnectionRefusedError):
+        # The same for a file of another kind and for a socket that nobody listens on.
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                return "it is not a socket"
+        return "no server listens on it"
+    return exc.strerror or str(exc)
+
+
+def _said(exc: BaseException) -> str:
+    """Return the text of the error behind an OSError: trio says that all attempts have failed, and has them below."""
+    while exc.__cause__ is not None:
+        exc = exc.__cause__
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return getattr(exc, "strerror", None) or str(exc)

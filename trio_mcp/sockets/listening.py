@@ -1,0 +1,193 @@
+"""The sockets on which a server listens."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket as stdlib_socket
+import stat
+import struct
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp.sockets.addresses import is_loopback, unix_path, url_of
+
+__all__ = ["PeerCredentials", "inherited_descriptors", "keep_alive", "listen_tcp", "listen_unix", "peer_credentials"]
+
+FIRST_INHERITED = 3
+"""The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
+
+BACKLOG = 100
+"""Connections that wait to be accepted, as hypercorn has it."""
+
+# Linux's defaults take two hours to notice a peer that is gone without a word (tcp(7)).
+KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Seconds of silence before the system asks whether the peer is still there, seconds between two such questions, and
+how many may stay without an answer. Chosen: two minutes in all."""
+
+
+class PeerCredentials(NamedTuple):
+    """Who is at the other end of a Unix socket, as the system knows it (``SO_PEERCRED``, unix(7)).
+
+    Attributes:
+        pid: The process that has connected. It may have ended, and its number belong to another one.
+        uid: The user that it ran as.
+        gid: The group that it ran as.
+    """
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_credentials(sock: Any) -> PeerCredentials | None:
+    """Return who is at the other end of a Unix socket; None where the system does not tell (it is Linux's)."""
+    option = getattr(stdlib_socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    return PeerCredentials(*struct.unpack("iII", sock.getsockopt(stdlib_socket.SOL_SOCKET, option, 12)))
+
+
+def keep_alive(sock: Any) -> None:
+    """Let the system notice a peer that is gone without a word."""
+    sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(stdlib_socket, name):
+            sock.setsockopt(stdlib_socket.IPPROTO_TCP, getattr(stdlib_socket, name), value)
+
+
+def inherited_descriptors() -> list[int]:
+    """Return the sockets that a service manager has handed over, and forget them.
+
+    The protocol of systemd's socket activation, sd_listen_fds(3), which launchd wrappers and others speak as well: from
+    descriptor 3 on there are ``LISTEN_FDS`` sockets, if ``LISTEN_PID`` is this process.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    # The process id guards against variables that a parent was meant to see, and left behind.
+    count = os.environ.get("LISTEN_FDS", "")
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # for this server, and for no process that it starts
+        os.environ.pop(name, None)
+    if not (count.isascii() and count.isdigit() and len(count) < 5):
+        raise OSError(errno.EINVAL, f"can't listen: LISTEN_FDS must be a number, got {count!r}")
+    descriptors = range(FIRST_INHERITED, FIRST_INHERITED + int(count))
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return list(descriptors)
+
+
+def _inherited(*families: int) -> list[trio.SocketListener]:
+    sockets = [stdlib_socket.socket(fileno=descriptor) for descriptor in inherited_descriptors()]
+    if any(sock.family not in families for sock in sockets):
+        for sock in sockets:
+            sock.close()
+        raise OSError(errno.EINVAL, "can't listen: the service manager has handed over a socket of another kind")
+    if sockets:
+        logger.info("listening on the sockets of the service manager: %d", len(sockets))
+    for sock in sockets:
+        sock.listen(BACKLOG)
+    return [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
+
+
+@contextlib.asynccontextmanager
+async def listen_tcp(
+    host: str, port: int, *, tls: bool, allow_remote: bool
+) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
+    """Listen on an address for the time of a block; yields the listeners, and the URL of the first.
+
+    Raises:
+        OSError: If the address can't be bound.
+        ValueError: If others could reach the server without TLS, and that is not allowed.
+    """
+    listeners = _inherited(stdlib_socket.AF_INET, stdlib_socket.AF_INET6)
+    if not listeners:
+        try:
+            listeners = await trio.open_tcp_listeners(port, host=host)
+        except OSError as exc:
+            raise OSError(exc.errno, f"can't listen on {host}:{port}: {exc.strerror or exc}") from exc
+    async with contextlib.AsyncExitStack() as stack:
+        for listener in listeners:
+            await stack.enter_async_context(listener)
+        names = [listener.socket.getsockname() for listener in listeners]
+        for name in names:
+            if not (tls or allow_remote or is_loopback(name[0])):
+                raise ValueError(
+                    f"{name[0]} can be reached from other machines, and anybody there could call the tools and read "
+                    "along: pass ssl_context=, or allow_remote=True"
+                )
+        yield listeners, url_of("tls" if tls else "tcp", *names[0][:2])
+
+
+@contextlib.asynccontextmanager
+async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
+    """Listen on a Unix socket for the time of a block; yields the listeners, and the URL of the first.
+
+    Raises:
+        OSError: If the path can't be bound, for example because another server listens on it.
+        ValueError: If a socket can't have such a path.
+    """
+    name = unix_path(path)
+    listeners = _inherited(stdlib_socket.AF_UNIX)
+    if listeners:
+        # Their files belong to the service manager, which may hand them over again.
+        async with contextlib.AsyncExitStack() as stack:
+            for listener in listeners:
+                await stack.enter_async_context(listener)
+            yield listeners, f"unix:{listeners[0].socket.getsockname()}"
+        return
+    with _socket_file(name, mode) as sock:
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
+            yield [listener], f"unix:{sock.getsockname()}"
+
+
+@contextlib.contextmanager
+def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
+    path = unix_path(os.path.abspath(path))  # which may be longer than a relative one
+    _make_way(path)
+    with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as sock:
+        try:
+            sock.bind(path)
+        except OSError as exc:
+            raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from exc
+        own = os.lstat(path)
+        try:
+            # Between the two nobody can connect yet, whatever the umask was.
+            os.chmod(path, mode)
+            sock.listen(BACKLOG)
+            yield sock
+        finally:
+            # Only our own: another server may have taken the path meanwhile.
+            with contextlib.suppress(OSError):
+                if os.path.samestat(own, os.lstat(path)):
+                    os.unlink(path)
+
+
+def _make_way(path: str) -> None:
+    """Remove a socket that a server has left behind.
+
+    Raises:
+        OSError: If there is something else.
+    """
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return  # or there is no such folder, which `bind` says
+    if not stat.S_ISSOCK(found.st_mode):
+        raise OSError(errno.EEXIST, f"can't listen on {path}: there is something else, which is not a socket")
+    with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as probe:
+        # It must not wait, even if the backlog of the other server is full.
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:
+            pass
+        except OSError as exc:
+            raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from exc
+    raise OSError(errno.EADDRINUSE, f"can't listen on {path}: another server listens there")

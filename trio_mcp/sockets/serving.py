@@ -1,0 +1,208 @@
+"""Serving a run of a server on listeners: each connection is one session."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol, TypedDict
+
+import attrs
+import trio
+
+from trio_mcp._checks import check_count, check_seconds, validator
+from trio_mcp._log import logger
+from trio_mcp._nursery import closing, without_cancellation
+from trio_mcp.link import Link
+from trio_mcp.sockets.listening import keep_alive, peer_credentials
+from trio_mcp.sockets.stream_link import Terms, guarded_link
+
+__all__ = ["Run", "Session", "SocketOptions", "SocketSettings", "serve_listeners"]
+
+LAST_WORDS = 0.5
+"""Seconds after the grace for the last messages, on the wire (chosen: it is only local writes)."""
+
+
+class Session(Protocol):
+    """One client of a run."""
+
+    ending: bool
+
+    async def end_listening(self) -> None:
+        """Send listeners the last changes, and tell them of the end; takes bounded time."""
+
+    async def wait_idle(self) -> None:
+        """Wait until no handler runs."""
+
+    async def aclose(self) -> None:
+        """Cancel what still runs, and close the link."""
+
+
+class Run(Protocol):
+    """One run of a server."""
+
+    async def serve_opening(
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Any], object]
+    ) -> None:
+        """Open a link and serve it until the client closes it; ``opened`` gets its session."""
+
+
+@attrs.frozen(kw_only=True)
+class SocketOptions:
+    """The settings of a server on TCP or a Unix socket; see `SocketSettings`."""
+
+    # The same as over HTTP; docs/reference/limits.md has a table of all bounds.
+    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=validator(check_count))
+    head_timeout: float = attrs.field(default=5.0, validator=validator(check_seconds))
+    max_connections: int = attrs.field(default=1000, validator=validator(check_count))
+    write_timeout: float = attrs.field(default=30.0, validator=validator(check_seconds))
+    grace: float = attrs.field(default=5.0, validator=validator(check_seconds))
+
+
+class SocketSettings(TypedDict, total=False):
+    """The settings of `Server.serve_tcp` and `Server.serve_unix`, as keyword arguments.
+
+    Attributes:
+        max_message_size: The longest line accepted from a client, in bytes; a longer one is refused and skipped.
+            4 MiB by default.
+        head_timeout: Seconds for a TLS handshake and the client's first message, from the beginning of the connection.
+            5 by default.
+        max_connections: How many connections may be open at once; further ones are closed. 1000 by default.
+        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full. 30 by default.
+        grace: Seconds that requests under way are given when the server ends. 5 by default.
+    """
+
+    max_message_size: int
+    head_timeout: float
+    max_connections: int
+    write_timeout: float
+    grace: float
+
+
+async def serve_listeners(
+    run: Run,
+    listeners: list[trio.SocketListener],
+    options: SocketOptions,
+    *,
+    tls: ssl.SSLContext | None = None,
+    shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+    started: Callable[[], object],
+) -> None:
+    """Serve connections until ``shutdown`` returns, and then until what is under way has ended.
+
+    Args:
+        run: The run of the server.
+        listeners: The listeners; the caller closes them.
+        options: Limits.
+        tls: The configuration of TLS; None for none.
+        shutdown: Returns when no new work should be accepted.
+        started: Called when connections are accepted.
+
+    When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
+    """
+    server = _Server(run, options, tls)
+    async with closing(server.interrupt), trio.open_nursery() as serving:
+        async with trio.open_nursery() as accepting:
+            # Two nurseries: cancelling this one closes the listeners, while connections run on in the other.
+            await accepting.start(partial(trio.serve_listeners, server.serve, listeners, handler_nursery=serving))
+            started()
+            await shutdown()
+            accepting.cancel_scope.cancel("the server is ending")
+        deadline = trio.current_time() + options.grace
+        serving.cancel_scope.deadline = deadline + LAST_WORDS
+        await server.end(deadline)
+
+
+class _Server:
+    """The connections of one server."""
+
+    def __init__(self, run: Run, options: SocketOptions, tls: ssl.SSLContext | None) -> None:
+        self._run = run
+        self._options = options
+        self._tls = tls
+        self._ending = False
+        self._count = 0
+        self._greetings: set[trio.CancelScope] = set()
+        self._sessions: set[Session] = set()
+        self._interruptions: list[BaseException] = []
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Serve a connection from its acceptance to its end; a failure ends this connection alone."""
+        if self._ending or self._count >= self._options.max_connections:
+            return  # trio closes it
+        self._count += 1
+        try:
+            await self._serve(stream)
+        except Exception as exc:
+            logger.error("a connection failed", exc_info=exc)
+        except BaseException as exc:
+            # Raised at the very end: what closes the stream now might replace it by Cancelled.
+            if (interruption := without_cancellation(exc)) is not None:
+                self._interruptions.append(interruption)
+            raise
+        finally:
+            self._count -= 1
+
+    async def _serve(self, accepted: trio.SocketStream) -> None:
+        deadline = trio.current_time() + self._options.head_timeout
+        metadata: dict[str, Any] = {}
+        stream: trio.abc.Stream = accepted
+        if accepted.socket.family == trio.socket.AF_UNIX:
+            if (peer := peer_credentials(accepted.socket)) is not None:
+                metadata["peer"] = peer
+        else:
+            keep_alive(accepted.socket)
+        if self._tls is not None:
+            encrypted = trio.SSLStream(accepted, self._tls, server_side=True)
+            if not await self._greeted(encrypted, deadline):
+                return
+            if certificate := encrypted.getpeercert():
+                metadata["certificate"] = certificate
+            stream = encrypted
+        sessions: list[Session] = []
+
+        def opened(session: Session) -> None:
+            sessions.append(session)
+            self._sessions.add(session)
+
+        terms = Terms("the client", deadline, self._options.write_timeout)
+        try:
+            await self._run.serve_opening(
+                guarded_link(stream, self._options.max_message_size, terms, metadata or None), opened
+            )
+        finally:
+            self._sessions.difference_update(sessions)
+
+    async def _greeted(self, stream: trio.SSLStream[trio.SocketStream], deadline: float) -> bool:
+        with trio.CancelScope(deadline=deadline) as greeting:
+            self._greetings.add(greeting)
+            try:
+                await stream.do_handshake()
+                return not self._ending
+            except trio.BrokenResourceError:
+                pass
+            finally:
+                self._greetings.discard(greeting)
+        return False
+
+    async def end(self, deadline: float) -> None:
+        """End each connection when its requests under way have ended, and at the latest at a time."""
+        self._ending = True
+        for greeting in self._greetings:
+            greeting.cancel("the server is ending")
+        async with trio.open_nursery() as nursery:
+            for session in self._sessions:
+                nursery.start_soon(self._end, session, deadline)
+
+    async def _end(self, session: Session, deadline: float) -> None:
+        session.ending = True
+        await session.end_listening()
+        with trio.CancelScope(deadline=deadline):
+            await session.wait_idle()
+        await session.aclose()
+
+    async def interrupt(self) -> None:
+        """Raise the KeyboardInterrupt of a connection."""
+        for exc in self._interruptions:
+            raise exc
