@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import trio
@@ -26,7 +26,7 @@ keep the process alive, but one that reads slowly gets them all."""
 
 
 async def read_lines(
-    stream: trio.abc.ReceiveStream,
+    receive: Callable[[], Awaitable[bytes | bytearray]],
     decoder: LineDecoder,
     inbound: trio.MemorySendChannel[SessionMessage],
     metadata: Mapping[str, Any] | None = None,
@@ -35,7 +35,7 @@ async def read_lines(
     """Read a stream to its end and hand every message on, as long as the session listens.
 
     Args:
-        stream: The stream.
+        receive: Reads from the stream: its ``receive_some``.
         decoder: Turns its bytes into messages.
         inbound: Where the messages go.
         metadata: What the session is told about each of them.
@@ -44,7 +44,7 @@ async def read_lines(
     Raises:
         trio.BrokenResourceError: If the stream breaks.
     """
-    while chunk := chunk or await stream.receive_some():
+    while chunk := chunk or await receive():
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
@@ -60,7 +60,7 @@ async def read_lines(
 
 async def write_lines(
     outbound: trio.MemoryReceiveChannel[SessionMessage],
-    stream: trio.abc.SendStream,
+    send: Callable[[bytearray | memoryview], Awaitable[None]],
     inbound: trio.MemorySendChannel[SessionMessage],
     limit: trio.CancelScope | None = None,
 ) -> None:
@@ -70,7 +70,7 @@ async def write_lines(
 
     Args:
         outbound: The messages to write.
-        stream: The stream to write to.
+        send: Writes to the stream: its ``send_all``.
         inbound: The channel back to the session, for requests that can't be encoded.
         limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
             progress.
@@ -102,13 +102,13 @@ async def write_lines(
                     pass
         if limit is None:
             if lines:
-                await stream.send_all(lines)
+                await send(lines)
             continue
         # In pieces, so that a slow reader shows its progress. The views must be released before the bytearray can go.
         with memoryview(lines) as view:
             for start in range(0, len(view), CHUNK):
                 with view[start : start + CHUNK] as piece:
-                    await stream.send_all(piece)
+                    await send(piece)
                 limit.deadline = trio.current_time() + CLOSE_GRACE
 
 

@@ -39,7 +39,7 @@ class Writing:
             self.write.send_nowait(SessionMessage(message))
 
     async def run(self) -> None:
-        await write_lines(self._outbound, self.stream, self._inbound)
+        await write_lines(self._outbound, self.stream.send_all, self._inbound)
 
     def reported(self) -> list[Incoming]:
         found = []
@@ -137,7 +137,7 @@ async def test_reading_stops_when_the_session_has_gone() -> None:
     ours, theirs = trio.testing.memory_stream_one_way_pair()
     inbound, read = trio.open_memory_channel[SessionMessage](0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_lines, theirs, LineDecoder(), inbound)
+        nursery.start_soon(read_lines, theirs.receive_some, LineDecoder(), inbound)
         await ours.send_all(b'{"jsonrpc":"2.0","method":"m"}\n' * 3)
         assert (await read.receive()).message == Notification("m")
         await trio.testing.wait_all_tasks_blocked()
@@ -160,7 +160,7 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
 
     inbound, _read = trio.open_memory_channel[SessionMessage](250)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_lines, Endless(), LineDecoder(), inbound)
+        nursery.start_soon(read_lines, Endless().receive_some, LineDecoder(), inbound)
         await trio.testing.wait_all_tasks_blocked()
         assert reads == 3
         nursery.cancel_scope.cancel()
@@ -184,7 +184,7 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
             for n in range(4):
                 await ours.send_all(b'%s{"jsonrpc":"2.0","method":"m","params":{"n":%d}}' % (b"\n" * (n > 0), n))
             await ours.aclose()
-            await read_lines(theirs, LineDecoder(), inbound)
+            await read_lines(theirs.receive_some, LineDecoder(), inbound)
             inbound.close()
 
     async def after() -> None:

@@ -23,16 +23,16 @@ class Address:
     Attributes:
         url: The URL, as it was given.
         scheme: ``"tcp"``, ``"tls"`` or ``"unix"``.
+        place: ``host:port``, or the path of a Unix socket.
         host: The host; empty for a Unix socket.
         port: The port; 0 for a Unix socket.
-        path: The path of the Unix socket, else empty.
     """
 
     url: str
     scheme: str
+    place: str
     host: str = ""
     port: int = 0
-    path: str = ""
 
 
 def read_address(url: str) -> Address:
@@ -46,7 +46,7 @@ def read_address(url: str) -> Address:
         raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
     scheme = url.partition(":")[0].lower()
     if scheme == "unix":
-        return Address(url, scheme, path=unix_path(url))
+        return Address(url, scheme, unix_path(url))
     if scheme not in ("tcp", "tls"):
         raise ValueError(f"the URL of a socket must begin with tcp://, tls:// or unix:, got {url!r}")
     try:
@@ -56,7 +56,7 @@ def read_address(url: str) -> Address:
         raise ValueError(f"{url!r} is not a valid URL: {exc}") from None
     if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
         raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
-    return Address(url, scheme, host, port)
+    return Address(url, scheme, parts.netloc, host, port)
 
 
 def unix_path(path: str | os.PathLike[str]) -> str:

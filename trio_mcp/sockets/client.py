@@ -15,9 +15,11 @@ from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link
 from trio_mcp.sockets.addresses import Address, read_address, unix_path
 from trio_mcp.sockets.listening import keep_alive
-from trio_mcp.sockets.stream_link import Terms, guarded_link
+from trio_mcp.sockets.stream_link import Terms, link_on_terms
 
 __all__ = ["tcp_client", "unix_client"]
+
+MAYBE_FULL = " before it answered: is it full?"
 
 
 @contextlib.asynccontextmanager
@@ -48,11 +50,11 @@ async def tcp_client(
         raise TransportError(f"can't connect to {url}: {_said(exc)}") from exc
     keep_alive(connected.socket)
     stream: trio.abc.Stream = connected
-    silence = f"{url} closed the connection before it answered: is it full, or does it speak TLS? (write tls://)"
+    hint = f" before it answered: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
     if address.scheme == "tls":
         stream = await _encrypted(connected, address, ssl_context or ssl.create_default_context())
-        silence = f"{url} closed the connection before it answered: is it full?"
-    async with guarded_link(stream, max_message_size, Terms(url, silence=silence)) as link:
+        hint = MAYBE_FULL
+    async with link_on_terms(stream, Terms(url, guarded=True, hint=hint), max_message_size) as link:
         yield link
 
 
@@ -71,7 +73,7 @@ async def _encrypted(
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
         else:
-            text = f"{address.url} does not speak TLS, or breaks the handshake off: is it tcp://?"
+            text = f"{address.url} does not speak TLS, or breaks the handshake off: if it does not, write tcp://{address.place}"
         raise TransportError(text) from exc
     return encrypted
 
@@ -100,9 +102,8 @@ async def unix_client(
         if not isinstance(exc, OSError):
             raise
         raise TransportError(f"can't connect to {name}: {_why_not(name, exc)}") from exc
-    silence = f"unix:{name} closed the connection before it answered: is it full?"
-    terms = Terms(f"unix:{name}", silence=silence)
-    async with guarded_link(trio.SocketStream(sock), max_message_size, terms) as link:
+    terms = Terms(f"unix:{name}", guarded=True, hint=MAYBE_FULL)
+    async with link_on_terms(trio.SocketStream(sock), terms, max_message_size) as link:
         yield link
 
 

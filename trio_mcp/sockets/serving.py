@@ -16,7 +16,7 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp.link import Link
 from trio_mcp.sockets.listening import keep_alive, peer_credentials
-from trio_mcp.sockets.stream_link import Terms, guarded_link
+from trio_mcp.sockets.stream_link import Terms, link_on_terms
 
 __all__ = ["Run", "Session", "SocketOptions", "SocketSettings", "serve_listeners"]
 
@@ -166,10 +166,11 @@ class _Server:
             sessions.append(session)
             self._sessions.add(session)
 
-        terms = Terms("the client", deadline, self._options.write_timeout)
+        options = self._options
+        terms = Terms("the client", guarded=True, deadline=deadline, write_timeout=options.write_timeout)
         try:
             await self._run.serve_opening(
-                guarded_link(stream, self._options.max_message_size, terms, metadata or None), opened
+                link_on_terms(stream, terms, options.max_message_size, metadata or None), opened
             )
         finally:
             self._sessions.difference_update(sessions)

@@ -18,9 +18,10 @@ from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
 from trio_mcp.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.link import BUFFER, Link, hand_on
+from trio_mcp.sockets.wire import Wire
 from trio_mcp.types.error_codes import PARSE_ERROR
 
-__all__ = ["Terms", "guarded_link", "stream_link"]
+__all__ = ["Terms", "link_on_terms", "stream_link"]
 
 LAST_WORDS = 10.0
 """Seconds in all for the last messages, however steadily the peer reads them. Chosen: about 600 KB, at the least speed
@@ -32,19 +33,21 @@ MOMENT = 0.5
 
 @attrs.frozen
 class Terms:
-    """What is demanded of a peer that may be anybody, besides the framing.
+    """What is known and demanded of a peer, besides the framing.
 
     Attributes:
         peer: Who it is, for error messages.
+        guarded: Whether its first line must be a JSON object, as it may be anybody.
         deadline: The time by which its first line must be complete.
         write_timeout: Seconds that it may take to read 64 KiB once its buffers are full.
-        silence: The error if it leaves without a word; None if it may.
+        hint: What it may mean if a server leaves without a word; None for a peer that may leave at any time.
     """
 
-    peer: str
+    peer: str = "the peer"
+    guarded: bool = False
     deadline: float = math.inf
     write_timeout: float = math.inf
-    silence: str | None = None
+    hint: str | None = None
 
 
 @contextlib.asynccontextmanager
@@ -71,24 +74,23 @@ async def stream_link(
     """
     if not isinstance(stream, trio.abc.Stream):
         raise TypeError(f"expected a trio.abc.Stream, got {type(stream).__name__}")
-    async with _opened(_Lines(stream, LineDecoder(max_message_size), metadata, None)) as link:
+    async with link_on_terms(stream, Terms(), max_message_size, metadata) as link:
         yield link
 
 
-def guarded_link(
-    stream: trio.abc.Stream, max_message_size: int, terms: Terms, metadata: Mapping[str, Any] | None = None
-) -> contextlib.AbstractAsyncContextManager[Link]:
-    """Do what `stream_link` does, with a peer whose first line must be a JSON object.
-
-    Otherwise, above all if it is the line of an HTTP request, nothing after it is looked at, and the link is lost.
-    """
-    return _opened(_Lines(stream, LineDecoder(max_message_size), metadata, terms))
-
-
 @contextlib.asynccontextmanager
-async def _opened(lines: _Lines) -> AsyncIterator[Link]:
-    async with closing(partial(trio.aclose_forcefully, lines.stream)):
+async def link_on_terms(
+    stream: trio.abc.Stream, terms: Terms, max_message_size: int, metadata: Mapping[str, Any] | None = None
+) -> AsyncIterator[Link]:
+    """Do what `stream_link` does, for a peer that more is known of.
+
+    If it is guarded, and its first line is not a JSON object, above all if that is the line of an HTTP request, nothing
+    after it is looked at, and the link is lost.
+    """
+    decoder = LineDecoder(max_message_size)
+    async with closing(partial(trio.aclose_forcefully, stream)):
         await trio.lowlevel.checkpoint()
+        lines = _Lines(Wire(stream, terms.write_timeout), decoder, terms, metadata)
         with lines.inbound, lines.outbound:
             async with background_nursery(lines.end) as nursery:
                 nursery.start_soon(lines.read)
@@ -99,17 +101,11 @@ async def _opened(lines: _Lines) -> AsyncIterator[Link]:
 class _Lines:
     """The tasks between a stream and the channels of a link."""
 
-    def __init__(
-        self,
-        stream: trio.abc.Stream,
-        decoder: LineDecoder,
-        metadata: Mapping[str, Any] | None,
-        terms: Terms | None,
-    ) -> None:
-        self.stream = stream
+    def __init__(self, wire: Wire, decoder: LineDecoder, terms: Terms, metadata: Mapping[str, Any] | None) -> None:
+        self._wire = wire
         self._decoder = decoder
-        self._metadata = metadata
         self._terms = terms
+        self._metadata = metadata
         self.inbound, self._read_end = trio.open_memory_channel[SessionMessage](BUFFER)
         self._write_end, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(self._read_end, self._write_end)
@@ -137,108 +133,80 @@ class _Lines:
                 await self._all_read.wait()
 
     async def read(self) -> None:
-        error: Exception | None = None
+        """Read to the end, and report it if it is not a proper one."""
+        error: TransportError | None = None
         with self._reading:
-            error = await self._read()
-        # Of the two, this is the first that was noticed.
+            try:
+                await self._read()
+            except TransportError as exc:
+                error = exc
+            except trio.BrokenResourceError as exc:
+                error = self._broken(exc)
+            except trio.ClosedResourceError:
+                pass  # the writer has closed the stream as a whole
         if self._unwritten is not None:
-            error = TransportError(f"{self._the('connection')} is lost: {_said(self._unwritten)}")
+            error = self._broken(self._unwritten)
         if error is not None:
             self._lost = True
+            # From here on sending fails, too, and does not wait for a peer that is gone.
+            self.outbound.close()
             await hand_on(self.inbound, Failure(error))
         self.inbound.close()
         self._all_read.set()
 
-    async def _read(self) -> Exception | None:
-        """Read to the end of the stream; return the reason if that is not a proper one."""
-        try:
-            chunk = b""
-            if self._terms is not None:
-                chunk, error = await self._first_line(self._terms)
-                if error is not None:
-                    return TransportError(error)
-            await read_lines(self.stream, self._decoder, self.inbound, self._metadata, chunk)
-            while await self.stream.receive_some():
-                pass  # the session has stopped reading, but the peer may have to write before it can leave
-        except trio.BrokenResourceError as exc:
-            return TransportError(f"{self._the('connection')} is lost: {_said(exc)}")
-        except trio.ClosedResourceError:
-            pass  # the writer has closed the stream as a whole
-        return None
+    async def _read(self) -> None:
+        start = await self._first_line() if self._terms.guarded else b""
+        await read_lines(self._wire.receive, self._decoder, self.inbound, self._metadata, start)
+        while await self._wire.receive():
+            pass  # the session has stopped reading, but the peer may have to write before it can leave
+        if self._terms.hint is not None and not self._wire.ended:
+            raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
 
-    async def _first_line(self, terms: Terms) -> tuple[bytes, str | None]:
-        """Return what was read up to the end of the first line, and what is wrong with it."""
+    async def _first_line(self) -> bytes | bytearray:
+        """Read the first line, and return everything that came with it.
+
+        Raises:
+            TransportError: If it is not a JSON object, or does not come in time.
+        """
         data = bytearray()
         end = -1
-        with trio.CancelScope(deadline=terms.deadline) as scope:
+        with trio.CancelScope(deadline=self._terms.deadline) as scope:
             # A line over the limit can't be of another protocol any more: it is refused and skipped like any other.
             while end < 0 and len(data) <= self._decoder.max_message_size:
-                chunk = await self.stream.receive_some()
+                chunk = await self._wire.receive()
                 if not chunk:
-                    return bytes(data), None if data else terms.silence
+                    return data
                 at = len(data)  # so that each byte is looked at once, however small the chunks are
                 data += chunk if data else chunk.lstrip()
                 if data and not data.startswith(b"{"):
-                    return b"", self._refused(data)
+                    raise self._stranger(data)
                 end = data.find(b"\n", at)
         if scope.cancelled_caught:
-            return b"", f"{terms.peer} has not sent its first message in time"
+            raise TransportError(f"{self._terms.peer} has not sent its first message in time")
         first = decode(data[:end]) if end >= 0 else None
         if isinstance(first, Malformed) and first.code == PARSE_ERROR:
-            return b"", self._refused(data)
-        return bytes(data), None
+            raise self._stranger(data)
+        return data
 
-    def _refused(self, data: bytearray) -> str:
-        peer, excerpt = self._the("peer"), bytes(data[:40])
-        text = f"{peer} does not speak MCP: its first line is no JSON object, but begins with {excerpt!r}"
-        logger.info("%s", text)
-        return text
+    def _stranger(self, data: bytearray) -> TransportError:
+        excerpt = bytes(data[:40])
+        error = TransportError(f"{self._terms.peer} does not speak MCP: its first line begins with {excerpt!r}")
+        logger.info("%s", error)
+        return error
 
     async def write(self) -> None:
-        sending: Any = self.stream if self._terms is None else _Patient(self.stream, self._terms.write_timeout)
+        """Write to the end, and tell the reader if the peer does not take it."""
         try:
-            await write_lines(self.outbound, sending, self.inbound, self._last_words)
-            if isinstance(self.stream, trio.abc.HalfCloseableStream):
-                await self.stream.send_eof()
-            else:
-                await self.stream.aclose()
+            await write_lines(self.outbound, self._wire.send, self.inbound, self._last_words)
+            await self._wire.end_sending()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             self.outbound.close()
             self._unwritten = exc
+            # What the peer has sent before still counts.
             self._reading.deadline = trio.current_time() + MOMENT
         self._written.set()
 
-    def _the(self, what: str) -> str:
-        if self._terms is None:
-            return f"the {what}"
-        return f"the connection to {self._terms.peer}" if what == "connection" else self._terms.peer
-
-
-class _Patient(trio.abc.SendStream):
-    """The sending side of a stream whose peer must read.
-
-    Args:
-        stream: The stream.
-        seconds: How long the peer may take for what is sent at once.
-    """
-
-    def __init__(self, stream: trio.abc.Stream, seconds: float) -> None:
-        self._stream = stream
-        self._seconds = seconds
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        with trio.move_on_after(self._seconds) as scope:
-            await self._stream.send_all(data)
-        if scope.cancelled_caught:
-            raise trio.BrokenResourceError(f"the peer has not read for {self._seconds:g} seconds")
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-def _said(exc: Exception) -> str:
-    cause = exc.__cause__ or exc
-    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    def _broken(self, exc: Exception) -> TransportError:
+        cause = exc.__cause__ or exc
+        said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        return TransportError(f"the connection to {self._terms.peer} is lost: {said}")

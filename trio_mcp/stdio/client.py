@@ -92,7 +92,7 @@ class _Connection:
         stdout = self._child.stdout
         async with closing(stdout.aclose):
             try:
-                await read_lines(stdout, self._decoder, self.inbound)
+                await read_lines(stdout.receive_some, self._decoder, self.inbound)
                 while await stdout.receive_some():
                     pass  # the session has stopped reading, but a server blocked in a write could not exit
             except trio.BrokenResourceError:
@@ -104,7 +104,7 @@ class _Connection:
         stdin = self._child.stdin
         async with closing(stdin.aclose):
             try:
-                await write_lines(self.outbound, stdin, self.inbound)
+                await write_lines(self.outbound, stdin.send_all, self.inbound)
             except trio.BrokenResourceError:
                 self.outbound.close()
                 self._something_ended.set()  # a server that takes no more requests is of no more use

@@ -61,7 +61,7 @@ async def stdio_server(
                 # Standard input has ended: the session answers what it has, and ends (`basic/transports/stdio`,
                 # Shutdown).
                 with reading:
-                    await read_lines(stdin, decoder, inbound)
+                    await read_lines(stdin.receive_some, decoder, inbound)
                     inbound.close()
                     deserted()
             except trio.BrokenResourceError as exc:
@@ -69,7 +69,7 @@ async def stdio_server(
 
         async def writer() -> None:
             try:
-                await write_lines(outbound, stdout, inbound, closing)
+                await write_lines(outbound, stdout.send_all, inbound, closing)
             except trio.BrokenResourceError as exc:
                 outbound.close()
                 # Further requests would be carried out for nothing.

@@ -1,0 +1,110 @@
+"""The bytes of one stream, in both directions."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import trio
+
+from trio_mcp.lines import CHUNK, CLOSE_GRACE
+
+__all__ = ["Wire"]
+
+LULL = 0.05
+"""Seconds without a byte after which nothing more is expected of a peer on a stream that is closed as a whole. Chosen:
+what the peer has sent before is nearly always here already."""
+
+
+class Wire:
+    """A stream: read and written with few steps if it is a socket, and closed in one direction first if it can be.
+
+    Args:
+        stream: The stream.
+        write_timeout: Seconds that the peer may take to read what is sent at once.
+
+    Attributes:
+        ended: Whether this side sends nothing more.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, write_timeout: float = math.inf) -> None:
+        self.ended = False
+        self._stream = stream
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._write_timeout = write_timeout
+        # The next three are for streams that are closed as a whole.
+        self._patience = math.inf
+        self._waiting = trio.CancelScope()
+        self._drained = trio.Event()
+
+    async def receive(self) -> bytes | bytearray:
+        """Return the next bytes from the peer; none at the end.
+
+        Raises:
+            trio.BrokenResourceError: If the stream breaks.
+            trio.ClosedResourceError: If it was closed here.
+        """
+        if self._socket is None:
+            if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                return await self._stream.receive_some()
+            return await self._receive_until_a_lull()
+        # A message that is waited for costs one step less of the scheduler and one failing system call less than in
+        # `receive_some`, as in `PipeReader`. A closed socket has the number -1.
+        while (fd := self._socket.fileno()) >= 0:
+            await trio.lowlevel.wait_readable(fd)
+            try:
+                return os.read(fd, CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError as exc:
+                raise trio.BrokenResourceError from exc
+        raise trio.ClosedResourceError("this stream was closed")
+
+    async def _receive_until_a_lull(self) -> bytes | bytearray:
+        chunk: bytes | bytearray = b""
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._patience) as self._waiting:
+                chunk = await self._stream.receive_some()
+        finally:
+            if not chunk:
+                self._drained.set()
+        return chunk
+
+    async def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Send everything.
+
+        Raises:
+            trio.BrokenResourceError: If the stream breaks, or the peer does not read.
+            trio.ClosedResourceError: If it was closed here.
+        """
+        sent = 0
+        if self._socket is not None:
+            # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
+            # scheduler. What else may be the matter is found out below.
+            try:
+                sent = os.write(self._socket.fileno(), data)
+            except OSError:
+                pass
+        if sent == len(data):
+            return
+        with trio.move_on_after(self._write_timeout) as scope, memoryview(data) as view, view[sent:] as rest:
+            await self._stream.send_all(rest)
+        if scope.cancelled_caught:
+            raise trio.BrokenResourceError(f"the peer has not read for {self._write_timeout:g} seconds")
+
+    async def end_sending(self) -> None:
+        """Tell the peer that nothing more will be sent. What it has sent before can still be received.
+
+        Raises:
+            trio.BrokenResourceError: If the stream breaks.
+        """
+        self.ended = True
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            await self._stream.send_eof()
+            return
+        # TLS, above all: trio closes both directions at once, so what has arrived is read before.
+        self._patience = LULL
+        self._waiting.deadline = min(self._waiting.deadline, trio.current_time() + LULL)
+        with trio.move_on_after(CLOSE_GRACE):
+            await self._drained.wait()
+        await self._stream.aclose()
