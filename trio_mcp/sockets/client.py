@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import ssl
 import stat
 from collections.abc import AsyncIterator
@@ -18,6 +19,9 @@ from trio_mcp.sockets.listening import keep_alive
 from trio_mcp.sockets.stream_link import Terms, link_on_terms
 
 __all__ = ["tcp_client", "unix_client"]
+
+AGAIN = 0.01
+"""Seconds until a server is asked again that has no room for a connection that waits to be accepted (chosen)."""
 
 MAYBE_FULL = " before it answered: is it full?"
 
@@ -94,17 +98,30 @@ async def unix_client(
         TypeError: If an argument is of the wrong type.
     """
     name = unix_path(path)
-    sock = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
-    try:
-        await sock.connect(name)
-    except BaseException as exc:
-        sock.close()
-        if not isinstance(exc, OSError):
-            raise
-        raise TransportError(f"can't connect to {name}: {_why_not(name, exc)}") from exc
+    stream = await _connected(name)
     terms = Terms(f"unix:{name}", guarded=True, hint=MAYBE_FULL)
-    async with link_on_terms(trio.SocketStream(sock), terms, max_message_size) as link:
+    async with link_on_terms(stream, terms, max_message_size) as link:
         yield link
+
+
+async def _connected(path: str) -> trio.SocketStream:
+    await trio.lowlevel.checkpoint()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        while True:
+            try:
+                sock.connect(path)
+                return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+            except BlockingIOError:
+                # Too many clients wait to be accepted. Trio's own `connect` would take the connection for made.
+                await trio.sleep(AGAIN)
+    except OSError as exc:
+        sock.close()
+        raise TransportError(f"can't connect to {path}: {_why_not(path, exc)}") from exc
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _why_not(path: str, exc: OSError) -> str:

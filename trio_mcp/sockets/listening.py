@@ -21,8 +21,8 @@ __all__ = ["PeerCredentials", "inherited_descriptors", "keep_alive", "listen_tcp
 FIRST_INHERITED = 3
 """The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
 
-BACKLOG = 100
-"""Connections that wait to be accepted, as hypercorn has it."""
+BACKLOG = 65535
+"""Connections that wait to be accepted, as `trio.open_tcp_listeners` has it: as many as the system allows."""
 
 # Linux's defaults take two hours to notice a peer that is gone without a word (tcp(7)).
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}

@@ -92,6 +92,10 @@ class Wire:
         if scope.cancelled_caught:
             raise trio.BrokenResourceError(f"the peer has not read for {self._write_timeout:g} seconds")
 
+    async def abort(self) -> None:
+        """Close the stream at once."""
+        await trio.aclose_forcefully(self._stream)
+
     async def end_sending(self) -> None:
         """Tell the peer that nothing more will be sent. What it has sent before can still be received.
 
