@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -17,15 +19,20 @@ __all__ = [
     "check_choice",
     "check_choices",
     "check_count",
+    "check_headers",
     "check_hook",
     "check_number",
     "check_seconds",
     "check_text",
+    "check_url",
     "given_or_default",
     "validator",
 ]
 
 BundleT = TypeVar("BundleT")
+
+# A field value of RFC 9110, section 5.5, without the obsolete bytes beyond ASCII.
+_FIELD_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
 
 
 def check_number(name: str, value: Any, *, what: str = "a number") -> None:
@@ -118,6 +125,55 @@ def check_choices(name: str, values: Any, choices: Collection[str]) -> None:
     if isinstance(values, str) or not strings or not set(values) <= set(choices):
         kind = ValueError if strings and not isinstance(values, str) else TypeError
         raise kind(f"{name} must be a list of some of {', '.join(choices)}; got {values!r}")
+
+
+def check_url(value: Any, schemes: Collection[str]) -> SplitResult:
+    """Check the URL of a server, and return its parts.
+
+    Args:
+        value: The URL.
+        schemes: The schemes that it may have.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If it is not a URL with such a scheme and a host.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"url must be a string, got {value!r}")
+    # The scheme first, by hand: `urlsplit` takes nearly everything for a URL.
+    scheme, separator, rest = value.partition("://")
+    if not separator or not rest or scheme.lower() not in schemes:
+        # The URL is not quoted: it may hold a secret.
+        raise ValueError(f"url must begin with {':// or '.join(schemes)}:// and name a host")
+    if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
+        raise ValueError("url must not contain spaces or control characters")
+    try:
+        parts = urlsplit(value)
+        if not parts.hostname:
+            raise ValueError("it names no host")
+        parts.port  # noqa: B018 - the port is parsed, and checked, only when it is read
+    except ValueError as exc:
+        raise ValueError(f"url is not a valid URL: {exc}") from None
+    return parts
+
+
+def check_headers(value: Any) -> None:
+    """Check header fields to be sent, by name.
+
+    Raises:
+        TypeError: If they don't map strings to strings.
+        ValueError: If one can't be sent.
+    """
+    # The values may be secrets, so no message shows them.
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise TypeError("headers must map strings to strings")
+    for name, content in value.items():
+        # The characters of a token (RFC 9110, section 5.6.2). A line break would let one header smuggle in another.
+        if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
+            raise ValueError(f"headers has a name that a header can't have (RFC 9110, section 5.1): {name!r}")
+        if not _FIELD_VALUE.fullmatch(content):
+            text = "a value must be visible ASCII, without spaces around it or line breaks"
+            raise ValueError(f"headers has a value for {name!r} that can't be sent: {text}")
 
 
 def check_hook(name: str, value: Any, *, sync: bool = False) -> None:

@@ -98,3 +98,4 @@ from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParame
 from trio_mcp.stdio.server import stdio_server as stdio_server
 from trio_mcp.trace_context import TraceContext as TraceContext
 from trio_mcp.uri_templates import UriTemplate as UriTemplate
+from trio_mcp.websocket.client import websocket_client as websocket_client

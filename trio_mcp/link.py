@@ -11,7 +11,7 @@ from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "Link", "hand_on", "report_unsent"]
+__all__ = ["BUFFER", "Link", "hand_on", "report_unsent", "unsent"]
 
 BUFFER = 64
 """Messages buffered between a transport and the session, in each direction.
@@ -54,10 +54,15 @@ async def hand_on(
 
 async def report_unsent(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
     """Report a message that could not be encoded, at the cost of one call only: a request fails its own."""
-    # Without this the call would wait until its timeout: no response can come to what was not sent.
+    if (failure := unsent(item, problem)) is not None:
+        await hand_on(inbound, failure)
+
+
+def unsent(item: SessionMessage, problem: str) -> Failure | None:
+    """Return the failure of a request that could not be encoded; log what happened to any other message."""
+    # Without it the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
-        error = TransportError(f"{item.message.method!r} was not sent: {problem}")
-        await hand_on(inbound, Failure(error, item.message.id))
+        return Failure(TransportError(f"{item.message.method!r} was not sent: {problem}"), item.message.id)
     # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
-    else:
-        logger.error("%s was not sent: %s", type(item.message).__name__, problem)
+    logger.error("%s was not sent: %s", type(item.message).__name__, problem)
+    return None

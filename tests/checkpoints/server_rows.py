@@ -198,6 +198,7 @@ def over_http(function: Any) -> None:
 
 over_http(BaseServer.serve_http)
 over_http(BaseServer.serve_sse)
+over_http(BaseServer.serve_websocket)
 
 
 @call(BaseServer.asgi_app, "without a request")
@@ -227,6 +228,7 @@ starts_nothing(BaseServer.asgi_app, lambda server: not_entered(server.asgi_app()
 starts_nothing(BaseServer.serve, lambda server: cancelled_before(server.serve(NO_LINK)))
 starts_nothing(BaseServer.serve_http, lambda server: cancelled_before(server.serve_http(port=0)))
 starts_nothing(BaseServer.serve_sse, lambda server: cancelled_before(server.serve_sse(port=0)))
+starts_nothing(BaseServer.serve_websocket, lambda server: cancelled_before(server.serve_websocket(port=0)))
 starts_nothing(BaseServer.serve_stdio, lambda server: cancelled_before(server.serve_stdio()))
 
 

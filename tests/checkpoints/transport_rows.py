@@ -25,6 +25,7 @@ from trio_mcp import (
     stdio_client,
     stdio_server,
     streamable_http_client,
+    websocket_client,
 )
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
@@ -86,6 +87,15 @@ async def sse(check: Check) -> None:
     async with trio.open_nursery() as nursery:
         url = await nursery.start(lambda task_status: Server("x").serve_sse(port=0, task_status=task_status))
         async with check.block(sse_client(url)):
+            pass
+        nursery.cancel_scope.cancel()
+
+
+@call(websocket_client, "connected")
+async def websocket(check: Check) -> None:
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(lambda task_status: Server("x").serve_websocket(port=0, task_status=task_status))
+        async with check.block(websocket_client(url)):
             pass
         nursery.cancel_scope.cancel()
 

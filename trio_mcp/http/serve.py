@@ -114,5 +114,8 @@ async def _serve(
 
         nursery.start_soon(cut)
         urls: list[str] = await start(nursery, serve)
-        task_status.started(urls[0] + (options.path or options.sse_path or ""))
+        url = urls[0] + options.endpoint
+        if options.endpoint == options.websocket_path != options.path:
+            url = "ws" + url.removeprefix("http")  # the same with TLS: wss
+        task_status.started(url)
         await trio.sleep_forever()  # cancelled when the server has ended

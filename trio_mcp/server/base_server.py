@@ -360,6 +360,41 @@ class BaseServer:
             self, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
         )
 
+    async def serve_websocket(  # noqa: ASYNC128 - passes task_status on
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        options: HttpOptions | None = None,
+        config: Config | None = None,
+        shutdown: trio.Event | None = None,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **settings: Unpack[HttpSettings],
+    ) -> None:
+        """Serve WebSockets and nothing else; otherwise like `serve_http`.
+
+        To serve them alongside all other clients, use ``serve_http(websocket_path="/mcp")``.
+
+        Args:
+            host: The address to listen on.
+            port: The port to listen on.
+            options: The options of the endpoint, for endpoints that share them.
+            config: As in `serve_http`.
+            shutdown: As in `serve_http`; each client is told that the server ends (code 1012).
+            task_status: Receives the URL, which begins with ``ws://`` or ``wss://``.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. ``websocket_path`` defaults to
+                ``/mcp``, ``runner`` to ``"h11"``; ``path`` and ``sse_path`` are ignored, as this is the only endpoint.
+        """
+        from trio_mcp.http.serve import serve_http
+
+        settings["websocket_path"] = settings.get("websocket_path") or (options and options.websocket_path) or "/mcp"
+        settings["path"] = settings["sse_path"] = None
+        if options is None:
+            settings.setdefault("runner", "h11")
+        await serve_http(
+            self, host, port, self._http_options("serve_websocket", options, settings), config, shutdown, task_status
+        )
+
     async def serve_tcp(
         self,
         host: str = "127.0.0.1",

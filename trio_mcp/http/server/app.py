@@ -29,6 +29,7 @@ from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
+from trio_mcp.http.server.websocket import WebSockets, wants_websocket
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Malformed
 from trio_mcp.types.versions import Era
@@ -82,6 +83,7 @@ class HttpApp:
         # `__call__` compares tokens.
         self._token = trio.lowlevel.current_trio_token()
         self._legacy = legacy_endpoint(run, options)
+        self._websockets = WebSockets(run, options)
         # By whether a connection arrived on a loopback address: by default only those are held to loopback host
         # names, as a server that listens elsewhere has names that it doesn't know.
         self._settings = {local: self._judged_by(local) for local in (True, False)}
@@ -128,10 +130,7 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
-            return
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             raise RuntimeError(_other_scope(scope["type"]))
         try:
             here = trio.lowlevel.current_trio_token() is self._token and not self._closed
@@ -139,6 +138,9 @@ class HttpApp:
             here = False
         if not here:
             self._explain()
+        if scope["type"] == "websocket":
+            await self._open_websocket(scope, receive, send)
+            return
         seen, key = self._seen.find(scope)
         request = HttpRequest(scope, receive, Headers(scope["headers"]) if seen is None else seen)
         answer = HttpAnswer(send)
@@ -151,6 +153,9 @@ class HttpApp:
         settings = self._settings[request.is_local]
         if seen is not None:  # only a POST for a message is ever remembered
             await self._post(request, answer, settings)
+            return
+        if request.path == self.options.websocket_path and wants_websocket(request.headers):
+            await self._upgrade(request, answer)
             return
         # The head is judged before the body is read: what it gets refused for costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._legacy.find_session)
@@ -190,6 +195,7 @@ class HttpApp:
         ledger = self._ledger
         return attrs.evolve(
             legacy,
+            websockets=len(self._websockets),
             requests=ledger.requests,
             request_bytes=ledger.request_bytes,
             bodies=ledger.bodies,
@@ -201,6 +207,7 @@ class HttpApp:
         """Refuse new work, and end every stream that would never end by itself."""
         self._ending = True
         self._legacy.end()
+        self._websockets.end()
         await self._run.end_listening()
 
     def cut(self) -> None:
@@ -208,6 +215,7 @@ class HttpApp:
         for exchange in tuple(self._exchanges):  # a copy: each one leaves the set when it ends
             exchange.end("the server has ended")
         self._legacy.cut("the server has ended")
+        self._websockets.cut()
 
     async def idle(self) -> None:
         """Wait until no handler of a session is running.
@@ -299,12 +307,31 @@ class HttpApp:
         elif request.path == options.health_path and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
             await answer.whole(status, b'{"status": "%s"}' % said)
+        elif request.path == options.websocket_path:
+            await self._upgrade(request, answer)
         elif (allowed := self._legacy.method_at(request.path)) is not None:
             await self._legacy_path(allowed, request, answer)
         else:
-            text = f"nothing is served at this path; the endpoint is {request.root}{options.path or options.sse_path}"
+            text = f"nothing is served at this path; the endpoint is {request.root}{options.endpoint}"
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
+
+    async def _upgrade(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a WebSocket on the connection of a request."""
+        refusal = self._foreign(request) or await self._websockets.upgrade(request)
+        if refusal is not None:
+            await self._refuse(refusal, request, answer)
+
+    async def _open_websocket(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
+        """Serve a WebSocket that the ASGI server speaks."""
+        if self.options.websocket_path is None:
+            await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
+            return
+        request = HttpRequest({**scope, "method": "GET"}, receive, Headers(scope["headers"]))
+        refusal = self._foreign(request)
+        if request.path != self.options.websocket_path:
+            refusal = refuse(404, "there is no WebSocket at this path")
+        await self._websockets.serve_scope(request, receive, send, refusal)
 
     async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a path of HTTP+SSE, which only the legacy era has."""
@@ -386,4 +413,4 @@ def _other_scope(kind: str) -> str:
             "this application has no ASGI lifespan: it lives in the block of `async with server.asgi_app() as app:`,"
             " which must surround whatever serves it; mount it, or turn off the ASGI server's lifespan protocol"
         )
-    return f"this application serves HTTP, not {kind}"
+    return f"this application serves HTTP and WebSocket, not {kind}"

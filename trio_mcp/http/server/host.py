@@ -11,12 +11,13 @@ import trio
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.link import Link
 from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 
-__all__ = ["ExchangeSink", "Run", "Served"]
+__all__ = ["Client", "ExchangeSink", "Run", "Served"]
 
 
 # Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
@@ -50,6 +51,25 @@ class Served(Protocol):
 
         It is the same object for as long as the tool is registered, so that a caller can cache by identity.
         """
+
+
+class Client(Protocol):
+    """The session of a client with a link of its own.
+
+    Attributes:
+        ending: Whether further requests are refused.
+    """
+
+    ending: bool
+
+    async def end_listening(self) -> None:
+        """Tell the client of the last changes; takes bounded time."""
+
+    async def wait_settled(self) -> None:
+        """Wait until no request from the client is under way."""
+
+    async def aclose(self) -> None:
+        """End the session."""
 
 
 class Run(Protocol):
@@ -88,6 +108,16 @@ class Run(Protocol):
         Args:
             sink: The destination of its messages.
             lasting: Whether the client can be sent messages after the response to its request.
+        """
+
+    async def serve_opening(
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[Client], object]
+    ) -> None:
+        """Open a link and serve it until the client closes it.
+
+        Args:
+            opening: Opens the link.
+            opened: Called with the session when the link is open.
         """
 
     async def end_listening(self) -> None:

@@ -57,6 +57,7 @@ class HttpOptions:
         cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
         sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None for none.
         message_path: The path to which those clients post their messages.
+        websocket_path: The path at which clients open a WebSocket; it may be that of the endpoint. None for none.
         stateless: Keep no sessions in the legacy era: every POST stands alone, and the server can't ask the client.
         json_only: Respond with one JSON text, never with a stream; progress and log messages are dropped. Listening
             (`subscriptions/listen`) is still a stream.
@@ -64,19 +65,23 @@ class HttpOptions:
             stores nothing.
         retry: Seconds that a client should wait before it reconnects to a closed stream; None leaves it to the client.
         max_sessions: How many sessions there may be at once. Beyond that, ``initialize`` ends the oldest session whose
-            client never finished the handshake, and is answered with 503 if there is no such session.
+            client never finished the handshake, and is answered with 503 if there is no such session. Likewise how many
+            WebSockets there may be; beyond that one is closed with the code 1013.
         session_timeout: Seconds after which a session ends that has no request under way and no open stream. If a
             request is under way, its questions to the client fail instead.
-        max_message_size: The longest body that is accepted, in bytes; a longer one is answered with 413.
+        max_message_size: The longest body that is accepted, in bytes; a longer one is answered with 413. A WebSocket
+            that gets a longer message is closed with the code 1009.
         head_timeout: Seconds that the head of a request may take to arrive, from its first byte, and a TLS handshake;
             for the first request from the connection's beginning (`Server.serve_http` only).
-        body_timeout: Seconds that the body of a request may take to arrive.
+        body_timeout: Seconds that the body of a request may take to arrive, or a message of a WebSocket.
         max_requests: How many requests may be under way at once, each until its handler has ended and its response
             was written; likewise how many bodies may be read. Further ones are answered with 503. Responses, progress
             and cancellations are always accepted.
         max_request_bytes: How many bytes the requests under way may have in all, and likewise the bodies being read;
             beyond that, 503. A single one may have more. A session's share is `HandlerOptions.max_incoming_bytes`.
-        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy takes it for dead.
+        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy takes it for dead, and the
+            client of a WebSocket a ping.
+        ping_timeout: Seconds of silence after which the client of a WebSocket counts as dead.
         max_connections: How many connections may be open at once (`Server.serve_http` only).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
@@ -97,6 +102,7 @@ class HttpOptions:
     cors: bool = False
     sse_path: str | None = attrs.field(default=None, converter=_without_end, validator=_path)
     message_path: str = attrs.field(default="/messages", converter=_without_end, validator=_path)
+    websocket_path: str | None = attrs.field(default=None, converter=_without_end, validator=_path)
     stateless: bool = False
     json_only: bool = False
     event_store: EventStore | None = None
@@ -111,6 +117,7 @@ class HttpOptions:
     # As the HTML standard advises authors of event streams: a comment every 15 seconds or so, as some proxies drop
     # silent connections.
     keep_alive: float = attrs.field(default=15.0, validator=_SECONDS)
+    ping_timeout: float = attrs.field(default=60.0, validator=_SECONDS)
     max_connections: int = attrs.field(default=1000, validator=_COUNT)
     write_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
     grace: float = attrs.field(default=5.0, validator=_SECONDS)
@@ -124,11 +131,19 @@ class HttpOptions:
         # Compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
         paths = [path for path in (self.path, self.health_path, self.sse_path) if path is not None]
         paths += [self.message_path] * (self.sse_path is not None)
+        # A WebSocket begins with a GET that no other client sends, so the endpoint can have both.
+        if self.websocket_path is not None and self.websocket_path != self.path:
+            paths.append(self.websocket_path)
         if len(set(paths)) < len(paths):
             raise ValueError(f"paths must be distinct, got {', '.join(paths)}")
-        if self.path is None and self.sse_path is None:
-            raise ValueError("path and sse_path are both None, so nothing would be served: set one of them")
+        if self.path is None and self.sse_path is None and self.websocket_path is None:
+            raise ValueError("path, sse_path and websocket_path are None, so nothing would be served: set one of them")
         self.guard(local=True)  # raises for a wrong host or origin now, not at the first request
+
+    @property
+    def endpoint(self) -> str:
+        """The path of the endpoint that a server is known by: the first that is served."""
+        return self.path or self.sse_path or self.websocket_path or ""
 
     def guard(self, *, local: bool) -> HostGuard:
         """Return the guard for connections from this machine, or from elsewhere."""
@@ -152,6 +167,7 @@ class HttpSettings(TypedDict, total=False):
     cors: bool
     sse_path: str | None
     message_path: str
+    websocket_path: str | None
     stateless: bool
     json_only: bool
     event_store: EventStore | None
@@ -164,6 +180,7 @@ class HttpSettings(TypedDict, total=False):
     max_requests: int
     max_request_bytes: int
     keep_alive: float
+    ping_timeout: float
     max_connections: int
     write_timeout: float
     grace: float

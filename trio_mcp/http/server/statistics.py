@@ -15,6 +15,7 @@ class HttpStatistics:
         sessions: Sessions of Streamable HTTP whose id a client knows.
         idle_sessions: Those of them with no HTTP request being served; they end after ``session_timeout``.
         sse_sessions: Sessions of HTTP+SSE.
+        websockets: Open WebSockets.
         requests: Requests that are not settled: their handler runs or is queued, or their response is being written;
             ``max_requests`` bounds them.
         request_bytes: Their bytes, and those of notifications that wait to be handled; ``max_request_bytes`` bounds
@@ -34,6 +35,7 @@ class HttpStatistics:
     sessions: int = 0
     idle_sessions: int = 0
     sse_sessions: int = 0
+    websockets: int = 0
     requests: int = 0
     request_bytes: int = 0
     bodies: int = 0

@@ -83,6 +83,7 @@ class HttpConnection:
         self._idle = True  # no request is under way
         self._silent = False  # nothing has arrived since the deadline was set, and what arrives sets another
         self._left = trio.Event()  # nothing more will arrive
+        self._taken = False  # the application has taken the connection over
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -110,6 +111,8 @@ class HttpConnection:
                             self._expect(self._limits.head_timeout if is_head else self._config.keep_alive_timeout)
                         await self.protocol.handle(RawData(data))
             self._left.set()
+            if self._taken:
+                return  # once the application, which has the connection now, has ended
             # Ends the streams, so that the applications learn that the client has left.
             await self.protocol.handle(Closed())
             await self.wire.close()
@@ -120,7 +123,7 @@ class HttpConnection:
             self._app,
             self._config,
             self._context,
-            Tasks(nursery),
+            Tasks(nursery, self.take_over),
             ConnectionState({}),
             wire.tls,
             address(socket.getpeername),
@@ -131,6 +134,16 @@ class HttpConnection:
         if wire.tls and wire.stream.selected_alpn_protocol() == "h2":
             return Http2(*given, write_timeout=self._limits.write_timeout)
         return Http1(*given, receive=wire.receive, patience=self._limits.write_timeout)
+
+    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+        """Take the connection over; see `Extras.take_over`."""
+        if self._taken or not isinstance(self.protocol, Http1):
+            raise RuntimeError("the connection can't be taken over: it is not one of HTTP/1.1, or was taken before")
+        read = self.protocol.take_over()
+        self._taken = True
+        # The reader only waits for the client to leave. A client has nothing to send before the response.
+        self.wire.stop_waiting("the application has taken the connection over")
+        return self.wire.stream, read
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""

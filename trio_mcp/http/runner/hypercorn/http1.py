@@ -20,19 +20,36 @@ __all__ = ["ClientLeft", "Http1"]
 
 
 class Http1(H11Protocol):
-    """HTTP/1.1 that stays HTTP/1.1: no HTTP/2 and no WebSocket (RFC 9110, section 7.8: a server may ignore an Upgrade).
+    """HTTP/1.1 that stays HTTP/1.1: no HTTP/2, and a WebSocket only for an application that takes the connection over.
+
+    RFC 9110, section 7.8: a server may ignore an Upgrade.
 
     The head of a response waits for the first piece of the body, as ASGI allows, and they leave together. A request
     whose end is ambiguous is refused with 400, and the connection ends.
     """
 
     _head = b""
+    _request: Any = None  # the last one
     _framing = 0  # bytes of the body that were not content, less a quarter of the content
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
         # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
         self.can_read = _NextRequest(self, receive, patience)
+
+    def take_over(self) -> bytes:
+        """Return the head of the request, and what has arrived after it.
+
+        Raises:
+            RuntimeError: If the request asks for no other protocol, or its body was read or its response begun.
+        """
+        connection, request = self.connection, self._request
+        # h11 stops after the request only for another protocol, or because all of the response has been sent.
+        if connection.our_state is not h11.SEND_RESPONSE or connection.next_event() is not h11.PAUSED:
+            raise RuntimeError("the connection can't be taken over: the request has no Upgrade, or was answered")
+        fields = b"".join([b"%b: %b\r\n" % field for field in request.headers])
+        head = b"%b %b HTTP/%b\r\n%b\r\n" % (request.method, request.target, request.http_version, fields)
+        return head + connection.trailing_data[0]
 
     @property
     def has_unread_body(self) -> bool:
@@ -97,6 +114,7 @@ class Http1(H11Protocol):
 
     async def _create_stream(self, request: h11.Request) -> None:
         self._framing = 0
+        self._request = request
         try:
             target, headers = check_head(
                 request.http_version, request.target, list(request.headers), self.config.h11_max_incomplete_size

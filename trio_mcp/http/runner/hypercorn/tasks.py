@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 from hypercorn.config import Config
@@ -15,6 +15,8 @@ from trio_mcp.http.server.asgi import EXTRAS, Extras
 
 __all__ = ["Tasks"]
 
+TakeOver: TypeAlias = Callable[[], tuple[trio.abc.Stream, bytes]]
+
 
 class Events(Extras):
     """The events of a request on their way from the connection to the application.
@@ -23,10 +25,16 @@ class Events(Extras):
 
     Args:
         most: How many may wait. While there are so many, the connection stops reading, and TCP slows the client down.
+        take_over: Takes the connection over.
+
+    Attributes:
+        taken: Whether the application has taken the connection over.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, take_over: TakeOver) -> None:
         self._most = most
+        self._take_over = take_over
+        self.taken = False
         self._waiting: deque[MutableMapping[str, Any]] = deque()
         self._changed: trio.lowlevel.ParkingLot | None = None  # made when needed: usually nothing waits
         self._ended = False  # no more will come
@@ -43,6 +51,11 @@ class Events(Extras):
         while (event := self.receive_nowait()) is None:
             await self._change()
         return event
+
+    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+        found = self._take_over()
+        self.taken = True
+        return found
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Hand an event over."""
@@ -80,15 +93,20 @@ class Tasks:
     """The task group in which hypercorn starts its tasks.
 
     Here what the application leaves unread blocks no task, and what it raises ends only its exchange.
+
+    Args:
+        nursery: The nursery of the connection.
+        take_over: Takes the connection over; see `Extras.take_over`.
     """
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, take_over: TakeOver) -> None:
         self.spawn = nursery.start_soon
+        self._take_over = take_over
 
     async def spawn_app(
         self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        events = Events(config.max_app_queue_size)
+        events = Events(config.max_app_queue_size, self._take_over)
         if scope["type"] == "http":
             scope["extensions"][EXTRAS] = events  # type: ignore[assignment]
         # Not here: hypercorn goes on to read the body, which the application waits for.
@@ -104,4 +122,5 @@ async def _run(app: Any, scope: Any, events: Events, send: Callable[[Any], Await
     finally:
         events.drop()
     # Tells hypercorn that the application has ended: it sends a 500 if there was no response.
-    await send(None)
+    if not events.taken:
+        await send(None)

@@ -1,0 +1,265 @@
+"""WebSockets at an HTTP endpoint: from the handshake, or ASGI's ``websocket`` scope, to the session."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import trio
+from trio_websocket import WebSocketConnection, wrap_server_stream
+from wsproto.frame_protocol import CloseReason
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.errors import TransportError
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.rules.statuses import Refusal, refuse
+from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
+from trio_mcp.http.server.door import ending
+from trio_mcp.http.server.host import Client, Run
+from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.link import Link
+from trio_mcp.websocket.frames import Fault, too_big
+from trio_mcp.websocket.link import WebSocketLink
+from trio_mcp.websocket.sockets import NOT_TEXT, SUBPROTOCOL, Ended, Socket, TrioSocket, farewell
+from trio_mcp.websocket.stream import CHUNK, WatchedStream
+
+__all__ = ["WebSockets", "wants_websocket"]
+
+ENDING: Final = Fault(CloseReason.SERVICE_RESTART, "the server is ending")
+FULL: Final = Fault(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
+FAILED: Final = Fault(CloseReason.INTERNAL_ERROR, "the session failed")
+
+# What trio-websocket reads in place of the client's head, which has been judged: only the key matters. Some heads that
+# HTTP allows would make it fail.
+HEAD: Final = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mcp\r\nSec-WebSocket-Key: %s\r\n\r\n"
+)
+
+
+def wants_websocket(headers: Headers) -> bool:
+    """Return whether a GET asks for a WebSocket (RFC 6455, section 4.2.1)."""
+    asked = {option.strip() for option in (headers.get("Connection") or "").lower().split(",")}
+    return "upgrade" in asked and (headers.get("Upgrade") or "").lower() == "websocket"
+
+
+class WebSockets:
+    """The WebSockets of an endpoint.
+
+    Args:
+        run: The run of the server.
+        options: The settings of the endpoint.
+    """
+
+    def __init__(self, run: Run, options: HttpOptions) -> None:
+        self._run = run
+        self._options = options
+        self._sessions: set[Client] = set()
+        self._count = 0
+        self._ending = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- by the handshake -----------------------------------------------------------------------------------------
+
+    async def upgrade(self, request: HttpRequest) -> Refusal | None:
+        """Serve a WebSocket on the connection of a request until its end, or return why it is refused."""
+        refusal = self._judge(request) or (ending() if self._ending else None)
+        extras = request.extras
+        if refusal is None and extras is None:
+            refusal = refuse(501, "this server has no WebSocket on this kind of connection")
+        if refusal is not None or extras is None:
+            return refusal
+        raw, read = extras.take_over()
+        options = self._options
+        key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
+        stream = WatchedStream(
+            raw,
+            HEAD % key + read.partition(b"\r\n\r\n")[2],
+            max_message_size=options.max_message_size,
+            write_timeout=options.write_timeout,
+            is_client=False,
+        )
+        socket = TrioSocket(stream, "client", options.keep_alive, options.ping_timeout, options.body_timeout)
+        async with background_nursery() as nursery:
+            # It can only fail because the client has left.
+            if await socket.open(partial(_accept, stream), nursery) is None:
+                await self._serve(socket, request)
+        return None
+
+    def _judge(self, request: HttpRequest) -> Refusal | None:
+        headers = request.headers
+        if request.method != "GET" or not wants_websocket(headers) or request.scope.get("http_version") != "1.1":
+            text = "this path is that of a WebSocket: open one"
+            return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
+        if headers.get("Sec-WebSocket-Version") != "13":
+            text = "the only version of WebSocket here is 13"
+            return refuse(426, text, headers=(("Sec-WebSocket-Version", "13"),))
+        try:
+            complete = len(base64.b64decode(headers.get("Sec-WebSocket-Key") or "", validate=True)) == 16
+        except (binascii.Error, ValueError):
+            complete = False
+        if not complete:
+            return refuse(400, "the Sec-WebSocket-Key must be 16 bytes in Base64")
+        if headers.get("Content-Length") not in (None, "0") or headers.get("Transfer-Encoding") is not None:
+            return refuse(400, "the handshake of a WebSocket has no body")
+        offered = [name.strip() for name in (headers.get("Sec-WebSocket-Protocol") or "").split(",")]
+        return _without_subprotocol(offered)
+
+    # --- by the websocket scope -----------------------------------------------------------------------------------
+
+    async def serve_scope(
+        self, request: HttpRequest, receive: ReceiveCallable, send: SendCallable, refusal: Refusal | None
+    ) -> None:
+        """Serve a WebSocket that an ASGI server has opened, or refuse it."""
+        scope = request.scope
+        with trio.move_on_after(self._options.head_timeout):
+            if (await receive())["type"] != "websocket.connect":
+                return
+        refusal = refusal or _without_subprotocol(scope.get("subprotocols", ()))
+        refusal = refusal or (ending() if self._ending else None)
+        if refusal is not None:
+            await _refuse(refusal, "websocket.http.response" in scope.get("extensions", {}), send)
+            return
+        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+        await self._serve(AsgiSocket(receive, send, self._options.max_message_size), request)
+
+    # --- the session ----------------------------------------------------------------------------------------------
+
+    async def _serve(self, socket: Socket, request: HttpRequest) -> None:
+        if self._ending or self._count >= self._options.max_sessions:
+            await socket.close(*(ENDING if self._ending else FULL))
+            await socket.hang_up()
+            return
+        query = request.scope.get("query_string", b"").decode("latin-1")
+        sessions: list[Client] = []
+
+        def opened(session: Client) -> None:
+            sessions.append(session)
+            self._sessions.add(session)
+
+        self._count += 1
+        try:
+            await self._run.serve_opening(_opening(socket, {"headers": request.headers, "query": query}), opened)
+        finally:
+            self._count -= 1
+            self._sessions.difference_update(sessions)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Refuse new work, and end each session as soon as none of its requests is under way."""
+        self._ending = True
+        for session in self._sessions:
+            session.ending = True
+            self._run.nursery.start_soon(_end, session)
+
+    def cut(self) -> None:
+        """End every session."""
+        for session in self._sessions:
+            self._run.nursery.start_soon(session.aclose)
+
+
+@contextlib.asynccontextmanager
+async def _opening(socket: Socket, metadata: dict[str, Any]) -> AsyncIterator[Link]:
+    # Either the client leaves or the server ends: a session ends for no other reason, unless it fails.
+    link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
+    async with link.running() as channels:
+        try:
+            yield channels
+        except Exception:
+            link.farewell = FAILED
+            raise
+
+
+async def _end(session: Client) -> None:
+    await session.end_listening()
+    await session.wait_settled()
+    await session.aclose()
+
+
+class AsgiSocket:
+    """The WebSocket of an ASGI server, which has pings of its own.
+
+    Args:
+        receive: ASGI's receive callable.
+        send: ASGI's send callable.
+        limit: How many bytes a message may have.
+    """
+
+    def __init__(self, receive: ReceiveCallable, send: SendCallable, limit: int) -> None:
+        self.waiting = False
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self._closed = False
+
+    async def receive(self) -> str:
+        event = await self._receive()
+        if event["type"] != "websocket.receive":
+            self._closed, said = True, self._closed
+            code = event.get("code", CloseReason.NO_STATUS_RCVD)
+            if said:
+                raise Ended
+            if code == CloseReason.ABNORMAL_CLOSURE:
+                raise Ended(TransportError("the connection to the client was lost"))
+            raise Ended(farewell("client", code, event.get("reason")))
+        text: str | None = event.get("text")
+        if text is None:
+            await self._give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
+        # A character has at most four bytes: most messages need not be counted.
+        elif len(text) * 4 > self._limit and len(text.encode()) > self._limit:
+            await self._give_up(too_big(self._limit))
+        return text or ""
+
+    async def _give_up(self, fault: Fault) -> None:
+        await self.close(*fault)
+        raise Ended(TransportError(f"the client sent {fault.reason}"))
+
+    async def send(self, text: str) -> None:
+        if self._closed:
+            raise Ended
+        await self._try({"type": "websocket.send", "text": text})
+
+    async def close(self, code: int, reason: str) -> None:
+        if not self._closed:
+            self._closed = True
+            with contextlib.suppress(Ended):
+                await self._try({"type": "websocket.close", "code": int(code), "reason": reason})
+
+    async def _try(self, event: dict[str, Any]) -> None:
+        try:
+            await self._send(event)
+        except OSError:  # as ASGI has it for a client that has left
+            self._closed = True
+            raise Ended from None
+
+    async def hang_up(self) -> None:
+        """Do nothing: the connection is that of the ASGI server."""
+
+
+async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConnection:
+    given: Any = stream
+    request = await wrap_server_stream(nursery, given, max_message_size=2**63, receive_buffer_size=CHUNK)
+    return await request.accept(subprotocol=SUBPROTOCOL)
+
+
+def _without_subprotocol(offered: Any) -> Refusal | None:
+    if SUBPROTOCOL in offered:
+        return None
+    return refuse(400, f"MCP over a WebSocket has the subprotocol {SUBPROTOCOL!r}, and it was not offered")
+
+
+async def _refuse(refusal: Refusal, may_respond: bool, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+    # Before it is accepted, closing it makes the ASGI server respond with 403.
+    if not may_respond:
+        await send({"type": "websocket.close"})
+        return
+    fields = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in refusal.headers]
+    await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": fields})
+    await send({"type": "websocket.http.response.body", "body": refusal.body})

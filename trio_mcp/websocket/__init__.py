@@ -1,0 +1,1 @@
+"""WebSocket: a full-duplex link, one text frame for each message."""

@@ -1,0 +1,238 @@
+"""The client's end of a WebSocket."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import SplitResult, quote
+
+import trio
+from trio_websocket import ConnectionRejected, wrap_client_stream
+from wsproto.utilities import RemoteProtocolError
+
+from trio_mcp._checks import check_count, check_headers, check_seconds, check_url
+from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.errors import HttpError, HttpTrouble, TransportError
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.link import Link
+from trio_mcp.websocket.link import WebSocketLink
+from trio_mcp.websocket.sockets import SUBPROTOCOL, TrioSocket
+from trio_mcp.websocket.stream import CHUNK, WatchedStream
+
+__all__ = ["websocket_client"]
+
+OPENING_TIMEOUT: Final = 10.0
+"""Seconds for connecting, and the handshakes of TLS and of the WebSocket. Chosen: another kind of server may never
+answer."""
+
+DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
+
+# What the handshake itself sends (RFC 6455, section 4.1).
+OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encoding")
+
+_TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503: "busy"}
+
+
+@contextlib.asynccontextmanager
+async def websocket_client(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    unix_socket: str | os.PathLike[str] | None = None,
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    ping_interval: float = 15.0,
+    ping_timeout: float = 60.0,
+) -> AsyncIterator[Link]:
+    """Connect to a server over a WebSocket, with the subprotocol ``mcp``.
+
+    When the block ends, the messages handed over are sent and the WebSocket is closed, within a second. When
+    cancelled, that happens at once. HTTP proxies are not used.
+
+    Args:
+        url: The server's URL, ``ws://`` or ``wss://``.
+        headers: Sent with the handshake.
+        ssl_context: For ``wss://``, in place of one that trusts the system's certificates.
+        unix_socket: The path of a Unix socket to connect to; the URL then only names the host and the path.
+        max_message_size: The longest message accepted from the server, in bytes; a longer one ends the link.
+        ping_interval: Seconds of silence after which the server gets a ping.
+        ping_timeout: Seconds of silence after which the link is lost.
+
+    Raises:
+        HttpError: If the server answers the handshake with an HTTP status.
+        TransportError: If it can't be reached, or is not such a server.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is invalid.
+    """
+    target = _Target(url, headers, ssl_context, unix_socket)
+    check_count("max_message_size", max_message_size)
+    check_seconds("ping_interval", ping_interval)
+    check_seconds("ping_timeout", ping_timeout)
+    raw: trio.abc.Stream | None = None
+    with trio.CancelScope(deadline=trio.current_time() + OPENING_TIMEOUT) as opening:
+        raw = await target.connect()
+    if raw is None:
+        raise target.too_slow()
+    async with closing(partial(trio.aclose_forcefully, raw)), background_nursery() as nursery:
+        stream = WatchedStream(raw, max_message_size=max_message_size, is_client=True)
+        socket = TrioSocket(stream, "server", ping_interval, ping_timeout, math.inf)
+        with trio.CancelScope(deadline=opening.deadline) as opening:
+            await target.secure(raw)
+            failure = await socket.open(partial(target.shake_hands, stream), nursery)
+        if opening.cancelled_caught:
+            raise target.too_slow()
+        if failure is not None:
+            raise target.refusal(failure, stream.broken) from None
+        if socket.subprotocol != SUBPROTOCOL:
+            raise TransportError(
+                f"{target.shown} does not speak MCP over its WebSocket: it did not take the subprotocol {SUBPROTOCOL!r}"
+            )
+        async with WebSocketLink(socket).running() as link:
+            yield link
+
+
+class _Target:
+    """Where to connect to, checked.
+
+    Args:
+        url: The URL.
+        headers: Sent with the handshake.
+        ssl_context: For TLS.
+        unix_socket: The path of a Unix socket.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None,
+        ssl_context: ssl.SSLContext | None,
+        unix_socket: str | os.PathLike[str] | None,
+    ) -> None:
+        parts = check_url(url, tuple(DEFAULT_PORTS))
+        check_headers(headers or {})
+        given = {name.lower(): value for name, value in (headers or {}).items()}
+        for name in given:
+            if name in OWN_HEADERS or name.startswith("sec-websocket-"):
+                raise ValueError(f"headers must not have {name!r}, which belongs to the handshake")
+        if parts.username is not None:
+            raise ValueError("url must not have a user name: pass headers={'Authorization': …}")
+        if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+            raise TypeError(f"ssl_context must be an ssl.SSLContext, got {type(ssl_context).__name__}")
+        if ssl_context is not None and parts.scheme != "wss":
+            raise ValueError("ssl_context is for a URL that begins with wss://")
+        self._parts = parts
+        self._tls = parts.scheme == "wss"
+        self._ssl_context = ssl_context
+        self._path = None if unix_socket is None else os.fspath(unix_socket)
+        self._host = _ascii(parts.hostname or "")
+        self._port = parts.port or DEFAULT_PORTS[parts.scheme]
+        shown_host = f"[{self._host}]" if ":" in self._host else self._host
+        named = shown_host if self._port == DEFAULT_PORTS[parts.scheme] else f"{shown_host}:{self._port}"
+        self._authority = given.pop("host", named)
+        self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        # Without the query, which may hold a secret.
+        self.shown = f"{parts.scheme}://{named}{parts.path}"
+        self._where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
+
+    async def connect(self) -> trio.abc.Stream:
+        """Connect, without any handshake.
+
+        Raises:
+            TransportError: If that fails.
+        """
+        try:
+            stream: trio.SocketStream = (
+                await trio.open_tcp_stream(self._host, self._port)
+                if self._path is None
+                else await trio.open_unix_socket(self._path)
+            )
+        except (OSError, ValueError) as exc:  # ValueError: a path, or a host, that can't exist
+            raise TransportError(f"can't connect to {self._where}: {exc}") from exc
+        if not self._tls:
+            return stream
+        context = self._ssl_context or ssl.create_default_context()
+        # https_compatible: the end of a WebSocket is a close frame; many servers leave out the goodbye of TLS.
+        return trio.SSLStream(stream, context, server_hostname=self._host, https_compatible=True)
+
+    async def secure(self, stream: trio.abc.Stream) -> None:
+        """Do the handshake of TLS, if there is to be one.
+
+        Raises:
+            TransportError: If that fails.
+        """
+        if isinstance(stream, trio.SSLStream):
+            try:
+                await stream.do_handshake()
+            except trio.BrokenResourceError as exc:
+                raise TransportError(f"the TLS handshake with {self._where} failed: {exc.__cause__ or exc}") from exc
+
+    async def shake_hands(self, stream: WatchedStream, nursery: trio.Nursery) -> Any:
+        given: Any = stream
+        return await wrap_client_stream(
+            nursery,
+            given,
+            self._authority,
+            _resource(self._parts),
+            subprotocols=[SUBPROTOCOL],
+            extra_headers=list(self._headers),
+            max_message_size=2**63,
+            receive_buffer_size=CHUNK,
+        )
+
+    def too_slow(self) -> TransportError:
+        """Return the error for a server that does not answer."""
+        return TransportError(f"{self.shown} did not answer within {OPENING_TIMEOUT:g} seconds")
+
+    def refusal(self, failure: Exception, broken: str) -> TransportError:
+        """Return the error for a handshake that has failed."""
+        cause: BaseException | None = failure
+        # trio-websocket fails once more as it answers what the parser refused.
+        while cause is not None and not isinstance(cause, (RemoteProtocolError, ConnectionRejected)):
+            cause = cause.__context__
+        if isinstance(cause, ConnectionRejected):
+            return _http_error(f"GET {self.shown}", cause)
+        hint = "" if self._tls else "; does its URL begin with wss://?"
+        if cause is None:
+            how = broken or "it closed the connection"
+            return TransportError(f"{self.shown} did not answer the handshake of a WebSocket: {how}{hint}")
+        return TransportError(f"{self.shown} is not a WebSocket of an MCP server: {cause}{hint}")
+
+
+def _ascii(host: str) -> str:
+    """Return a host name as it is sent.
+
+    Raises:
+        ValueError: If it can't be.
+    """
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError as exc:
+        raise ValueError(f"url has a host name that does not exist: {exc}") from None
+
+
+def _resource(parts: SplitResult) -> str:
+    # Without what is not ASCII, which a request must not have. What is quoted already stays as it is.
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
+
+
+def _http_error(target: str, rejected: ConnectionRejected) -> HttpError:
+    status = rejected.status_code
+    with contextlib.suppress(ValueError):
+        return HttpError(
+            target,
+            status,
+            HTTPStatus(status).phrase,
+            {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in rejected.headers},
+            (rejected.body or b"")[:500].decode("utf-8", "replace"),
+            _TROUBLES.get(status, "refused"),
+        )
+    return HttpError(target, status, "", {}, "")

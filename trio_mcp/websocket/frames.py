@@ -1,0 +1,126 @@
+"""A look at the frames that arrive, before they are parsed: what they may cost is bounded here."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from wsproto.frame_protocol import CloseReason
+
+__all__ = ["BURST", "Fault", "Frames", "too_big"]
+
+BURST: Final = 64
+"""Frames that are parsed before other tasks run (chosen)."""
+
+MAX_HEAD: Final = 64 * 1024
+"""Bytes that the answer to a handshake may have, with the body of a refusal (chosen)."""
+
+FREE_FRAGMENTS: Final = 1024
+"""Frames of one message that may be of any size (chosen)."""
+
+LEAST_FRAGMENT: Final = 256
+"""Bytes that further ones must have on average (chosen): each frame costs time and memory of its own."""
+
+
+class Fault(NamedTuple):
+    """Why one side gives a WebSocket up, as the other side is told (RFC 6455, section 7.4).
+
+    Attributes:
+        code: The code of the close frame.
+        reason: What it has sent.
+    """
+
+    code: int
+    reason: str
+
+
+def too_big(limit: int) -> Fault:
+    """Return the fault of a message that is longer than the limit."""
+    return Fault(CloseReason.MESSAGE_TOO_BIG, f"a message that is longer than max_message_size={limit}")
+
+
+class Frames:
+    """The frames that arrive on one connection, after the head of the handshake.
+
+    The parser holds a message against its limit in characters, and only once it has arrived; it keeps a list of the
+    fragments, which may be empty. So the headers of the frames are read here first.
+
+    Args:
+        limit: How many bytes a message may have.
+
+    Attributes:
+        fault: Why the next frame must not be parsed.
+        partial: Whether a message has begun and not ended.
+    """
+
+    __slots__ = ("_fragments", "_head", "_header", "_left", "_limit", "_open", "_size", "fault", "partial")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._head: bytearray | None = bytearray()  # None once the handshake is over
+        self._header = bytearray()
+        self._left = 0  # bytes of the payload that have not arrived
+        self._open = False  # the last frame of the message has not begun
+        self._size = self._fragments = 0  # of the message
+        self.fault: Fault | None = None
+        self.partial = False
+
+    def admit(self, data: bytes | bytearray) -> int:
+        """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
+        place = 0 if self._head is None else self._admit_head(self._head, data)
+        left = BURST
+        while place < len(data) and self._head is None and self.fault is None:
+            if self._left:
+                step = min(self._left, len(data) - place)
+                self._left -= step
+                place += step
+                continue
+            if not left:
+                break
+            header = self._header
+            # Two bytes say how long the header is.
+            missing = (2 if len(header) < 2 else _size_of(header)) - len(header)
+            header += data[place : place + missing]
+            place += min(missing, len(data) - place)
+            if len(header) >= 2 and len(header) == _size_of(header):
+                left -= 1
+                self._judge(header)
+                header.clear()
+        self.partial = self._open or self._left > 0
+        return place
+
+    def _admit_head(self, head: bytearray, data: bytes | bytearray) -> int:
+        """Pass the head of the handshake; with a refusal, everything."""
+        searched = max(0, len(head) - 3)
+        head += data
+        end = head.find(b"\r\n\r\n", searched) + 4
+        # A refusal has a body of its own, and no frame ever follows.
+        if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
+            self._head = None
+            return len(data) - (len(head) - end)
+        if len(head) > MAX_HEAD:
+            self.fault = Fault(CloseReason.PROTOCOL_ERROR, "an answer to the handshake that is too long")
+            return 0
+        return len(data)
+
+    def _judge(self, header: bytearray) -> None:
+        opcode, short = header[0] & 0x0F, header[1] & 0x7F
+        length = short if short < 126 else int.from_bytes(header[2 : 4 if short == 126 else 10], "big")
+        self._left = length
+        # Control frames may come in the middle of a message (RFC 6455, section 5.4); the parser bounds them.
+        if opcode & 0x08:
+            return
+        if opcode:
+            self._size = self._fragments = 0
+        self._size += length
+        self._fragments += 1
+        self._open = not header[0] & 0x80
+        if self._size > self._limit:
+            self.fault = too_big(self._limit)
+        elif self._fragments > FREE_FRAGMENTS + self._size // LEAST_FRAGMENT:
+            self.fault = Fault(CloseReason.POLICY_VIOLATION, "a message in too many small fragments")
+
+
+def _size_of(header: bytearray) -> int:
+    """Return how many bytes a header has that begins with these two (RFC 6455, section 5.2)."""
+    short = header[1] & 0x7F
+    return 2 + (2 if short == 126 else 8 if short == 127 else 0) + (4 if header[1] & 0x80 else 0)

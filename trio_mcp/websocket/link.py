@@ -1,0 +1,186 @@
+"""A WebSocket as a link, for both sides: one text frame for each message."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import trio
+from wsproto.frame_protocol import CloseReason
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.jsonrpc.codec import decode, encode_or_replace
+from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.link import BUFFER, Link, unsent
+from trio_mcp.websocket.frames import Fault
+from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
+
+__all__ = ["Inbox", "WebSocketLink"]
+
+INBOX: Final = 4 * 1024 * 1024
+"""Bytes of messages that may wait for the session (chosen). A full inbox holds up the answers to the peer's pings."""
+
+COST: Final = 1024
+"""Bytes that each message counts besides its text (chosen): small ones take many times their size in memory."""
+
+GOODBYE: Final = Fault(CloseReason.NORMAL_CLOSURE, "")
+
+CLOSE_GRACE: Final = 1.0
+"""Seconds that the peer may take for the last messages and to close its end. Chosen: a peer that does not read must not
+hold up the end of a session."""
+
+
+class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
+    """The messages that wait for a session, bounded in bytes. A message that finds any room is taken, however long."""
+
+    def __init__(self, limit: int = INBOX) -> None:
+        self._limit = limit
+        self._items: deque[tuple[SessionMessage, int]] = deque()
+        self._size = 0
+        self._ended = False
+        self._closed = False
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
+
+    @property
+    def has_room(self) -> bool:
+        return self._size < self._limit or self._closed
+
+    async def room(self) -> None:
+        """Wait until there is room; without a checkpoint if there is."""
+        while not self.has_room:
+            await self._taken.park()
+
+    def put(self, item: SessionMessage, size: int = 0) -> None:
+        """Add a message; once the session does not read any more, drop it."""
+        if not self._closed:
+            self._items.append((item, size + COST))
+            self._size += size + COST
+            self._arrived.unpark()
+
+    def end(self) -> None:
+        """Add no more."""
+        self._ended = True
+        self._arrived.unpark_all()
+
+    def receive_nowait(self) -> SessionMessage:
+        """Return the next message, or raise what the method of a memory channel would."""
+        if self._closed:
+            raise trio.ClosedResourceError
+        if not self._items:
+            raise trio.EndOfChannel if self._ended else trio.WouldBlock
+        item, size = self._items.popleft()
+        self._size -= size
+        self._taken.unpark()
+        return item
+
+    async def receive(self) -> SessionMessage:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            try:
+                item = self.receive_nowait()
+            except trio.WouldBlock:
+                await self._arrived.park()
+            else:
+                # Taken, so it must not be lost in a cancellation.
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                return item
+
+    def close(self) -> None:
+        """Drop everything, now and later."""
+        self._closed = True
+        self._items.clear()
+        self._size = 0
+        self._arrived.unpark_all()
+        self._taken.unpark_all()
+
+    async def aclose(self) -> None:
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+
+class WebSocketLink:
+    """The tasks between a WebSocket and the channels of a link.
+
+    Args:
+        socket: The open WebSocket.
+        metadata: What the session is told with each message.
+        farewell: What the peer is told when the block ends.
+
+    Attributes:
+        farewell: The same; it may change.
+    """
+
+    def __init__(
+        self,
+        socket: Socket,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        farewell: Fault = GOODBYE,
+    ) -> None:
+        self.farewell = farewell
+        self._socket = socket
+        self._metadata = metadata
+        self._inbox = Inbox()
+        self._write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self._written, self._ended = trio.Event(), trio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Link]:
+        """Yield the link. At the end of the block what was handed over is sent, and the WebSocket is closed."""
+        try:
+            async with background_nursery(self._end) as nursery:
+                nursery.start_soon(self._read)
+                nursery.start_soon(self._send)
+                yield Link(self._inbox, self._write)
+        finally:
+            self._inbox.close()
+            self._outbound.close()
+            # Shielded, and short: even when all is cancelled, the peer is told. A frame that was cut off ends that.
+            with trio.move_on_after(LAST_WORDS, shield=True):
+                await self._socket.close(*self.farewell)
+                await self._socket.hang_up()
+
+    async def _end(self) -> None:
+        # What still arrives is dropped: the session reads no more.
+        self._inbox.close()
+        self._write.close()
+        # In order, so that nothing is lost: the last messages, the close frame, and that of the peer.
+        with trio.move_on_after(CLOSE_GRACE):
+            await self._written.wait()
+            await self._ended.wait()
+
+    async def _read(self) -> None:
+        socket, inbox, metadata = self._socket, self._inbox, self._metadata
+        try:
+            while True:
+                text = await socket.receive()
+                data = text.encode()
+                inbox.put(SessionMessage(decode(data), metadata=metadata), len(data))
+                if not inbox.has_room:
+                    socket.waiting = True
+                    await inbox.room()
+                    socket.waiting = False
+        except Ended as end:
+            if end.cause is not None:
+                inbox.put(SessionMessage(Failure(end.cause)))
+        inbox.end()
+        self._ended.set()
+        # Nothing can be sent any more, and the session is to know.
+        self._outbound.close()
+
+    async def _send(self) -> None:
+        """Send every message until the session closes its side, and say goodbye."""
+        try:
+            async for item in self._outbound:
+                data, problem = encode_or_replace(item.message)  # type: ignore[arg-type]
+                if data is not None:
+                    await self._socket.send(data.decode())
+                if problem is not None and (failure := unsent(item, problem)) is not None:
+                    self._inbox.put(SessionMessage(failure))
+        except (Ended, trio.ClosedResourceError):
+            pass
+        await self._socket.close(*self.farewell)
+        self._written.set()

@@ -1,0 +1,254 @@
+"""What a link needs of a WebSocket, and the WebSocket of trio-websocket."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import trio
+from trio_websocket import ConnectionClosed, WebSocketConnection
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import ProtocolError
+
+from trio_mcp.errors import TransportError
+from trio_mcp.websocket.frames import Fault
+from trio_mcp.websocket.stream import WatchedStream
+
+__all__ = ["LAST_WORDS", "NOT_TEXT", "SUBPROTOCOL", "Ended", "Open", "Socket", "TrioSocket", "farewell"]
+
+SUBPROTOCOL: Final = "mcp"
+"""The subprotocol that both sides must name (RFC 6455, section 1.9)."""
+
+LAST_WORDS: Final = 0.5
+"""Seconds for a close frame to leave when there is no more time (chosen: it is only a local write)."""
+
+
+NOT_TEXT: Final = "a binary frame, where messages are text"
+
+
+class Ended(Exception):
+    """A WebSocket has ended.
+
+    Args:
+        cause: Why it was lost; None if the peer has closed it in order.
+    """
+
+    def __init__(self, cause: TransportError | None = None) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+class Socket(Protocol):
+    """An open WebSocket.
+
+    Attributes:
+        waiting: Set while nothing more is received, because what was received waits for room.
+    """
+
+    waiting: bool
+
+    async def receive(self) -> str:
+        """Return the next message.
+
+        Raises:
+            Ended: If no more will come.
+        """
+
+    async def send(self, text: str) -> None:
+        """Send a message. Only one task may do so, and cancelling it ends the WebSocket.
+
+        Raises:
+            Ended: If it can't be sent.
+        """
+
+    async def close(self, code: int, reason: str) -> None:
+        """Say that nothing more is sent; what still arrives is received."""
+
+    async def hang_up(self) -> None:
+        """Drop the connection."""
+
+
+Open = Callable[[trio.Nursery], Awaitable[WebSocketConnection]]
+"""Does the opening handshake; the reader of trio-websocket is started in the nursery."""
+
+
+class TrioSocket:
+    """The WebSocket of trio-websocket: one side of it, and the life of the other.
+
+    Args:
+        stream: The stream below.
+        peer: What the peer is, in words.
+        ping_interval: Seconds of silence after which the peer gets a ping.
+        ping_timeout: Seconds of silence after which the peer counts as dead.
+        message_timeout: Seconds that a message may take to arrive.
+    """
+
+    def __init__(
+        self, stream: WatchedStream, peer: str, ping_interval: float, ping_timeout: float, message_timeout: float
+    ) -> None:
+        self.waiting = False
+        self._stream = stream
+        self._peer = peer
+        self._interval = ping_interval
+        self._timeout = ping_timeout
+        self._message_timeout = message_timeout
+        self._connection: Any = None
+        self._beating: set[Any] = set()
+        self._over = trio.CancelScope()  # around the opening handshake
+        self._failure: Exception | None = None
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The subprotocol that both sides have agreed on."""
+        subprotocol: str | None = self._connection.subprotocol
+        return subprotocol
+
+    async def open(self, handshake: Open, nursery: trio.Nursery) -> Exception | None:
+        """Do the opening handshake.
+
+        Returns:
+            What trio-websocket raised, if it failed; a `ConnectionClosed` if the peer has just left.
+        """
+        home: Any = _Home(nursery, self._read)
+        with self._over:
+            # It would wait forever once its reader has ended, so `_read` cancels it then.
+            self._connection = await handshake(home)
+            nursery.start_soon(self._keep_alive, nursery)
+            return None
+        return self._failure or ConnectionClosed(None)
+
+    async def _read(self, read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except Exception as exc:
+            # Raised here it would end the nursery: its loss is one of the link's.
+            self._failure = exc
+        self._over.cancel("the reader has ended")
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> str:
+        try:
+            message = await self._connection.get_message()
+        except ConnectionClosed:
+            message = None
+        if isinstance(message, str):
+            return message
+        if message is not None:
+            self._stream.give_up(
+                Fault(CloseReason.UNSUPPORTED_DATA, "only text frames carry messages, not binary ones")
+            )
+        raise Ended(await self._end())
+
+    async def send(self, text: str) -> None:
+        try:
+            await self._connection.send_message(text)
+        except ConnectionClosed:
+            raise Ended from None  # why is told by `receive`
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    async def _end(self) -> TransportError | None:
+        """Answer the end of the connection, and return why it was lost; None if it was closed in order."""
+        stream, peer, closed = self._stream, self._peer, self._connection.closed
+        code = CloseReason.ABNORMAL_CLOSURE if closed is None else closed.code
+        fault = stream.fault
+        if fault is not None:
+            cause = f"the {peer} sent {fault.reason}"
+        elif self._failure is not None:
+            cause = f"the connection to the {peer} failed: {type(self._failure).__name__}: {self._failure}"
+            fault = Fault(CloseReason.INTERNAL_ERROR, "the connection failed")
+        elif code != CloseReason.ABNORMAL_CLOSURE and stream.answered:
+            with trio.move_on_after(LAST_WORDS):
+                await self.hang_up()  # the server closes first (RFC 6455, section 7.1.1), and the client does not mind
+            return farewell(peer, code, closed.reason)
+        elif stream.answered:
+            return None  # we have closed it, and the peer did not care to answer
+        elif code == CloseReason.ABNORMAL_CLOSURE:
+            broken = stream.broken or "it was closed without a close frame"
+            return TransportError(f"the connection to the {peer} was lost: {broken}")
+        else:
+            # What the parser refused: no close frame has come, and trio-websocket sends none.
+            cause = f"the {peer} broke the protocol of WebSocket: {closed.reason}"
+            fault = Fault(code, closed.reason or "")
+        stream.give_up(fault)
+        with trio.move_on_after(LAST_WORDS):
+            await stream.say_goodbye(fault)
+        return TransportError(cause)
+
+    async def close(self, code: int, reason: str) -> None:
+        await self._stream.say_goodbye(Fault(code, reason))
+
+    async def hang_up(self) -> None:
+        await self._stream.hang_up()
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def _keep_alive(self, nursery: trio.Nursery) -> None:
+        """Ping a silent peer, and give it up after a longer silence. Whatever arrives is a sign of life."""
+        stream = self._stream
+        while stream.fault is None:
+            now = trio.current_time()
+            if self.waiting:
+                # The peer may well send, but we don't read.
+                stream.stand_still(now - stream.heard)
+            silent = now - stream.heard
+            if silent >= self._timeout:
+                text = f"nothing within ping_timeout={self._timeout:g} seconds"
+                stream.give_up(Fault(CloseReason.INTERNAL_ERROR, text))
+                return
+            if stream.unfinished() >= self._message_timeout:
+                text = f"a message that took longer than {self._message_timeout:g} seconds"
+                stream.give_up(Fault(CloseReason.POLICY_VIOLATION, text))
+                return
+            quiet = silent >= self._interval or self.waiting
+            if quiet:
+                # While we don't read, no pong gets through, and an unasked one is a sign of life as well.
+                beat = self._connection.pong if self.waiting else self._connection.ping
+                if beat not in self._beating:
+                    self._beating.add(beat)
+                    nursery.start_soon(self._beat, beat)
+            next_beat = now + self._interval - (0 if quiet else silent)
+            wake = min(next_beat, stream.heard + self._timeout, now + self._message_timeout)
+            await trio.sleep_until(wake)
+            # Later than it should be: then this program stood still, and not the peer.
+            stream.stand_still(trio.current_time() - wake)
+
+    async def _beat(self, beat: Callable[[], Awaitable[None]]) -> None:
+        with contextlib.suppress(ConnectionClosed, ProtocolError):
+            await beat()
+        self._beating.discard(beat)
+
+
+class _Home:
+    """Stands in for the nursery in which trio-websocket starts its reader, so that its failure is one of the link's."""
+
+    def __init__(self, nursery: trio.Nursery, run: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
+        self._nursery = nursery
+        self._run = run
+
+    def start_soon(self, reader: Callable[[], Awaitable[None]]) -> None:
+        self._nursery.start_soon(self._run, reader)
+
+
+def farewell(peer: str, code: int, reason: str | None) -> TransportError | None:
+    """Return what the peer's closing of a WebSocket means; None if all is in order."""
+    # A page that is left says 1001, and no code at all is what browsers send without one.
+    in_order = {CloseReason.NORMAL_CLOSURE, CloseReason.NO_STATUS_RCVD}
+    if code in in_order or (code == CloseReason.GOING_AWAY and peer == "client"):
+        return None
+    return TransportError(f"the {peer} closed the WebSocket: {_in_words(code, reason)}")
+
+
+def _in_words(code: int, reason: str | None) -> str:
+    """Return a code and a reason in words; the peer chose both."""
+    with contextlib.suppress(ValueError):
+        name = CloseReason(code).name.lower().replace("_", " ")
+        return f"{code} ({name})" + (f": {_shown(reason)}" if reason else "")
+    return f"{int(code)}" + (f": {_shown(reason)}" if reason else "")
+
+
+def _shown(text: str) -> str:
+    """Return a text of the peer without control characters, which could hide the rest of a message on a terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)

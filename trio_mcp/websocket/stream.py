@@ -1,0 +1,185 @@
+"""The stream below a WebSocket: what arrives is bounded, what is sent has a time limit, and a close frame is the last.
+
+trio-websocket speaks the protocol on top of it, and sees nothing but a stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from functools import partial
+from typing import Any, Final
+
+import trio
+from wsproto.frame_protocol import FrameProtocol
+
+from trio_mcp._nursery import closing
+from trio_mcp.websocket.frames import Fault, Frames
+
+__all__ = ["CHUNK", "WatchedStream"]
+
+CHUNK: Final = 64 * 1024
+"""Bytes read at once, and bytes for which the peer gets the whole write timeout (chosen)."""
+
+LINGERED: Final = 1024 * 1024
+"""The most bytes that are still read of a peer that did something wrong (chosen).
+
+The operating system resets a connection that is closed with data unread, and the reset may destroy the close frame
+before the peer has read it."""
+
+
+class WatchedStream:
+    """What trio-websocket reads and writes as a `trio.abc.Stream`; only `hang_up` closes the one below.
+
+    Args:
+        stream: The stream below.
+        read: What was already read from it.
+        max_message_size: How many bytes a message may have.
+        write_timeout: Seconds that the peer may take to read a `CHUNK` once its buffers are full.
+        is_client: Whether this is the client's end, which masks its frames.
+
+    Attributes:
+        heard: When the peer was last heard from.
+        fault: Why this side gives the WebSocket up.
+        answered: Whether the peer's close frame has been answered.
+        goodbye: Whether nothing more is sent: the close frame has gone out, or the stream is broken.
+        broken: What broke the stream, in words.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        read: bytes = b"",
+        *,
+        max_message_size: int,
+        write_timeout: float = math.inf,
+        is_client: bool,
+    ) -> None:
+        self._stream = stream
+        self._ahead: bytes | bytearray = read
+        self._frames = Frames(max_message_size)
+        self._write_timeout = write_timeout
+        self._is_client = is_client
+        self._sending = trio.Lock()
+        self._receiving = trio.CancelScope()
+        self._ended = False
+        self._begun = 0.0
+        self.heard = trio.current_time()
+        self.fault: Fault | None = None
+        self.answered = False
+        self.goodbye = False
+        self.broken = ""
+
+    def unfinished(self) -> float:
+        """Return for how long a message has been arriving, in seconds; 0 if none is."""
+        return trio.current_time() - self._begun if self._frames.partial else 0.0
+
+    def stand_still(self, seconds: float) -> None:
+        """Don't count some time against the peer, as this program has not read."""
+        self.heard += seconds
+        self._begun += seconds
+
+    def give_up(self, fault: Fault) -> None:
+        """Read no more; `say_goodbye` tells the peer why."""
+        if self.fault is None:
+            self.fault = fault
+        self.stop()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._ended = True
+        self._receiving.cancel("the WebSocket has ended")
+
+    # --- what trio-websocket calls --------------------------------------------------------------------------------
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return the next bytes, at most `CHUNK`; empty once the WebSocket has ended for this side."""
+        frames = self._frames
+        if self._ahead or self._ended:
+            await trio.lowlevel.checkpoint()
+        else:
+            with trio.CancelScope() as self._receiving:
+                try:
+                    self._ahead = await self._stream.receive_some(CHUNK)
+                except trio.BrokenResourceError as exc:
+                    self.broken = f"the connection broke: {exc.__cause__ or exc}"
+                    raise
+            if self._receiving.cancelled_caught:
+                return b""
+            self.heard = trio.current_time()
+        if self._ended or not self._ahead:
+            self._ended = True
+            return b""
+        if not frames.partial:
+            self._begun = trio.current_time()
+        count = frames.admit(self._ahead)
+        admitted, self._ahead = bytes(self._ahead[:count]), self._ahead[count:]
+        if frames.fault is not None and not admitted:
+            self.give_up(frames.fault)
+        return admitted
+
+    async def send_all(self, data: Any) -> None:
+        """Send bytes, unless a close frame was sent before."""
+        try:
+            self._sending.acquire_nowait()  # without the checkpoint of `acquire`
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            is_close = data[:1] == b"\x88"
+            self.answered = self.answered or is_close
+            if self.goodbye:
+                await trio.lowlevel.checkpoint()
+                return
+            # Until it is through: of a frame that is cut off, nothing may follow.
+            self.goodbye = True
+            await self._send_pieces(data)
+            self.goodbye = is_close
+        finally:
+            self._sending.release()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Do nothing but end the reading: the close frame may still have to be sent."""
+        self.stop()
+        await trio.lowlevel.checkpoint()
+
+    async def _send_pieces(self, data: Any) -> None:
+        view = memoryview(data)
+        for start in range(0, len(view), CHUNK):
+            with trio.move_on_after(self._write_timeout) as scope:
+                try:
+                    await self._stream.send_all(view[start : start + CHUNK])
+                except trio.BrokenResourceError as exc:
+                    self.broken = self.broken or f"the connection broke: {exc.__cause__ or exc}"
+                    raise
+            if scope.cancelled_caught:
+                self.broken = f"nothing was read for {self._write_timeout:g} seconds"
+                await trio.aclose_forcefully(self._stream)
+                raise trio.BrokenResourceError(self.broken)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    async def say_goodbye(self, fault: Fault) -> None:
+        """Send a close frame, after what is being sent; do nothing if one was sent."""
+        if not self.goodbye or self._sending.locked():
+            frame = FrameProtocol(self._is_client, []).close(*fault)
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                await self.send_all(frame)
+
+    async def hang_up(self) -> None:
+        """Close the stream below, within the caller's time: a peer that did something wrong may use it to read why."""
+        self.stop()
+        async with closing(partial(trio.aclose_forcefully, self._stream)):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                if self.fault is not None and not self.broken:
+                    await self._linger()
+                await self._stream.aclose()
+
+    async def _linger(self) -> None:
+        if isinstance(self._stream, trio.SocketStream):
+            await self._stream.send_eof()
+        left = LINGERED
+        while left > 0 and (data := await self._stream.receive_some(CHUNK)):
+            left -= len(data)
