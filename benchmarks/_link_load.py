@@ -72,7 +72,7 @@ class Frames:
                 raise _wire.WrongAnswer(f"not a frame of an answer: {data[place : place + 300]!r}")
             if len(data) < start + size:
                 break
-            if data[place] == 0x81:  # not a ping, to which nobody expects an answer so soon
+            if data[place] == 0x81:  # not a ping, which needs no answer so soon
                 messages.append(data[start : start + size])
             place = start + size
         self._rest = data[place:]
