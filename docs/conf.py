@@ -62,6 +62,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3)\..*"),
     (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
+    (r"py:.*", r"SearchStrategy"),  # Hypothesis's
 ]
 
 # Internals that some signatures name.

@@ -20,7 +20,7 @@ from trio_mcp.http.client.wire import Disconnected
 from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {"trio_mcp.types", "trio_mcp.jsonrpc", "trio_mcp.otel", "trio_mcp.testing"}
-"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, OpenTelemetry, and tests."""
+"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, OpenTelemetry, tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 
@@ -93,6 +93,10 @@ def test_a_server_loads_no_client_and_no_http(code: str) -> None:
         assert unwanted not in loaded, unwanted
 
 
+def test_what_helps_to_test_needs_no_extra_until_it_is_used() -> None:
+    assert not {"hypothesis", "pytest"} & modules_after("import trio_mcp.testing")
+
+
 # --- exceptions are copied for each caller that waits for the same thing, so each must survive that -------------------
 
 
@@ -102,6 +106,7 @@ RAISED = [
     errors.ToolError("text"),
     errors.RequestTimeout("tools/call", 0.5, "total_timeout"),
     errors.TransportError("text"),
+    errors.OutcomeUnknown("tools/call", "ws://localhost", "the link is broken"),
     errors.SessionClosed("text"),
     errors.ProcessExited("python server.py", -9, "tail"),
     errors.HttpError("POST http://x/mcp", 503, "Busy", {"retry-after": "1"}, "later", "busy", 1.0),

@@ -20,6 +20,7 @@ from trio_mcp import (
     Server,
     SqliteEventStore,
     StdioServerParameters,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -27,8 +28,10 @@ from trio_mcp import (
     streamable_http_client,
     websocket_client,
 )
+from trio_mcp._nursery import EnteredOnce
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
+from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
 
 
 @call(memory_link_pair, "with messages as objects, and as bytes")
@@ -36,6 +39,17 @@ async def memory(check: Check) -> None:
     for encode in (False, True):
         async with check.block(memory_link_pair(encode=encode)):
             pass
+
+
+@call(check_transport, "one rule")
+async def contract(check: Check) -> None:
+    await check(check_transport(memory_link_pair, rules={"opens"}))
+
+
+@call(failover_client, "one way")
+async def ways(check: Check) -> None:
+    async with check.block(failover_client([Server("x")])):
+        pass
 
 
 @call(stdio_client, "a process that ends")
@@ -89,6 +103,21 @@ async def sse(check: Check) -> None:
         async with check.block(sse_client(url)):
             pass
         nursery.cancel_scope.cancel()
+
+
+@call(FaultLinks.__call__, "over a link in memory")
+async def links_with_faults(check: Check) -> None:
+    async with memory_link_pair() as (ours, _):
+        links = FaultLinks(lambda: contextlib.nullcontext(ours))
+        async with check.block(links()):
+            pass
+
+
+@call(EnteredOnce.__aenter__, "a proxy with faults")
+@call(EnteredOnce.__aexit__, "a proxy with faults")
+async def proxy_with_faults(check: Check) -> None:
+    async with check.block(FaultProxy("tcp://127.0.0.1:1")):
+        pass
 
 
 @call(websocket_client, "connected")

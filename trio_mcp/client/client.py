@@ -17,6 +17,7 @@ from trio_mcp.client.answers.sources import Answers, InputSources
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.connection import Connection, Middleware, check_log_level
+from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
@@ -102,7 +103,8 @@ class Client(EnteredOnce):
 
     Args:
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
-            that returns an async context manager yielding a `Link`.
+            that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, holds
+            several ways to one server, the best first.
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
@@ -203,6 +205,12 @@ class Client(EnteredOnce):
         return self._connection.session
 
     @property
+    def transport(self) -> TransportStatus:
+        """What carries the session: which of several ways to the server, and how the others are; see
+        `FailoverParameters`."""
+        return self._connection.transport
+
+    @property
     def server_info(self) -> Implementation | None:
         """The server's name and version, which are not verified; None if missing or malformed."""
         try:
@@ -297,12 +305,14 @@ class Client(EnteredOnce):
         """
         await self._connection.request("ping", None, {"timeout": timeout})
 
-    async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+    async def notify(
+        self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
+    ) -> None:
         """Send the server a notification of any method. Over Streamable HTTP the modern era allows none.
 
         Arguments, errors and cancellation are those of `BaseSession.send_notification`.
         """
-        await self._connection.session.send_notification(method, params)
+        await self._connection.session.send_notification(method, params, urgent=urgent)
 
     # --- tools -----------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,11 @@ class Frames:
         """Whether the parser waits for the first frame of a message, and holds none that the next could overtake."""
         return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
 
+    @property
+    def refusal(self) -> bytes:
+        """What the peer has sent in place of the end of the handshake."""
+        return bytes(self._head or b"")
+
     def admit(self, data: bytes | bytearray) -> int:
         """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
         place = 0 if self._head is None else self._admit_head(self._head, data)

@@ -81,6 +81,11 @@ class WatchedStream:
         self.broken = ""
         self.accept: Accept | None = None
 
+    @property
+    def refusal(self) -> bytes:
+        """What the peer has sent in place of the end of the handshake."""
+        return self._frames.refusal
+
     def unfinished(self) -> float:
         """Return for how long a message has been arriving, in seconds; 0 if none is."""
         return trio.current_time() - self._begun if self._frames.partial else 0.0
@@ -126,7 +131,7 @@ class WatchedStream:
                     continue
             count = frames.admit(self._ahead)
             admitted, self._ahead = self._ahead[:count], self._ahead[count:]
-            if frames.fault is not None and not admitted:
+            if frames.fault is not None:  # what came before it is still parsed
                 self.give_up(frames.fault)
             return admitted
 
@@ -225,8 +230,10 @@ class WatchedStream:
         if isinstance(self._stream, trio.SocketStream):
             await self._stream.send_eof()
         left = LINGERED
-        while left > 0 and (data := await self._stream.receive_some(CHUNK)):
+        while data := await self._stream.receive_some(CHUNK):
             left -= len(data)
+            if left < 0:
+                await trio.sleep_forever()  # a peer whose writes block can read the close frame meanwhile
 
 
 async def _read(socket: trio.socket.SocketType) -> bytes:

@@ -75,7 +75,7 @@ class WebSockets:
             refusal = refuse(501, "this server has no WebSocket on this kind of connection")
         if refusal is not None or extras is None:
             return refusal
-        raw, read = extras.take_over()
+        raw, read = await extras.take_over()
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
         stream = WatchedStream(
@@ -95,7 +95,7 @@ class WebSockets:
     def _judge(self, request: HttpRequest) -> Refusal | None:
         headers = request.headers
         if request.method != "GET" or not wants_websocket(headers) or request.scope.get("http_version") != "1.1":
-            text = "this path is that of a WebSocket: open one"
+            text = "only WebSockets are served at this path"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         if headers.get("Sec-WebSocket-Version") != "13":
             text = "the only version of WebSocket here is 13"

@@ -1,0 +1,132 @@
+"""Links whose messages have faults, on Trio's clock: a `trio.testing.MockClock` plays every script at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.link import BUFFER, Link, hand_on
+from trio_mcp.testing.faults.flow import Connection, FaultInjector, Flow
+from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Step, Tear
+
+__all__ = ["FaultLinks"]
+
+GRACE = 1.0
+"""Seconds that messages on their way get once the link's block has ended. Chosen, as on stdio."""
+
+_ASKED_FOR = "by a fault that the test asked for"
+_Messages: TypeAlias = tuple[SessionMessage, ...]
+
+
+class FaultLinks(FaultInjector):
+    """A target for a `Client` whose links have faults: ``Client(FaultLinks(server))``.
+
+    Each call opens a link to the inner target and puts its messages through a script.
+
+    Args:
+        target: What a `Client` takes: a `Server`, a URL, parameters, or a function that opens a link.
+        faults: The faults of each link, in order; those after the last one are left alone. For the same faults each
+            time, pass ``itertools.repeat(Faults(...))``.
+    """
+
+    def __init__(self, target: Target, faults: Iterable[Faults] = ()) -> None:
+        super().__init__(faults, ON_LINKS, "a link")
+        self._open = link_factory(target)
+        self._refusing = False
+
+    def refuse(self) -> None:
+        self._refusing = True
+
+    def accept(self) -> None:
+        self._refusing = False
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        """Open a link.
+
+        Raises:
+            TransportError: While links are refused.
+        """
+        await trio.lowlevel.checkpoint()
+        if self._refusing:
+            raise TransportError(f"the link was refused {_ASKED_FOR}")
+        faults = self._next()
+        write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        with write, outbound, inbound, read:
+            async with self._open() as inner, background_nursery() as nursery:
+                ends = _Ends(inner, outbound, inbound)
+                sent = self._flow(0, partial(_receive, outbound), ends.send)
+                received = self._flow(1, partial(_receive, inner.read), ends.deliver)
+                nursery.start_soon(self._relay, ends, [(sent, faults.sent), (received, faults.received)])
+                yield Link(read, write)
+                # Left without an exception: what was written last still goes out, as on any other link.
+                read.close()
+                write.close()
+                with trio.move_on_after(GRACE):
+                    await ends.written.wait()
+
+    async def _relay(self, ends: _Ends, flows: list[tuple[Flow[_Messages], tuple[Step, ...]]]) -> None:
+        connection = Connection()
+        await self._run(connection, flows)
+        await ends.close(connection.ending)
+
+
+@attrs.define(eq=False)
+class _Ends:
+    """What lies between the session and the inner link.
+
+    Attributes:
+        inner: The inner link.
+        outbound: Gives what the session sends.
+        inbound: Takes what the session receives.
+        written: Set once nothing more is sent.
+    """
+
+    inner: Link
+    outbound: trio.MemoryReceiveChannel[SessionMessage]
+    inbound: trio.MemorySendChannel[SessionMessage]
+    written: trio.Event = attrs.Factory(trio.Event)
+
+    async def send(self, messages: _Messages) -> None:
+        try:
+            for each in messages:
+                await self.inner.write.send(each)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.outbound.close()  # why the link is lost is for the inner link to say, to the reader
+        if not messages:
+            await self.inner.write.aclose()
+            self.written.set()
+
+    async def deliver(self, messages: _Messages) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):  # the session reads no more
+            for each in messages:
+                await self.inbound.send(each)
+        if not messages:
+            self.inbound.close()
+
+    async def close(self, how: Tear | Reset | None) -> None:
+        """Close both links once nothing flows any more, and say why to a session that did not ask for it."""
+        self.outbound.close()
+        if isinstance(how, Reset):
+            await hand_on(self.inbound, Failure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}")))
+        self.inbound.close()
+        self.written.set()
+        for channel in self.inner:
+            await channel.aclose()
+
+
+async def _receive(channel: trio.abc.ReceiveChannel[SessionMessage]) -> _Messages:
+    try:
+        return (await channel.receive(),)
+    except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+        return ()

@@ -1,0 +1,175 @@
+"""A proxy for bytes, between a client and a server on this machine, whose connections have faults."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import trio
+
+from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.errors import LocalProtocolError
+from trio_mcp.testing.faults.flow import Connection, FaultInjector
+from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
+
+__all__ = ["FaultProxy"]
+
+PIECE = 65536
+"""The most bytes that a direction holds. Chosen."""
+
+BACKLOG = 128
+"""Connections that wait to be taken. Chosen."""
+
+LINGER = 1.0
+"""Seconds that the two sides of a torn connection get to close theirs: a socket with unread data would send a reset.
+
+Chosen.
+"""
+
+_ABORT = struct.pack("ii", 1, 0)  # l_onoff, l_linger: a close is a reset (socket(7))
+_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_LOOPBACK = "127.0.0.1"
+
+
+class FaultProxy(FaultInjector, EnteredOnce):
+    """A proxy whose connections have faults, over TCP or a Unix socket: ``async with FaultProxy(url) as proxy``.
+
+    It knows nothing of what it passes on, so it serves every transport, with TLS or without. For tests: it listens on
+    the loopback address alone.
+
+    Args:
+        target: Where the connections lead: a URL with a host and a port, of any scheme, or ``unix:/path``.
+        faults: The faults of each connection, in order; those after the last one are left alone. For the same faults
+            each time, pass ``itertools.repeat(Faults(...))``.
+    """
+
+    def __init__(self, target: str, faults: Iterable[Faults] = ()) -> None:
+        super().__init__(faults, ON_WIRES, "a wire")
+        self._target = urlsplit(target)
+        self._port = self._target.port or _PORTS.get(self._target.scheme)
+        if self._target.scheme != "unix" and (self._target.hostname is None or self._port is None):
+            raise ValueError(f"a target must be a URL with a host and a port, or unix:/path; got {target!r}")
+        self._address: str | tuple[str, int] | None = None
+        self._listener: trio.SocketListener | None = None
+        self._accepting = trio.Event()
+
+    @property
+    def url(self) -> str:
+        """The target's URL by way of this proxy, for a client to connect to."""
+        if self._target.scheme == "unix":
+            return f"unix:{self._address}"
+        host = "localhost" if self._target.hostname == "localhost" else _LOOPBACK
+        return self._target._replace(netloc=f"{host}:{self.port}").geturl()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on.
+
+        Raises:
+            LocalProtocolError: If it has none: it listens on a Unix socket, or was not entered.
+        """
+        if not isinstance(self._address, tuple):
+            raise LocalProtocolError("the proxy has no port: it listens on a Unix socket, or its block was not entered")
+        return self._address[1]
+
+    def refuse(self) -> None:
+        if self._listener is not None:
+            self._listener.socket.close()
+            self._listener = None
+            self._accepting = trio.Event()
+            if isinstance(self._address, str):
+                Path(self._address).unlink()
+
+    def accept(self) -> None:
+        if self._listener is None:
+            assert self._address is not None, "the proxy's block was not entered"
+            listening = _bound(self._address)
+            listening.listen(BACKLOG)
+            self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+            self._accepting.set()
+
+    @contextlib.asynccontextmanager
+    async def _lifetime(self) -> AsyncIterator[None]:
+        await trio.lowlevel.checkpoint()
+        with contextlib.ExitStack() as stack:
+            if self._target.scheme == "unix":
+                self._address = f"{stack.enter_context(TemporaryDirectory())}/socket"
+            else:
+                # Bound, and never listening: it keeps the port while new connections are refused.
+                self._address = stack.enter_context(_bound((_LOOPBACK, 0))).getsockname()
+            self.accept()
+            stack.callback(self.refuse)
+            async with background_nursery() as nursery:
+                nursery.start_soon(self._accept_all, nursery)
+                yield
+
+    async def _accept_all(self, nursery: trio.Nursery) -> None:
+        while True:
+            await self._accepting.wait()
+            assert self._listener is not None
+            with contextlib.suppress(trio.ClosedResourceError):  # refused from now on
+                nursery.start_soon(self._serve, await self._listener.accept())
+
+    async def _serve(self, near: trio.SocketStream) -> None:
+        with near.socket:
+            faults = self._next()
+            try:
+                far = await self._connect()
+            except OSError:
+                _abort(near)  # what was accepted can't be refused any more
+                return
+            with far.socket:
+                await self._run(
+                    connection := Connection(),
+                    [
+                        (self._flow(0, partial(near.receive_some, PIECE), partial(_send, far)), faults.sent),
+                        (self._flow(1, partial(far.receive_some, PIECE), partial(_send, near)), faults.received),
+                    ],
+                )
+                if isinstance(connection.ending, Tear):
+                    await _tear(near, far)
+                elif isinstance(connection.ending, Reset):
+                    _abort(near)
+                    _abort(far)
+
+    async def _connect(self) -> trio.SocketStream:
+        if self._target.scheme == "unix":
+            return await trio.open_unix_socket(self._target.path)
+        assert self._target.hostname is not None
+        assert self._port is not None
+        return await trio.open_tcp_stream(self._target.hostname, self._port)
+
+
+def _bound(address: str | tuple[str, int]) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(address)
+    return made
+
+
+async def _send(stream: trio.SocketStream, data: bytes) -> None:
+    await (stream.send_all(data) if data else stream.send_eof())
+
+
+async def _tear(*streams: trio.SocketStream) -> None:
+    """Send each side the end, and read what it still sends."""
+    for stream in streams:
+        with contextlib.suppress(OSError):
+            stream.socket.shutdown(socket.SHUT_WR)
+    with trio.move_on_after(LINGER), contextlib.suppress(trio.BrokenResourceError):
+        for stream in streams:
+            while await stream.receive_some(PIECE):
+                pass
+
+
+def _abort(stream: trio.SocketStream) -> None:
+    """Close a connection with a reset. A Unix socket knows none, so its peer sees the end."""
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+    stream.socket.close()

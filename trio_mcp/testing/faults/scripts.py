@@ -1,0 +1,98 @@
+"""Scripts that are drawn: from a seed, or by Hypothesis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from trio_mcp.testing.faults.steps import (
+    CALM,
+    ON_WIRES,
+    Await,
+    Delay,
+    Drop,
+    Duplicate,
+    Faults,
+    Pass,
+    Reset,
+    Split,
+    Stall,
+    Step,
+    Tear,
+)
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = ["fault_scripts", "random_faults"]
+
+_DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
+    Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # of each piece, so it adds up
+    Split: lambda rng, longest: Split(rng.choice((1, 50, 1000)), amount=2000),
+    Stall: lambda rng, longest: Stall(rng.uniform(longest / 10, longest)),
+    Drop: lambda rng, longest: Drop(),
+    Duplicate: lambda rng, longest: Duplicate(),
+    Tear: lambda rng, longest: Tear(),
+    Reset: lambda rng, longest: Reset(),
+}
+"""What a fault is like, with random numbers and the length of the longest wait."""
+
+
+def random_faults(
+    seed: int | str,
+    kinds: Collection[type[Step]] = ON_WIRES,
+    *,
+    calm: float = 0.5,
+    most: int = 60_000,
+    longest: float = 2.0,
+) -> Iterator[Faults]:
+    """Draw faults for any number of connections: the same ones for the same arguments.
+
+    A connection has one fault or none. It comes at the very first byte or message, or after a random amount, and more
+    often to what is received than to what is sent.
+
+    Args:
+        seed: Decides what is drawn.
+        kinds: The kinds of faults; pass `ON_LINKS`, or some of it, for `FaultLinks`.
+        calm: The share of connections that are left alone.
+        most: The most that passes before the fault, in bytes or messages. Small amounts are more frequent.
+        longest: The longest wait, in seconds.
+    """
+    rng = random.Random(seed)
+    makers = [_DRAWN[kind] for kind in kinds if kind in _DRAWN]
+    while True:
+        if rng.random() < calm:
+            yield CALM
+            continue
+        first: Step = Await() if rng.random() < 0.2 else Pass(int(most ** rng.random()))
+        steps = (first, rng.choice(makers)(rng, longest))
+        yield Faults(sent=steps) if rng.random() < 0.25 else Faults(received=steps)
+
+
+def fault_scripts(
+    kinds: Collection[type[Step]] = ON_WIRES, *, connections: int = 3, most: int = 60_000, longest: float = 2.0
+) -> SearchStrategy[list[Faults]]:
+    """Return a Hypothesis strategy for the faults of some connections; it shrinks to none.
+
+    Needs the extra ``trio-mcp[testing]``.
+
+    Args:
+        kinds: The kinds of steps; pass `ON_LINKS`, or some of it, for `FaultLinks`.
+        connections: For how many connections at most.
+        most: The most of an amount, in bytes or messages.
+        longest: The longest wait, in seconds.
+    """
+    from hypothesis import strategies as st  # here, so that the rest does without it
+
+    amounts, waits = st.integers(1, most), st.floats(0, longest)
+    fields: dict[type[Step], tuple[SearchStrategy[Any], ...]] = {
+        Pass: (amounts,),
+        Delay: (waits, amounts),
+        Split: (st.integers(1, 1000), amounts),
+        Stall: (waits,),
+        Drop: (st.integers(1, min(most, 10)),),
+        Duplicate: (st.integers(1, min(most, 10)),),
+    }
+    steps = st.lists(st.one_of([st.builds(kind, *fields.get(kind, ())) for kind in kinds]), max_size=5)
+    return st.lists(st.builds(Faults, steps, steps), max_size=connections)
