@@ -20,7 +20,7 @@ def text_frame(message: bytes, masked: bool) -> bytes:
         head = bytes((TEXT, bit | 127)) + size.to_bytes(8, "big")
     if not masked:
         return head + message
-    key = os.urandom(4)  # nobody may foresee it (RFC 6455, section 5.3)
+    key = os.urandom(4)  # not to be foreseen (RFC 6455, section 5.3)
     return head + key + _masked(message, key)
 
 
