@@ -24,7 +24,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.testing import FaultLinks
+from trio_mcp.testing import FaultLinks, check_transport
 
 HANG = 30  # seconds; only a net
 
@@ -39,6 +39,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
+    check_transport: "looks, and leaves nothing behind",
     failover_client: "opens what no other task sees; its links close as those of their ways do",
     memory_link_pair: "opens what no other task sees",
 }

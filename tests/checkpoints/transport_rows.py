@@ -31,7 +31,7 @@ from trio_mcp import (
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
-from trio_mcp.testing import FaultLinks, FaultProxy
+from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
 
 
 @call(memory_link_pair, "with messages as objects, and as bytes")
@@ -39,6 +39,11 @@ async def memory(check: Check) -> None:
     for encode in (False, True):
         async with check.block(memory_link_pair(encode=encode)):
             pass
+
+
+@call(check_transport, "one rule")
+async def contract(check: Check) -> None:
+    await check(check_transport(memory_link_pair, rules={"opens"}))
 
 
 @call(failover_client, "one way")

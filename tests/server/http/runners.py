@@ -47,7 +47,10 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
         "test_an_idle_session_has_one_task_and_at_most_20_kib",
         "test_what_is_cached_for_a_tool_goes_with_it",
     ),
-    "test_modern": ("test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author_told_once",),
+    "test_modern": (
+        "test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author_told_once",
+        "test_urgent_notifications_overtake_what_the_client_has_not_read_but_progress_no_earlier_progress",
+    ),
     "test_replay_machine": (),
     "test_resumption": ("test_a_store_is_checked",),
     "test_session_machine": (),
@@ -69,7 +72,7 @@ NOT_HYPERCORN: Mapping[str, tuple[str, ...]] = {
     "test_connection": (
         "test_a_response_in_one_piece_gets_a_length",  # it is chunked
         "test_a_wrong_response_is_500_or_cut_off_and_its_connection_closed",  # ours never are
-        "test_an_application_takes_the_connection_over",  # it gives it only to a WebSocket, with the head as it was understood
+        "test_an_application_takes_the_connection_over",  # only for a WebSocket, with the head as understood
         "test_the_number_of_a_closed_socket_tells_nothing_of_the_one_that_has_it_now",  # it reads, and watches nothing
     ),
 }
