@@ -13,7 +13,7 @@ import trio.testing
 
 from tests.client.failover.fakes import Way
 from tests.waiting import eventually
-from trio_mcp import Client, FailoverParameters, OutcomeUnknown, Server, Switch
+from trio_mcp import Client, Context, FailoverParameters, OutcomeUnknown, Server, Switch
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 BOTH = pytest.mark.parametrize("mode", [LEGACY, MODERN])

@@ -178,6 +178,8 @@ class Router:
             if asker is carrier:
                 del self._questions[known]
                 self._arrived.append(_cancellation(known, "the way to the server has failed"))
+        if self.carrier is not None and self.waiting:
+            self.carrier.flushing = True  # what the link that was draining has left
         self.notify()
 
     def _reclaim(self, carrier: Carrier, item: SessionMessage, cause: Exception) -> None:

@@ -30,6 +30,10 @@ STEPS: Final = 8
 """The parts in which the wait for the very first response is measured."""
 
 MOST_DOUBLINGS: Final = 4
+"""Of the time in which a way has to prove itself."""
+
+MOST_TIME: Final = 4
+"""Times `attempt_timeout`: the most that an attempt gets. Chosen: an attempt that hangs must not hold up the next."""
 
 
 class Way:
@@ -115,7 +119,7 @@ class Way:
         began = self.attempt_since = trio.current_time()
         self.state = "connecting"
         self._router.notify()
-        limit = self._settings.attempt_timeout * 2 ** min(self._failures, MOST_DOUBLINGS)
+        limit = self._settings.attempt_timeout * min(2 ** min(self._failures, MOST_DOUBLINGS), MOST_TIME)
         use = self._use = _Use(self, self._router, self._settings, limit)
         cause: Exception | None = None
         try:
