@@ -647,7 +647,9 @@ def _doubtful(error: Exception) -> bool:
 def _not_done(error: Exception) -> bool:
     """Return whether the server has surely not done what a failed request asks for."""
     if isinstance(error, HttpError):
-        return error.trouble == "busy"
+        # A server that ends may give up a request that it has begun, and say 503 as well; but it does not say when to
+        # come back, as one does that refuses a request for now.
+        return error.trouble == "busy" and (error.status == 429 or error.retry_after is not None)
     return isinstance(error, TransportError) and not error.sent
 
 
