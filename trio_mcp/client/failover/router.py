@@ -283,6 +283,7 @@ class Router:
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
+            self._tries.clear()  # also those of the subscription: it works, however often it had to be opened
             missed = self.remembered.acknowledged(notification)
             if missed is not None:
                 self._arrived.extend(map(SessionMessage, missed))
