@@ -39,6 +39,9 @@ __all__ = ["ReadEnd", "Router", "WriteEnd"]
 CANCELLED: Final = "notifications/cancelled"
 INITIALIZED: Final = "notifications/initialized"
 
+OWN: Final = "failover-"
+"""How the ids of our own requests begin."""
+
 MAX_TRIES: Final = 3
 """How often a request is sent again on one way because its exchange failed, while the way as a whole works. Chosen."""
 
@@ -97,7 +100,7 @@ class Router:
     def own_id(self) -> str:
         """Return an id for a request of our own: the session's are integers."""
         self._last_id += 1
-        return f"failover-{self._last_id}"
+        return f"{OWN}{self._last_id}"
 
     def notify(self) -> None:
         """Wake everything that may have to act on a change."""
@@ -264,9 +267,11 @@ class Router:
         """Take a response to something that is not in flight on this link."""
         message = item.message
         assert isinstance(message, (Response, ErrorResponse))
-        if message.id is not None and message.id in carrier.own:
-            carrier.own[message.id] = message
-            carrier.wake()
+        if isinstance(message.id, str) and message.id.startswith(OWN):
+            # Perhaps late, after it was asked for in vain.
+            if message.id in carrier.own:
+                carrier.own[message.id] = message
+                carrier.wake()
             return None
         if message.id is not None and carrier.lost is not None:
             self.waiting.pop(message.id, None)  # it came in the very moment in which the link was given up
