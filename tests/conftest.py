@@ -16,6 +16,7 @@ APART = {
     "published": "the published JSON Schemas, in ../shared",
     "root": "root",
     "nginx": "nginx",
+    "chromium": "Chromium",
     "again": "more time: whole suites once more, over each runner of the HTTP server or without the legacy era",
 }
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""

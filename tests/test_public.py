@@ -106,6 +106,7 @@ RAISED = [
     errors.ToolError("text"),
     errors.RequestTimeout("tools/call", 0.5, "total_timeout"),
     errors.TransportError("text"),
+    errors.OutcomeUnknown("tools/call", "ws://localhost", "the link is broken"),
     errors.SessionClosed("text"),
     errors.ProcessExited("python server.py", -9, "tail"),
     errors.HttpError("POST http://x/mcp", 503, "Busy", {"retry-after": "1"}, "later", "busy", 1.0),

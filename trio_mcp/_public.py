@@ -14,6 +14,10 @@ from trio_mcp.client.client import ClientOptions as ClientOptions
 from trio_mcp.client.client import ClientStatistics as ClientStatistics
 from trio_mcp.client.config import load_config as load_config
 from trio_mcp.client.connection import OutgoingCall as OutgoingCall
+from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
+from trio_mcp.client.failover.parameters import Switch as Switch
+from trio_mcp.client.failover.parameters import TransportStatus as TransportStatus
+from trio_mcp.client.failover.parameters import WayStatus as WayStatus
 from trio_mcp.client.group.catalog import Listed as Listed
 from trio_mcp.client.group.client_group import ClientGroup as ClientGroup
 from trio_mcp.client.group.members import ServerStatus as ServerStatus
@@ -22,6 +26,7 @@ from trio_mcp.client.subscriptions import ResourcesListChanged as ResourcesListC
 from trio_mcp.client.subscriptions import ResourceUpdated as ResourceUpdated
 from trio_mcp.client.subscriptions import Subscription as Subscription
 from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
+from trio_mcp.client.targets import failover_client as failover_client
 from trio_mcp.client.tool_results import ToolResult as ToolResult
 from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
 from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
@@ -34,6 +39,7 @@ from trio_mcp.errors import LocalProtocolError as LocalProtocolError
 from trio_mcp.errors import McpError as McpError
 from trio_mcp.errors import MessageTooLarge as MessageTooLarge
 from trio_mcp.errors import NegotiationError as NegotiationError
+from trio_mcp.errors import OutcomeUnknown as OutcomeUnknown
 from trio_mcp.errors import ProcessExited as ProcessExited
 from trio_mcp.errors import RemoteProtocolError as RemoteProtocolError
 from trio_mcp.errors import RequestTimeout as RequestTimeout

@@ -25,6 +25,7 @@ __all__ = [
     "McpError",
     "MessageTooLarge",
     "NegotiationError",
+    "OutcomeUnknown",
     "ProcessExited",
     "RemoteProtocolError",
     "RequestTimeout",
@@ -97,7 +98,37 @@ class RequestTimeout(TrioMcpError, TimeoutError):
 
 
 class TransportError(TrioMcpError):
-    """The link to the peer failed; every call in flight raises this."""
+    """The link to the peer failed; every call in flight raises this.
+
+    Attributes:
+        sent: Whether the request may have reached the peer; False if it surely has not.
+    """
+
+    sent: bool = True
+
+
+class OutcomeUnknown(TransportError):
+    """The way that carried a call failed before the response: whether the server has done what it asks is not known.
+
+    Raised only with several ways to a server (`FailoverParameters`), for a call that may not be repeated.
+
+    Attributes:
+        method: The method of the request.
+        way: The name of the way.
+        reason: Why the way failed.
+    """
+
+    def __init__(self, method: str, way: str, reason: str) -> None:
+        super().__init__(method, way, reason)
+        self.method = method
+        self.way = way
+        self.reason = reason
+
+    def _text(self) -> str:
+        return (
+            f"the outcome of {self.method!r} is unknown: {self.way} failed before the response came ({self.reason}),"
+            " and the call may not be repeated; find out what the server has done, or allow it with retry=True"
+        )
 
 
 class SessionClosed(TransportError):

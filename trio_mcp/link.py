@@ -11,7 +11,7 @@ from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "Link", "hand_on", "report_unsent", "unsent"]
+__all__ = ["BUFFER", "Link", "hand_on", "not_sent", "report_unsent", "unsent"]
 
 BUFFER = 64
 """Messages buffered between a transport and the session, in each direction.
@@ -62,7 +62,14 @@ def unsent(item: SessionMessage, problem: str) -> Failure | None:
     """Return the failure of a request that could not be encoded; log what happened to any other message."""
     # Without it the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
-        return Failure(TransportError(f"{item.message.method!r} was not sent: {problem}"), item.message.id)
+        return Failure(not_sent(item.message.method, problem), item.message.id)
     # A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
     logger.error("%s was not sent: %s", type(item.message).__name__, problem)
     return None
+
+
+def not_sent(method: str, problem: str) -> TransportError:
+    """Return the error of a request that has not left."""
+    error = TransportError(f"{method!r} was not sent: {problem}")
+    error.sent = False
+    return error

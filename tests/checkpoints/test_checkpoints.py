@@ -15,6 +15,7 @@ from trio_mcp import (
     ClientGroup,
     MemoryEventStore,
     SqliteEventStore,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -23,7 +24,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.testing import FaultLinks
+from trio_mcp.testing import FaultLinks, check_transport
 
 HANG = 30  # seconds; only a net
 
@@ -38,6 +39,8 @@ WITHOUT_EFFECT: dict[object, str] = {
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
+    check_transport: "looks, and leaves nothing behind",
+    failover_client: "opens what no other task sees; its links close as those of their ways do",
     memory_link_pair: "opens what no other task sees",
 }
 

@@ -20,6 +20,7 @@ from trio_mcp import (
     Server,
     SqliteEventStore,
     StdioServerParameters,
+    failover_client,
     memory_link_pair,
     sse_client,
     stdio_client,
@@ -30,7 +31,7 @@ from trio_mcp import (
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
-from trio_mcp.testing import FaultLinks, FaultProxy
+from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
 
 
 @call(memory_link_pair, "with messages as objects, and as bytes")
@@ -38,6 +39,17 @@ async def memory(check: Check) -> None:
     for encode in (False, True):
         async with check.block(memory_link_pair(encode=encode)):
             pass
+
+
+@call(check_transport, "one rule")
+async def contract(check: Check) -> None:
+    await check(check_transport(memory_link_pair, rules={"opens"}))
+
+
+@call(failover_client, "one way")
+async def ways(check: Check) -> None:
+    async with check.block(failover_client([Server("x")])):
+        pass
 
 
 @call(stdio_client, "a process that ends")

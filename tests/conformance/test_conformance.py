@@ -15,6 +15,7 @@ import pytest
 from tests import forks
 from tests.conftest import per_runner
 from tests.interop import node_peers
+from tests.interop.installs import InstallError
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
 
 from .suite import BARE, MANIFEST, REVISIONS, SCENARIO_MILLISECONDS, Check, Suite, everything_url, judge
@@ -45,7 +46,7 @@ def suite(say: Say) -> Suite:
     """Return the suite; if it can't be installed, every test fails: none is skipped silently."""
     try:
         return Suite(node_peers.install(say, MANIFEST, "conformance"))
-    except node_peers.NodePeersError as error:
+    except InstallError as error:
         pytest.fail(str(error), pytrace=False)
 
 

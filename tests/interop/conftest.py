@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from . import node_peers
+from . import node_peers, python_peers
+from .installs import InstallError
 from .support import Launch, marked_environment, python_peer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+T = TypeVar("T")
 
-@pytest.fixture(scope="session")
-def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
-    """Return the npm peers; if they can't be installed, every test that needs one fails: none is skipped silently."""
+
+def _installed(request: pytest.FixtureRequest, install: Callable[[Callable[[str], None]], T]) -> T:
+    """Install peers; if that fails, every test that needs one fails: none is skipped silently."""
 
     def say(line: str) -> None:
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
             print(f"\n{line}", file=sys.stderr, flush=True)
 
     try:
-        return node_peers.install(say)
-    except node_peers.NodePeersError as error:
+        return install(say)
+    except InstallError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
+    """Return the npm peers."""
+    return _installed(request, node_peers.install)
+
+
+@pytest.fixture(scope="session")
+def python_v1(request: pytest.FixtureRequest) -> Path:
+    """Return the interpreter that has the official Python SDK below 2."""
+    return _installed(request, python_peers.install)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,10 +32,11 @@ _COMMON = {"add", "announce", "chatty", "crash", "echo", "events", "fail", "pict
 
 TOOLS = {
     "official": _COMMON | {"ask", "ask_everything"},
+    "official v1": _COMMON | {"ask"},
     "ours": _COMMON | {"ask", "ask_page", "interview", "parked_interview"},
 }
-"""The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
-logs, `ask` and its kin ask the client."""
+"""The tools of peers/official_server.py, python_v1_server.py and our_server.py: `announce` says that something has
+changed, `chatty` logs, `ask` and its kin ask the client."""
 
 TRICKY = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
 
@@ -58,9 +59,9 @@ class Launch:
         return mcp.StdioServerParameters(command=self.command, args=self.args, env=self.env)
 
 
-def fresh_server(name: str) -> trio_mcp.Server:
-    """Return the server of a trio_mcp script in peers/, loaded into this process with its own state."""
-    spec = importlib.util.spec_from_file_location(f"interop_peer_{name}", PEERS / f"{name}.py")
+def fresh_server(script: Path = PEERS / "our_server.py") -> trio_mcp.Server:
+    """Return the server of a trio_mcp script, loaded into this process with its own state."""
+    spec = importlib.util.spec_from_file_location(f"interop_peer_{script.stem}", script)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import mcp_types
 import pytest
 import trio
 
+from tests.ways import WAYS, each_way
 from trio_mcp import Answers, Client, McpError, ResourceUpdated, StdioServerParameters, types
 
-from .support import DEADLINE, PEERS, TOOLS, Launch
+from .support import DEADLINE, PEERS, TOOLS, Launch, fresh_server
 
 pytestmark = [
     pytest.mark.interop,
@@ -129,11 +132,24 @@ async def test_logs_of_an_old_server_reach_a_modern_call(everything_server: Laun
                 nursery.cancel_scope.cancel()
 
 
-async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(our_server: Launch, tmp_path: Path) -> None:
+@contextlib.asynccontextmanager
+async def bridged_to_modern(way: str, environment: dict[str, str], folder: Path) -> AsyncIterator[Launch]:
+    """Yield the command of a bridge to our server, which the bridge has started, or which runs in this process."""
+    source = (PEERS / "our_server.py").read_text()
+    (file := folder / "modern.py").write_text(source.replace("Server(", 'Server(revisions=["2026-07-28"], name=', 1))
+    if way == "stdio":
+        yield bridged(Launch(sys.executable, ["-m", "trio_mcp", "run", str(file)], environment))
+    else:
+        async with WAYS[way](fresh_server(file)) as url:
+            yield Launch(sys.executable, ["-m", "trio_mcp", "bridge", url], environment)
+
+
+@pytest.mark.parametrize("way", ["stdio", *each_way("WebSocket", "Unix")])
+async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(
+    way: str, environment: dict[str, str], tmp_path: Path
+) -> None:
     """Calls, progress, reads, prompts and questions, by a client that has never heard of the modern era."""
     steps: list[float] = []
-    source = (PEERS / "our_server.py").read_text()
-    (file := tmp_path / "modern.py").write_text(source.replace("Server(", 'Server(revisions=["2026-07-28"], name=', 1))
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         steps.append(progress)
@@ -154,10 +170,12 @@ async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(our_se
         assert isinstance(block, mcp_types.TextContent)
         return block.text
 
-    launch = bridged(Launch(sys.executable, ["-m", "trio_mcp", "run", str(file)], our_server.env))
     answers: Any = {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": roots}
     with trio.fail_after(DEADLINE):
-        async with mcp.Client(launch.for_official(), mode="legacy", **answers) as client:
+        async with (
+            bridged_to_modern(way, environment, tmp_path) as launch,
+            mcp.Client(launch.for_official(), mode="legacy", **answers) as client,
+        ):
             tools = {tool.name for tool in (await client.list_tools()).tools}
             added = await client.call_tool("add", {"a": 20, "b": 22})
             interview = await client.call_tool("interview", {})

@@ -1,10 +1,12 @@
-"""Our client against servers on the official SDKs: Python over stdio and HTTP, TypeScript over HTTP, both eras."""
+"""Our client against servers on the official SDKs: Python over stdio, HTTP and WebSocket, TypeScript over HTTP."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +26,7 @@ from trio_mcp import (
 )
 from trio_mcp.http.client.origins import ORIGINS
 
-from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, PEERS, TOOLS, TRICKY, python_peer
+from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, PEERS, TOOLS, TRICKY, marked_environment, python_peer
 
 pytestmark = pytest.mark.interop
 
@@ -48,13 +50,15 @@ TYPESCRIPT = {
         ("v2 both", "auto"),
     )
 }
-SERVERS = {**STDIO, **HTTP, **TYPESCRIPT}
+WEBSOCKET = {f"official v1 over WebSocket, {mode}": ("websocket", "", mode) for mode in ("legacy", "auto")}
+SERVERS = {**STDIO, **HTTP, **TYPESCRIPT, **WEBSOCKET}
 """How a server is started, how it serves (see peers/), and how our client begins."""
 
 KEEPING = [
     *STDIO,
     *(name for name, (_, kind, _) in HTTP.items() if kind in ("events", "resumable")),
     *(f"TypeScript {each}, auto" for each in ("v1 sessions", "v2 sessions", "v2 both")),
+    "official v1 over WebSocket, auto",
 ]
 """Those that a client can cancel a call of, and that report progress."""
 LISTENED_TO = [
@@ -67,7 +71,7 @@ ASKING = [name for name in KEEPING if name not in HTTP]
 def revision(server: str) -> str:
     """Return the newest revision of the era that the two have in common."""
     start, kind, mode = SERVERS[server]
-    return NEGOTIATED[mode if start != "node" or kind == "v2 both" else "legacy"]
+    return NEGOTIATED["legacy" if start == "websocket" or (start == "node" and kind != "v2 both") else mode]
 
 
 @contextlib.asynccontextmanager
@@ -99,17 +103,38 @@ def official(
     return listening([launch.command, *launch.args, kind], launch.env)
 
 
+def official_v1(python: Path) -> list[str]:
+    return [str(python), str(PEERS / "python_v1_server.py")]
+
+
+@pytest.fixture(scope="module")
+def v1_url(python_v1: Path) -> Iterator[str]:
+    """Run the official Python server below 2 over WebSocket, for all tests that do not end it."""
+    with (
+        marked_environment() as environment,
+        subprocess.Popen(official_v1(python_v1), env=environment, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
 @pytest.fixture
-def connect(server: str, environment: dict[str, str], request: pytest.FixtureRequest) -> Connect:
+def connect(server: str, request: pytest.FixtureRequest) -> Connect:
     """Return a target that starts the server and connects to it."""
     start, kind, mode = SERVERS[server]
     npm = request.getfixturevalue("npm") if start == "node" else None
+    # It outlives the test, so it comes before what would miss that.
+    running_url = request.getfixturevalue("v1_url") if start == "websocket" else None
+    environment = request.getfixturevalue("environment")
 
     @contextlib.asynccontextmanager
     async def connected(**options: Any) -> AsyncIterator[Client]:
         with trio.fail_after(DEADLINE):
-            if start == "stdio":
-                target = python_peer("official_server", environment).for_us()
+            if start in ("stdio", "websocket"):
+                target = running_url or python_peer("official_server", environment).for_us()
                 async with Client(target, mode=mode, **options) as client:
                     yield client
                 return
@@ -154,7 +179,7 @@ async def test_negotiation_results_and_errors(connect: Connect, server: str) -> 
             await client.request("no/such/method", {})
         assert python or caught.value.code == -32601
         if python:
-            await results_of_the_python_server(client, tools)
+            await results_of_the_python_server(client, tools, "official v1" if server in WEBSOCKET else "official")
         else:
             assert {"add", "echo", "ask"} < tools.keys()
             (content,) = (await client.read_resource("peer://a")).contents
@@ -171,11 +196,12 @@ async def test_negotiation_results_and_errors(connect: Connect, server: str) -> 
     assert sums == {number: number + 1 for number in range(150)}
 
 
-async def results_of_the_python_server(client: Client, tools: dict[str, types.Tool]) -> None:
+async def results_of_the_python_server(client: Client, tools: dict[str, types.Tool], peer: str) -> None:
     """Wrapped scalars are unwrapped in `data`, objects stay, images are base64; any failure of a tool is a result."""
     assert client.server_info is not None
-    assert (client.server_info.name, client.server_info.version) == ("official-peer", "2.3-peer")
-    assert tools.keys() == TOOLS["official"]
+    version = {"official": "2.3-peer", "official v1": "1-peer"}[peer]
+    assert (client.server_info.name, client.server_info.version) == ("official-peer", version)
+    assert tools.keys() == TOOLS[peer]
     add = tools["add"]
     assert (add.description, add.input_schema["required"]) == ("Add two integers.", ["a", "b"])
     assert add.annotations is not None
@@ -311,6 +337,45 @@ async def test_the_death_of_the_server_ends_the_call_not_the_block(connect: Conn
             await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: process.kill())
         reached_the_end = True
     assert reached_the_end
+
+
+# --- the official Python server below 2, over WebSocket ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_server_that_ends_or_is_killed_ends_the_call_not_the_block(
+    python_v1: Path, environment: dict[str, str], end: signal.Signals
+) -> None:
+    async with listening(official_v1(python_v1), environment) as (url, process):
+        async with Client(url) as client:
+            with pytest.raises(TransportError):
+                await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: process.send_signal(end))
+            with pytest.raises(TransportError):
+                await client.call_tool("add", {"a": 1, "b": 2})
+        await process.wait()
+
+
+async def test_a_client_that_leaves_ends_its_call(v1_url: str) -> None:
+    begun = trio.Event()
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                async with Client(v1_url) as client:
+                    await client.call_tool("slow", {"seconds": 3600}, on_progress=lambda _: begun.set())
+
+            nursery.start_soon(call)
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+        async with Client(v1_url) as client:
+            assert "slow cancelled" in (await client.call_tool("events", {"until": "slow cancelled"})).text
+
+
+@pytest.mark.parametrize("size", [400_000, 1_500_000])
+async def test_large_messages_go_through(v1_url: str, size: int) -> None:
+    """The answer has the text twice."""
+    async with Client(v1_url) as client:
+        assert len((await client.call_tool("echo", {"text": "x" * size})).text) == size
 
 
 # --- the official Python server over HTTP -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The official Python SDK's client, on Trio, against our server over stdio and over HTTP: both eras."""
+"""The official Python SDK's client, on Trio, against our server over every transport: both eras."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from mcp.client import advertise
 from mcp.client.sse import sse_client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
+from tests.ways import WAYS, Way, each_way
 from trio_mcp import HttpOptions, MemoryEventStore
 
+from .official_transports import official_transport
 from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, TRICKY, Launch, fresh_server
 
 pytestmark = [
@@ -44,17 +46,25 @@ def mode(request: pytest.FixtureRequest) -> str:
 @contextlib.asynccontextmanager
 async def over_http(options: HttpOptions, **arguments: Any) -> AsyncIterator[mcp.Client]:
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(partial(fresh_server("our_server").serve_http, port=0, options=options))
+        url = await nursery.start(partial(fresh_server().serve_http, port=0, options=options))
         async with mcp.Client(url, **arguments) as client:
             yield client
         nursery.cancel_scope.cancel()
 
 
-@pytest.fixture(params=["stdio", *OVER_HTTP])
+@contextlib.asynccontextmanager
+async def over_socket(way: Way, **arguments: Any) -> AsyncIterator[mcp.Client]:
+    async with way(fresh_server()) as url, mcp.Client(official_transport(url), **arguments) as client:
+        yield client
+
+
+@pytest.fixture(params=["stdio", *OVER_HTTP, *each_way()])
 def connect(mode: str, our_server: Launch, request: pytest.FixtureRequest) -> Connect:
     """Make a client; entering it starts the server."""
     if request.param in OVER_HTTP:
         return partial(over_http, OVER_HTTP[request.param], mode=mode)
+    if request.param in WAYS:
+        return partial(over_socket, WAYS[request.param], mode=mode)
     return lambda **options: mcp.Client(our_server.for_official(), mode=mode, **options)
 
 
@@ -267,7 +277,7 @@ async def test_over_http_and_sse() -> None:
 
     with trio.fail_after(DEADLINE):
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(fresh_server("our_server").serve_sse, port=0))
+            url = await nursery.start(partial(fresh_server().serve_sse, port=0))
             async with mcp.Client(sse_client(url), mode="legacy", elicitation_callback=answer) as client:
                 assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
                 assert text(await client.call_tool("progress", {"n": 3}, progress_callback=show)) == "3 steps"

@@ -12,6 +12,7 @@ import attrs
 from tests import forks
 from tests.peer import Peer
 from tests.requirements.model import Topic
+from tests.ways import APART, WAYS, Way, link_to
 from trio_mcp import (
     Client,
     Link,
@@ -52,6 +53,14 @@ async def over_http(topic: Topic, runner: str = RUNNERS[0]) -> AsyncIterator[Lin
             yield link
 
 
+@contextlib.asynccontextmanager
+async def over(topic: Topic, way: Way) -> AsyncIterator[Link]:
+    """Our server and our link, over a socket."""
+    assert topic.server is not None
+    async with way(topic.server()) as url, link_to(url) as link:
+        yield link
+
+
 @attrs.frozen
 class Transport:
     """How a client's link reaches the server of a topic, the revisions tried over it, and whether apart from others."""
@@ -66,6 +75,7 @@ TRANSPORTS = {
     "stdio": Transport(over_stdio),
     "http": Transport(over_http),
     **{f"http on {name}": Transport(partial(over_http, runner=name), apart=True) for name in RUNNERS[1:]},
+    **{name: Transport(partial(over, way=way), apart=name in APART) for name, way in WAYS.items()},
 }
 
 

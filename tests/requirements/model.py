@@ -99,9 +99,10 @@ class Requirement:
             return False
         if transport == "memory":  # a span that ends within an era is tried in each revision, another at its ends
             return self.exchange is not None or self.revisions not in (ALL, LEGACY, MODERN) or revision in OUTERMOST
-        if transport == "stdio":  # which carries every revision in the same way
-            return self.exchange is not None or revision == self.revisions[-1]
-        return self.not_over_http is None or revision not in self.not_over_http.revisions
+        if transport.startswith("http"):
+            return self.not_over_http is None or revision not in self.not_over_http.revisions
+        # The others carry every revision in the same way.
+        return self.exchange is not None or revision == self.revisions[-1]
 
 
 class Topic:

@@ -17,6 +17,7 @@ from trio_mcp.client.answers.sources import Answers, InputSources
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.connection import Connection, Middleware, check_log_level
+from trio_mcp.client.failover.parameters import TransportStatus
 from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
@@ -102,7 +103,8 @@ class Client(EnteredOnce):
 
     Args:
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
-            that returns an async context manager yielding a `Link`.
+            that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, holds
+            several ways to one server, the best first.
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
@@ -201,6 +203,12 @@ class Client(EnteredOnce):
             LocalProtocolError: If the client has not been entered.
         """
         return self._connection.session
+
+    @property
+    def transport(self) -> TransportStatus:
+        """What carries the session: which of several ways to the server, and how the others are; see
+        `FailoverParameters`."""
+        return self._connection.transport
 
     @property
     def server_info(self) -> Implementation | None:

@@ -14,8 +14,10 @@ from trio_mcp._checks import check_choice, check_hook
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
+from trio_mcp.client.failover.router import WriteEnd
 from trio_mcp.client.subscriptions import Subscriptions
-from trio_mcp.client.targets import HttpConnector, Target, link_factory
+from trio_mcp.client.targets import HttpConnector, Target, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
@@ -103,6 +105,8 @@ class Connection:
         self._log_level = log_level
         self._on_log, self._on_message = on_log, on_message
         self._middleware = tuple(middleware)
+        self._target_name = target_name(target)
+        self._ways: Callable[[], TransportStatus] | None = None
         self._session: ConnectedSession | None = None
         self._scope = trio.CancelScope()
         self._entered = False
@@ -129,6 +133,8 @@ class Connection:
                 # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
                 with trio.CancelScope(deadline=trio.current_time() + self._options.calls.connect_timeout) as connecting:
                     async with self._open_link() as link:
+                        if isinstance(link.write, WriteEnd):
+                            self._ways = link.write.status
                         session = ConnectedSession(
                             link,
                             client_info=self._client_info,
@@ -199,6 +205,17 @@ class Connection:
         except trio.Cancelled:
             self._scope.cancel("the client is closed")
             raise
+
+    @property
+    def transport(self) -> TransportStatus:
+        """What carries the session: `Client.transport`."""
+        if self._ways is not None:
+            return self._ways()
+        session = self._session
+        if session is None:
+            return TransportStatus((WayStatus(self._target_name, "idle"),))
+        cause = session.close_cause
+        return TransportStatus((WayStatus(self._target_name, "carrying" if cause is None else "failed", cause),))
 
     @property
     def is_open(self) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery, start
+from trio_mcp.client.failover.link import FailoverConnector
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
@@ -22,7 +24,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 SERVER_GRACE = 2.0
 """Seconds that a server in memory gets to end, for example its lifespan, after its client has left."""
 
-__all__ = ["HttpConnector", "LinkFactory", "Servable", "Target", "link_factory"]
+__all__ = ["HttpConnector", "LinkFactory", "Servable", "Target", "failover_client", "link_factory", "target_name"]
 
 LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
 
@@ -34,8 +36,9 @@ class Servable(Protocol):
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 
 
-Target: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
-"""A string is the URL of a server."""
+SingleTarget: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
+Target: TypeAlias = SingleTarget | FailoverParameters | Sequence[SingleTarget]
+"""A string is the URL of a server; a list holds several ways to one server, the best first."""
 
 SCHEMES = ("http://", "https://", "ws://", "wss://", "tcp://", "tls://", "unix:")
 """How a URL may begin."""
@@ -48,6 +51,10 @@ def link_factory(target: Target) -> LinkFactory:
         TypeError: If it is not a target.
         ValueError: If it is a URL with a scheme for which there is no transport.
     """
+    if isinstance(target, (list, tuple)):
+        target = FailoverParameters(target)
+    if isinstance(target, FailoverParameters):
+        return FailoverConnector([(target_name(each), link_factory(each)) for each in target.targets], target)
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
     if isinstance(target, str):
@@ -63,6 +70,37 @@ def link_factory(target: Target) -> LinkFactory:
         "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
         f"async context manager yielding a Link; got {type(target).__name__}"
     )
+
+
+def target_name(target: object) -> str:
+    """Return a name for a target: its URL without secrets, the command of a process, or the name of a server."""
+    if isinstance(target, HttpServerParameters):
+        target = target.url
+    if isinstance(target, str):
+        scheme, separator, rest = target.partition("://")
+        # Without the parts that may be secret: the query and a password.
+        place = rest.partition("?")[0].partition("#")[0]
+        host, slash, path = place.partition("/")
+        return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
+    if isinstance(target, StdioServerParameters):
+        return target.command
+    name = getattr(target, "name", None) or getattr(target, "__qualname__", None)
+    return name if isinstance(name, str) else type(target).__name__
+
+
+def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> contextlib.AbstractAsyncContextManager[Link]:
+    """Connect to one server over several ways: the best that works carries the session; if it fails, the next does.
+
+    `Client` takes a list of targets, or `FailoverParameters`, and uses this; a session of your own can use it directly.
+
+    Args:
+        targets: The ways, the best first: targets of a `Client`.
+        settings: The further attributes of `FailoverParameters`.
+
+    Raises:
+        TypeError, ValueError: If an argument is invalid.
+    """
+    return link_factory(FailoverParameters(targets, **settings))()
 
 
 def _by_url(url: str) -> LinkFactory:

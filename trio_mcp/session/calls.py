@@ -56,22 +56,26 @@ class CallLimits(TypedDict, total=False):
         on_progress: Called, sync or async, in the caller's task, with a `ProgressNotificationParams` for each progress
             notification, in order; all these calls are done before the call returns. An exception that it raises is
             raised by the call, and the request is cancelled.
+        retry: Whether the request may be sent again if its way fails before the response has come, and it is not known
+            whether the server has done it. Used only by a list of ways to a server (`FailoverParameters`).
     """
 
     timeout: Limit
     total_timeout: Limit
     reset_on_progress: bool | None
     on_progress: ProgressCallback | None
+    retry: bool
 
 
 @attrs.frozen
 class Limits:
-    """The time limits of one call, in seconds, and its progress callback."""
+    """The time limits of one call, in seconds, its progress callback, and whether it may be sent again."""
 
     timeout: float | None
     total_timeout: float | None
     reset_on_progress: bool
     on_progress: ProgressCallback | None
+    retry: bool = False
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
@@ -91,7 +95,10 @@ class Limits:
         total_timeout = defaults.total_timeout if total_timeout is USE_SESSION else total_timeout
         check_seconds("timeout", timeout, optional=True)
         check_seconds("total_timeout", total_timeout, optional=True)
-        return cls(timeout, total_timeout, defaults.reset_on_progress if reset is None else reset, on_progress)
+        retry = given.get("retry", False)
+        if not isinstance(retry, bool):
+            raise TypeError(f"retry must be True or False, got {retry!r}")
+        return cls(timeout, total_timeout, defaults.reset_on_progress if reset is None else reset, on_progress, retry)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
     """Seconds until the call times out if no message arrives for it."""
@@ -328,7 +335,7 @@ class Calls:
                 # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
                 if limits.patience != inf:
                     self._deadlines.add(started + limits.patience, outgoing)
-                self._sink.put(SessionMessage(outgoing.request, related), outgoing)
+                self._sink.put(SessionMessage(outgoing.request, related, retry=limits.retry), outgoing)
                 await waiting.wait()
             else:
                 await self._call_in_scope(outgoing, waiting, started, limits, related)
@@ -365,7 +372,7 @@ class Calls:
             await self._sink.room()
             # The session may have been closed, or the link lost, meanwhile.
             if not outgoing.settled:
-                self._sink.put(SessionMessage(outgoing.request, related), outgoing)
+                self._sink.put(SessionMessage(outgoing.request, related, retry=limits.retry), outgoing)
             await self._wait(waiting, scope, started, limits)
         if waiting.outcome is None:
             waiting.outcome = TIMED_OUT

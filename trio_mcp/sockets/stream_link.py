@@ -148,8 +148,8 @@ class _Lines:
             error = self._broken(self._unwritten)
         if error is not None:
             self._lost = True
-            # From here on sending fails, too, and does not wait for a peer that is gone. One that has ended only its own
-            # sending learns that nothing more comes.
+            # From here on sending fails, too, and does not wait for a peer that is gone. One that has ended only its
+            # own sending learns that nothing more comes.
             self.outbound.close()
             await self._wire.abort()
             await hand_on(self.inbound, Failure(error))

@@ -5,6 +5,8 @@ Neither a client nor a server imports it. What needs Hypothesis says so; its ext
 
 from __future__ import annotations
 
+from trio_mcp.testing.contract.check import ContractBroken, ContractReport, check_transport
+from trio_mcp.testing.contract.rule import Trait
 from trio_mcp.testing.faults.flow import FaultStatistics
 from trio_mcp.testing.faults.links import FaultLinks
 from trio_mcp.testing.faults.proxy import FaultProxy
@@ -29,6 +31,8 @@ __all__ = [
     "ON_LINKS",
     "ON_WIRES",
     "Await",
+    "ContractBroken",
+    "ContractReport",
     "Delay",
     "Drop",
     "Duplicate",
@@ -42,6 +46,8 @@ __all__ = [
     "Stall",
     "Step",
     "Tear",
+    "Trait",
+    "check_transport",
     "fault_scripts",
     "random_faults",
 ]

@@ -6,6 +6,8 @@ const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
 const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
 const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
 const { SSEClientTransport } = await load("@modelcontextprotocol/sdk/client/sse.js");
+const { WebSocketClientTransport } = await load("@modelcontextprotocol/sdk/client/websocket.js");
+const lines = await load("@modelcontextprotocol/sdk/shared/stdio.js");
 const { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema } =
   await load("@modelcontextprotocol/sdk/types.js");
 
@@ -20,7 +22,13 @@ client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
 client.setRequestHandler(CreateMessageRequestSchema, () => request.sample);
 client.setRequestHandler(ListRootsRequestSchema, () => ({ roots: request.roots }));
 
-const transport = reach({ Stdio: StdioClientTransport, Http: StreamableHTTPClientTransport, Sse: SSEClientTransport });
+const transport = reach({
+  Stdio: StdioClientTransport,
+  Http: StreamableHTTPClientTransport,
+  Sse: SSEClientTransport,
+  WebSocket: WebSocketClientTransport,
+  lines,
+});
 // The v1 client hands the negotiated version only to the transport.
 const keep = transport.setProtocolVersion?.bind(transport);
 transport.setProtocolVersion = (version) => {

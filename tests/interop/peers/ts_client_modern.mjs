@@ -2,8 +2,11 @@
 
 import { load, reach, request, run } from "./ts_script.mjs";
 
-const { Client, SSEClientTransport, StreamableHTTPClientTransport } = await load("@modelcontextprotocol/client");
+const lines = await load("@modelcontextprotocol/client");
+const { Client, SSEClientTransport, StreamableHTTPClientTransport } = lines;
 const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
+// Version 2 has given up WebSocket, but its transports still have the shape of version 1's.
+const { WebSocketClientTransport } = await load("@modelcontextprotocol/sdk/client/websocket.js");
 
 const logs = [];
 const questions = [];
@@ -20,7 +23,13 @@ client.setRequestHandler("elicitation/create", ({ params }) => {
 client.setRequestHandler("sampling/createMessage", () => request.sample);
 client.setRequestHandler("roots/list", () => ({ roots: request.roots }));
 
-const transport = reach({ Stdio: StdioClientTransport, Http: StreamableHTTPClientTransport, Sse: SSEClientTransport });
+const transport = reach({
+  Stdio: StdioClientTransport,
+  Http: StreamableHTTPClientTransport,
+  Sse: SSEClientTransport,
+  WebSocket: WebSocketClientTransport,
+  lines,
+});
 const report = await run(client, transport, {
   callTool: (params, options) => client.callTool(params, options),
   era: () => client.getProtocolEra(),

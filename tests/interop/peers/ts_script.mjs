@@ -1,15 +1,19 @@
 // What both TypeScript clients share: find the packages, run a list of steps, print one JSON report.
 //
 // argv[2] is a JSON object: {modules, mode, elicitations, sample, roots, steps}, and {command, args, env} for a server over stdio or
-// {url, kind}, where kind is "http" or "sse". A step is one of
+// {url, kind}, where kind is "http", "sse", "websocket", "tcp" or "unix". A step is one of
 //   {op: "list_tools"} {op: "ping"} {op: "set_level", level} {op: "read", uri} {op: "prompt", name, arguments}
 //   {op: "complete", ref, argument} {op: "listen", uri, announce}, which gives the methods of two notifications
+//   {op: "large", size}, which gives the length of an echo
+//   {op: "closed"}, which waits until the connection is, and gives what a call says then
+//   {op: "leave"}, the last: it ends the connection while a call is in flight
 //   {op: "call", name, arguments, progress, cancelOnProgress, meta}
 // An entry of report.steps is {result, progress} or {error: {kind, code, message}, progress}.
 // report.notifications is what arrived on the wire: these clients drop a progress notification that shares
 // a read with the response, so what reaches a callback says little about what the server sent.
 
 import { createRequire } from "node:module";
+import net from "node:net";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -19,9 +23,37 @@ export const request = JSON.parse(process.argv[2]);
 const resolver = createRequire(path.join(request.modules, "package.json"));
 export const load = async (name) => await import(pathToFileURL(resolver.resolve(name)).href);
 
-export function reach({ Stdio, Http, Sse }) {
+// The framing of stdio over a socket, with the SDK's own parser.
+class Socket {
+  constructor({ protocol, hostname, port, pathname }, { ReadBuffer, serializeMessage }) {
+    this.address = protocol === "unix:" ? { path: pathname } : { host: hostname, port };
+    this.buffer = new ReadBuffer();
+    this.serialize = serializeMessage;
+  }
+  start() {
+    return new Promise((resolve, reject) => {
+      this.socket = net.connect(this.address, resolve);
+      this.socket.on("error", (error) => (reject(error), this.onerror?.(error)));
+      this.socket.on("close", () => this.onclose?.());
+      this.socket.on("data", (data) => {
+        this.buffer.append(data);
+        for (let message; (message = this.buffer.readMessage()); ) this.onmessage?.(message);
+      });
+    });
+  }
+  send(message) {
+    return new Promise((resolve, reject) =>
+      this.socket.write(this.serialize(message), (error) => (error ? reject(error) : resolve())),
+    );
+  }
+  async close() {
+    this.socket.end();
+  }
+}
+
+export function reach({ Stdio, Http, Sse, WebSocket, lines }) {
   if (request.command) return new Stdio({ command: request.command, args: request.args, env: request.env });
-  return new { http: Http, sse: Sse }[request.kind](new URL(request.url));
+  return new { http: Http, sse: Sse, websocket: WebSocket, tcp: Socket, unix: Socket }[request.kind](new URL(request.url), lines);
 }
 
 const describe = (error) => ({ kind: error.name, code: error.code ?? null, message: error.message });
@@ -46,7 +78,22 @@ async function listen(client, { uri, announce }, callTool) {
   return heard.sort();
 }
 
-async function runStep(client, step, callTool) {
+async function large({ size }, callTool) {
+  const { content } = await callTool({ name: "echo", arguments: { text: "x".repeat(size) } }, {});
+  return content[0].text.length;
+}
+
+async function closed(client, end) {
+  await end;
+  await client.ping();
+}
+
+async function leave(client, callTool) {
+  const call = callTool({ name: "slow", arguments: { seconds: 3600 } }, { onprogress: () => client.close() });
+  await call.then(() => "finished");
+}
+
+async function runStep(client, step, callTool, end) {
   const progress = [];
   const cancelling = new AbortController();
   const options = {};
@@ -68,6 +115,9 @@ async function runStep(client, step, callTool) {
       prompt: () => client.getPrompt({ name: step.name, arguments: step.arguments }),
       complete: () => client.complete({ ref: step.ref, argument: step.argument }),
       listen: () => listen(client, step, callTool),
+      large: () => large(step, callTool),
+      closed: () => closed(client, end),
+      leave: () => leave(client, callTool),
       call: () => callTool(params, options),
     }[step.op]();
     return { result, progress };
@@ -79,6 +129,7 @@ async function runStep(client, step, callTool) {
 export async function run(client, transport, { callTool, era }) {
   const errors = [];
   client.onerror = (error) => errors.push(describe(error));
+  const end = new Promise((resolve) => (client.onclose = resolve));
   await client.connect(transport);
   const notifications = [];
   const deliver = transport.onmessage;
@@ -94,7 +145,7 @@ export async function run(client, transport, { callTool, era }) {
     instructions: client.getInstructions() ?? null,
     steps: [],
   };
-  for (const step of request.steps) report.steps.push(await runStep(client, step, callTool));
+  for (const step of request.steps) report.steps.push(await runStep(client, step, callTool, end));
   const session = transport.sessionId;
   if (session) {
     await transport.terminateSession();

@@ -91,6 +91,9 @@ async def initialize(case: Case) -> None:
 
 @topic.row("basic#messages", "A batch is refused with -32600, and nothing in it runs.", WITHOUT, REFUSED)
 async def refused(hand: Peer) -> None:
+    await hand.call(
+        "echo", {"text": "x"}
+    )  # over a socket the first line must be an object, or else the peer is not MCP's
     answer = await exchange(hand, call(1), call(2))
     assert isinstance(answer, ErrorResponse)
     assert (answer.id, answer.error.code) == (None, error_codes.INVALID_REQUEST)

@@ -69,7 +69,7 @@ NOT_HYPERCORN: Mapping[str, tuple[str, ...]] = {
     "test_connection": (
         "test_a_response_in_one_piece_gets_a_length",  # it is chunked
         "test_a_wrong_response_is_500_or_cut_off_and_its_connection_closed",  # ours never are
-        "test_an_application_takes_the_connection_over",  # it gives it only to a WebSocket, with the head as it was understood
+        "test_an_application_takes_the_connection_over",  # only for a WebSocket, with the head as understood
         "test_the_number_of_a_closed_socket_tells_nothing_of_the_one_that_has_it_now",  # it reads, and watches nothing
     ),
 }

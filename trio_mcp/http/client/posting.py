@@ -16,7 +16,6 @@ from trio_mcp.errors import (
     HttpError,
     McpError,
     RemoteProtocolError,
-    TransportError,
     TrioMcpError,
 )
 from trio_mcp.http.client.heads import (
@@ -45,6 +44,7 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
+from trio_mcp.link import not_sent
 from trio_mcp.retrying import Backoff, may_repeat
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.methods import facts_of
@@ -368,11 +368,11 @@ class Exchange:
             else:
                 headers = remote.request_headers.of(request, self.modern)
         except ValueError as exc:
-            raise TransportError(f"{request.method!r} was not sent: {exc}") from None
+            raise not_sent(request.method, str(exc)) from None
         try:
             content = encode(request)
         except ValueError as exc:
-            raise TransportError(f"{request.method!r} was not sent: it can't be written as JSON: {exc}") from None
+            raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
         # Before the first await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False

@@ -27,7 +27,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
     is_request_id,
 )
-from trio_mcp.link import BUFFER, Link, hand_on
+from trio_mcp.link import BUFFER, Link, hand_on, not_sent
 from trio_mcp.retrying import Backoff
 from trio_mcp.types.methods import facts_of
 
@@ -151,8 +151,8 @@ class HttpLink:
                 if isinstance(message, Request):
                     # Not by waiting: the dispatcher must stay free to take cancellations, which make room.
                     if len(self._exchanges) >= MAX_EXCHANGES:
-                        text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are under way or waiting"
-                        await self.remote.deliver(Failure(TransportError(text), message.id))
+                        error = not_sent(message.method, f"{MAX_EXCHANGES} requests are under way or waiting")
+                        await self.remote.deliver(Failure(error, message.id))
                         continue
                     exchange = Exchange(message, modern_revision_of(message), self.remote)
                     # Entered before its task starts, so that a cancellation right behind it finds it.

@@ -75,13 +75,7 @@ Sent: TypeAlias = tuple[Any, Callable[[], Awaitable[None]]]
 
 
 class Disconnected(TransportError):
-    """The connection could not be made, or broke before the end of the response.
-
-    Attributes:
-        sent: Whether the request may have reached the server.
-    """
-
-    sent: bool = True
+    """The connection could not be made, or broke before the end of the response."""
 
     @classmethod
     def by(cls, exc: Exception, target: str) -> Disconnected:

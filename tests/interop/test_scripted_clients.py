@@ -1,4 +1,4 @@
-"""The TypeScript clients against our server, over stdio and HTTP: v1 speaks the legacy era, v2 speaks both.
+"""The TypeScript clients, and the Python one below 2, against our server: v1 speaks the legacy era, v2 speaks both.
 
 Each client runs one session with every kind of call; the tests then look at its report.
 """
@@ -29,9 +29,13 @@ CLIENTS = {
     "v2-legacy": ("ts_client_modern.mjs", "legacy"),
     "v2-auto": ("ts_client_modern.mjs", "auto"),
     "v2-pinned": ("ts_client_modern.mjs", "2026-07-28"),
+    "Python v1": ("python_v1_client.py", "legacy"),
 }
 
 UNKNOWN = "no-such-tool"
+
+LARGE = 400_000
+"""Characters. The answer has them twice, and the Python client takes no more than 1 MiB at once."""
 
 STEPS: dict[str, dict[str, Any]] = {
     "list": {"op": "list_tools"},
@@ -50,6 +54,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "ask": {"op": "call", "name": "ask", "arguments": {}},
     "interview": {"op": "call", "name": "interview", "arguments": {}},
     "ping": {"op": "ping"},
+    "large": {"op": "large", "size": LARGE},
     "after": {"op": "call", "name": "add", "arguments": {"a": 1, "b": 1}},
     "read": {"op": "read", "uri": "peer://a"},
     "prompt": {"op": "prompt", "name": "greeting", "arguments": {"name": "Ada"}},
@@ -90,15 +95,25 @@ SERVERS = {
     "HTTP": ("http", []),
     "HTTP, with a store": ("http", ["--event-store", "events.db"]),
     "HTTP+SSE": ("sse", []),
+    "WebSocket": ("websocket", []),
+    "TCP": ("tcp", []),
+    "Unix": ("unix", ["--path", "socket"]),
 }
 """The transport, and what `trio-mcp run` is told beside it."""
 
+SOCKETS = ("WebSocket", "TCP", "Unix")
+ONCE = [("WebSocket", "v1"), ("WebSocket", "v2-auto"), ("WebSocket", "Python v1"), ("TCP", "v1"), ("Unix", "v2-auto")]
+"""Over these, one client of each era; the others apart."""
+
 SESSIONS = [
-    (server, client)
+    pytest.param(
+        (server, client), marks=[pytest.mark.again] if server in SOCKETS and (server, client) not in ONCE else []
+    )
     for server in SERVERS
     for client, (_, mode) in CLIENTS.items()
-    if server != "HTTP+SSE" or mode == "legacy"
+    if (server != "HTTP+SSE" or mode == "legacy") and (client != "Python v1" or server == "WebSocket")
 ]
+"""The Python client can be given no transport but its own, and those are tested with its version 2."""
 
 
 @contextlib.contextmanager
@@ -124,6 +139,7 @@ def reached(server: str, environment: dict[str, str], folder: Path) -> Iterator[
 def session(request: pytest.FixtureRequest, npm: NodePeers, tmp_path_factory: pytest.TempPathFactory) -> Session:
     server, client = request.param
     script, mode = CLIENTS[client]
+    interpreter = request.getfixturevalue("python_v1") if script.endswith(".py") else npm.node
     with marked_environment() as environment, reached(server, environment, tmp_path_factory.mktemp("server")) as target:
         script_input = target | {
             "modules": str(npm.modules),
@@ -137,7 +153,7 @@ def session(request: pytest.FixtureRequest, npm: NodePeers, tmp_path_factory: py
             "steps": list(STEPS.values()),
         }
         finished = subprocess.run(
-            [str(npm.node), str(PEERS / script), json.dumps(script_input)],
+            [str(interpreter), str(PEERS / script), json.dumps(script_input)],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -174,6 +190,7 @@ def test_results_arrive_whole_and_failures_as_what_they_are(session: Session) ->
     assert session.result("add")["structuredContent"] == {"result": 42}
     assert session.text("add") == "42"
     assert session.text("echo") == TRICKY
+    assert session.outcomes["large"]["result"] == LARGE
     assert session.result("weather")["structuredContent"] == {"city": "Tromsø", "celsius": 21.5}
     (image,) = session.result("picture")["content"]
     assert (image["type"], image["mimeType"]) == ("image", "image/png")

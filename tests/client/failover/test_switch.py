@@ -1,0 +1,143 @@
+"""A list of ways to a server: which one carries, and what becomes of calls when it fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from tests.client.failover.fakes import Way
+from tests.waiting import eventually
+from trio_mcp import Client, FailoverParameters, OutcomeUnknown, Server, Switch
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+BOTH = pytest.mark.parametrize("mode", [LEGACY, MODERN])
+
+
+@attrs.define
+class Scene:
+    ways: list[Way]
+    ran: list[str] = attrs.Factory(list)
+    hold: trio.Event = attrs.Factory(trio.Event)
+    switches: list[Switch] = attrs.Factory(list)
+
+    @property
+    def carrier(self) -> str | None:
+        return next((way.name for way in self.ways if way.open), None)
+
+
+def scene(count: int = 2) -> Scene:
+    """Return ways to one server whose tools write down that they ran, and wait if asked to."""
+    server = Server("shop")
+    made = Scene([Way(server, name) for name in "abc"[:count]])
+
+    async def work(text: str, wait: bool) -> str:
+        made.ran.append(text)
+        if wait:
+            await made.hold.wait()
+        return text
+
+    @server.tool
+    async def buy(text: str, wait: bool = False) -> str:
+        return await work(text, wait)
+
+    @server.tool(annotations={"readOnlyHint": True})
+    async def look(text: str, wait: bool = False) -> str:
+        return await work(text, wait)
+
+    @server.tool(annotations={"idempotentHint": True})
+    async def put(text: str, wait: bool = False) -> str:
+        return await work(text, wait)
+
+    @server.resource("shop://sign")
+    async def sign() -> str:
+        return "open"
+
+    return made
+
+
+@contextlib.asynccontextmanager
+async def connected(made: Scene, mode: str = LEGACY, **settings: Any) -> AsyncIterator[Client]:
+    target = FailoverParameters(made.ways, on_switch=made.switches.append, **settings)
+    async with Client(target, mode=mode) as client:
+        yield client
+
+
+@BOTH
+async def test_the_first_way_carries(mode: str, autojump_clock: trio.testing.MockClock) -> None:
+    made = scene()
+    async with connected(made, mode) as client:
+        assert (await client.call_tool("buy", {"text": "x"})).data == "x"
+        assert client.transport.carrier == "a"
+        await trio.sleep(100)  # idle: it is asked for signs of life, and gives them
+        assert client.transport.carrier == "a"
+        assert [way.opened for way in made.ways] == [1, 0]
+    assert [way.open for way in made.ways] == [0, 0]
+    assert made.switches == []
+
+
+@BOTH
+@pytest.mark.parametrize("fault", [Way.tear, Way.end, Way.down, Way.stall])
+async def test_the_next_takes_over(
+    mode: str, fault: Callable[[Way], None], autojump_clock: trio.testing.MockClock
+) -> None:
+    made = scene()
+    async with connected(made, mode) as client:
+        await client.list_tools()
+        fault(made.ways[0])
+        made.ways[0].up = False
+        async with trio.open_nursery() as nursery:
+            for tool in ("look", "put"):
+                nursery.start_soon(client.call_tool, tool, {"text": tool})
+        await eventually(lambda: client.transport.carrier == "b")
+        assert (await client.call_tool("buy", {"text": "x"})).data == "x"
+        (switch,) = made.switches
+        assert (switch.from_way, switch.to_way, switch.planned) == ("a", "b", False)
+        assert switch.cause is not None
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("tool", "retry", "listed", "repeated"),
+    [
+        ("buy", False, True, False),
+        ("buy", True, True, True),
+        ("look", False, True, True),
+        ("look", False, False, False),
+        ("put", False, True, True),
+    ],
+)
+async def test_a_call_in_flight_is_repeated_only_if_it_may_be(
+    mode: str, tool: str, retry: bool, listed: bool, repeated: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    made = scene()
+    outcome: list[Any] = []
+    async with connected(made, mode) as client:
+        if listed:
+            await client.list_tools()
+
+        async def call() -> None:
+            try:
+                outcome.append((await client.call_tool(tool, {"text": "x", "wait": True}, retry=retry)).data)
+            except OutcomeUnknown as exc:
+                outcome.append(exc)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await eventually(lambda: made.ran == ["x"])
+            made.ways[0].down()
+            await eventually(lambda: client.transport.carrier == "b")
+            made.hold.set()
+        if repeated:
+            assert outcome == ["x"]
+            assert made.ran == ["x", "x"]
+        else:
+            (error,) = outcome
+            assert isinstance(error, OutcomeUnknown)
+            assert (error.method, error.way, error.reason) == ("tools/call", "a", "a is torn")
+            assert made.ran == ["x"]

@@ -1,0 +1,34 @@
+"""Every broken transport is found out, by the rule that it breaks and no other."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from trio.testing import MockClock
+
+from tests.contract.broken import BROKEN, LIMIT
+from trio_mcp.testing import ContractBroken, check_transport
+
+
+@pytest.fixture
+def autojump_clock() -> MockClock:
+    return MockClock(autojump_threshold=0)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_transport_is_found_out(
+    name: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    rules, transport = BROKEN[name]
+    with pytest.raises(ContractBroken) as caught:
+        await check_transport(
+            transport.pair, raw=transport.raw, cut=transport.cut, max_message_size=LIMIT, max_waiting=8 * 1024 * 1024
+        )
+    assert caught.value.report.broken.keys() == rules, str(caught.value)
+
+
+def test_there_are_enough() -> None:
+    assert len(BROKEN) >= 25

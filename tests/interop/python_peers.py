@@ -1,0 +1,42 @@
+"""The official Python SDK below 2, the last one with WebSocket, in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .installs import installed, run_installer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MANIFEST = Path(__file__).with_name("requirements.txt")
+
+ADVICE = (
+    "The interop tests need a registry of Python packages once, for these. Give pip one that it can reach "
+    "(its `index-url` setting, or PIP_INDEX_URL) and run them again, or run the other tests "
+    'with: pytest -m "not interop"'
+)
+
+
+def install(say: Callable[[str], None]) -> Path:
+    """Make the environment, unless an earlier run has done so; return its interpreter.
+
+    Args:
+        say: Called with one line of progress before anything that takes long.
+
+    Raises:
+        InstallError: pip failed or did not finish; the message says what to do.
+    """
+
+    def fill(folder: Path) -> None:
+        for command in (
+            [sys.executable, "-m", "venv", "."],
+            [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(MANIFEST)],
+        ):
+            run_installer(command, dict(os.environ), folder, MANIFEST, ADVICE)
+
+    # Its packages belong to a version of Python, its interpreter is a link to the one that has made it.
+    return installed("interop-python", MANIFEST, f"{sys.version}{sys.base_prefix}", say, fill) / "bin" / "python"

@@ -1,0 +1,260 @@
+"""Pages in headless Chromium: what a page may do over WebSocket, and that no page gets through to a TCP port."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import h11
+import pytest
+import trio
+
+from tests.waiting import eventually
+from tests.ways import MOUNTED, WAYS
+from trio_mcp import Client, Context, Server, stream_link, types
+
+from .support import DEADLINE
+
+pytestmark = pytest.mark.chromium
+
+WEBSOCKETS = ["WebSocket", *MOUNTED]
+
+FOREIGN = "http://evil.example"
+
+PAGE = r"""
+<script type="module">
+const task = %s;
+const found = { heard: [] };
+const report = () => fetch("/found", { method: "POST", body: JSON.stringify(found) });
+
+// Posts each body as text/plain, which needs no leave of the other origin.
+async function post() {
+  found.posted = [];
+  for (const body of task.bodies) {
+    try {
+      await fetch(task.url, { method: "POST", mode: "no-cors", headers: { "Content-Type": "text/plain" }, body });
+      found.posted.push("answered");
+    } catch (error) {
+      found.posted.push(`${error}`);
+    }
+  }
+  report();
+}
+
+// Initialises, calls a tool with progress and one with a text that takes many frames, and leaves.
+function talk() {
+  const text = "é\u2028\u{1f600}x".repeat(100_000);
+  const socket = new WebSocket(task.url, "mcp");
+  const send = (message) => socket.send(JSON.stringify({ jsonrpc: "2.0", ...message }));
+  socket.onopen = () => {
+    found.protocol = socket.protocol;
+    const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "page", version: "1" } };
+    send({ id: 0, method: "initialize", params });
+  };
+  socket.onmessage = ({ data }) => {
+    const message = JSON.parse(data);
+    if (message.id === 2) {
+      found.echoed = message.result.content[0].text === text;
+      socket.close(1000);
+      return;
+    }
+    found.heard.push(message);
+    if (message.id === 0) {
+      send({ method: "notifications/initialized" });
+      const call = { name: "steps", arguments: { n: 3 }, _meta: { progressToken: "t" } };
+      send({ id: 1, method: "tools/call", params: call });
+    }
+    if (message.id === 1) send({ id: 2, method: "tools/call", params: { name: "echo", arguments: { text } } });
+  };
+  socket.onclose = ({ code, wasClean }) => {
+    Object.assign(found, { code, wasClean });
+    report();
+  };
+}
+
+task.bodies ? post() : talk();
+</script>
+"""
+
+
+class Pages:
+    """A server of one page, which gets what the page has found."""
+
+    def __init__(self) -> None:
+        self.task: dict[str, Any] = {}
+        self.port = 0
+        self._found, self._findings = trio.open_memory_channel[dict[str, Any]](1)
+
+    async def visit(self, host: str = "http://127.0.0.1", **task: Any) -> dict[str, Any]:
+        """Open the page in a browser, and return its findings.
+
+        Args:
+            host: The page's origin, but for the port.
+            task: What the page does, see `PAGE`.
+        """
+        self.task = task
+        async with chromium(f"{host}:{self.port}/"):
+            return await self._findings.receive()
+
+    async def answer(self, stream: trio.SocketStream) -> None:
+        """Answer one request."""
+        async with stream:
+            connection = h11.Connection(h11.SERVER)
+            target, posted, body = b"", b"", b""
+            while not isinstance(event := connection.next_event(), (h11.EndOfMessage, h11.ConnectionClosed)):
+                if event is h11.NEED_DATA:
+                    connection.receive_data(await stream.receive_some())
+                elif isinstance(event, h11.Request):
+                    target = event.target
+                elif isinstance(event, h11.Data):
+                    posted += event.data
+            if target == b"/found":
+                await self._found.send(json.loads(posted))
+            elif target == b"/":
+                body = (PAGE % json.dumps(self.task)).encode()
+            await stream.send_all(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+                % (len(body), body)
+            )
+
+
+@contextlib.asynccontextmanager
+async def chromium(url: str) -> AsyncIterator[None]:
+    """Open a page, whatever its host under this machine's address, in a browser with a profile of its own."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP evil.example 127.0.0.1"]
+        command = ["chromium", *options, f"--user-data-dir={profile}", url]
+        process = await trio.lowlevel.open_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # it has started others
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+@pytest.fixture
+async def pages() -> AsyncIterator[Pages]:
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+            pages = Pages()
+            (listener,) = await nursery.start(partial(trio.serve_tcp, pages.answer, 0, host="127.0.0.1"))
+            pages.port = listener.socket.getsockname()[1]
+            yield pages
+            nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def called() -> list[int]:
+    """What the tool of `server` has been called with."""
+    return []
+
+
+@pytest.fixture
+def server(called: list[int]) -> Server:
+    server = Server("for pages")
+
+    @server.tool
+    async def steps(n: int, ctx: Context) -> str:
+        called.append(n)
+        for step in range(1, n + 1):
+            await ctx.report_progress(step, n)
+        return f"{n} steps"
+
+    @server.tool
+    async def echo(text: str) -> types.TextContent:
+        return types.TextContent(text=text)
+
+    return server
+
+
+@pytest.mark.parametrize("way", WEBSOCKETS)
+async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, server: Server, way: str) -> None:
+    async with WAYS[way](server) as url:
+        found = await pages.visit(url=url)
+    hello, *progress, result = found["heard"]
+    assert found["protocol"] == "mcp"
+    assert hello["result"]["serverInfo"]["name"] == "for pages"
+    assert [note["params"] for note in progress] == [
+        {"progressToken": "t", "progress": step, "total": 3} for step in (1, 2, 3)
+    ]
+    assert result["result"]["content"][0]["text"] == "3 steps"
+    assert found["echoed"]
+    assert (found["code"], found["wasClean"]) == (1000, True)
+
+
+@pytest.mark.parametrize("way", WEBSOCKETS)
+@pytest.mark.parametrize("rebinding", [False, True])
+async def test_a_page_of_a_foreign_origin_is_refused(
+    pages: Pages, server: Server, called: list[int], way: str, rebinding: bool
+) -> None:
+    """Whether it names the server by its address, or by a name of its own that leads there."""
+    async with WAYS[way](server) as url:
+        if rebinding:
+            url = url.replace("127.0.0.1", "evil.example")
+        found = await pages.visit(FOREIGN, url=url)
+    assert found == {"heard": [], "code": 1006, "wasClean": False}
+    assert called == []
+
+
+async def test_a_page_of_an_allowed_origin_is_served(pages: Pages, server: Server, called: list[int]) -> None:
+    """Or the test above would prove nothing."""
+    origins = [f"{FOREIGN}:{pages.port}"]
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(server.serve_websocket, port=0, allowed_origins=origins))
+        found = await pages.visit(FOREIGN, url=url)
+        nursery.cancel_scope.cancel()
+    assert found["code"] == 1000
+    assert called == [3]
+
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "page", "version": "1"}}
+LINES = "".join(
+    json.dumps({"jsonrpc": "2.0", **message}) + "\n"
+    for message in (
+        {"id": 0, "method": "initialize", "params": HELLO},
+        {"method": "notifications/initialized"},
+        {"id": 1, "method": "tools/call", "params": {"name": "steps", "arguments": {"n": 3}}},
+    )
+)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_a_page_that_posts_lines_to_a_tcp_port_calls_nothing(
+    pages: Pages, server: Server, called: list[int], guarded: bool
+) -> None:
+    """A server without the guard would take the lines that follow the head of the request."""
+
+    async def unguarded(stream: trio.SocketStream) -> None:
+        async with stream_link(stream) as link:
+            await server.serve(link)
+
+    async with trio.open_nursery() as nursery:
+        if guarded:
+            address = await nursery.start(partial(server.serve_tcp, port=0))
+            port = address.rpartition(":")[2]
+        else:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, unguarded, 0, host="127.0.0.1"))
+            port = listener.socket.getsockname()[1]
+        found = await pages.visit(url=f"http://127.0.0.1:{port}/", bodies=[LINES, "\n" + LINES])
+        assert len(found["posted"]) == 2
+        if guarded:
+            async with Client(f"tcp://127.0.0.1:{port}") as client:
+                await client.call_tool("steps", {"n": 1})
+            assert called == [1]
+        else:
+            await eventually(lambda: called == [3, 3])
+        nursery.cancel_scope.cancel()

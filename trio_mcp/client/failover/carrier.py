@@ -1,0 +1,110 @@
+"""One open link of a list of ways, and what is under way on it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import trio
+
+from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Request, RequestId, Response, SessionMessage
+from trio_mcp.link import Link
+
+__all__ = ["Answer", "Carrier"]
+
+Answer = Response | ErrorResponse | Failure
+"""What may come for a request of our own."""
+
+
+class Carrier:
+    """One open link. Its state is changed by the `Router` and by the task of its way, and by nothing that waits.
+
+    Args:
+        place: The place of its way in the list; 0 is the best.
+        name: The name of its way.
+        link: The link.
+        scope: Surrounds the link; cancelled when the link is lost.
+
+    Attributes:
+        in_flight: The session's requests that it has been given, by id, until they are answered or cancelled.
+        own: Our own requests that wait for their answer, and those answers; the session sees neither.
+        received: How many messages have come.
+        opened_here: Whether we have opened the session here ourselves, and the server has been told that it is open.
+        lost: Why it can't be used any more; None while it can.
+        suspected: Whether an exchange failed in a way that puts the whole link in doubt.
+        flushing: Whether requests are being repeated on it; nothing else may be sent meanwhile.
+        pause: The wait that its task is in, to be cancelled when something has changed; None if it is in none.
+        half_sent: The request that is being handed over at this moment.
+    """
+
+    def __init__(self, place: int, name: str, link: Link, scope: trio.CancelScope) -> None:
+        self.place = place
+        self.name = name
+        self.link = link
+        self.in_flight: dict[RequestId, SessionMessage] = {}
+        self.own: dict[RequestId, Answer | None] = {}
+        self.received = 0
+        self.opened_here = False
+        self.lost: Exception | None = None
+        self.suspected = False
+        self.flushing = False
+        self._scope = scope
+        self.pause: trio.CancelScope | None = None
+        self.half_sent: RequestId | None = None
+        self._sending: trio.CancelScope | None = None
+        self._turn = trio.Lock()
+        # Many channels can take or give a message without waiting; a channel of another class need not.
+        self.send_nowait: Callable[[SessionMessage], None] | None = getattr(link.write, "send_nowait", None)
+        self.receive_nowait: Callable[[], SessionMessage] | None = getattr(link.read, "receive_nowait", None)
+        close_read = getattr(link.read, "close", None)
+        self.close_read: Callable[[], object] | None = None if inspect.iscoroutinefunction(close_read) else close_read
+
+    async def send(self, item: SessionMessage, queue: dict[RequestId, SessionMessage] | None = None) -> bool:
+        """Hand a message to the link; return False if the link was lost meanwhile, and did not take it.
+
+        Args:
+            item: The message.
+            queue: Where the request waits until it is sent, and to where it returns if it is not; if it has left the
+                queue in the meantime, it is not sent.
+
+        Raises:
+            trio.BrokenResourceError, trio.ClosedResourceError: If the link takes no more.
+        """
+        # One at a time, as some channels allow only one sender.
+        async with self._turn:
+            if self.lost is not None:
+                return False
+            request_id = item.message.id if isinstance(item.message, Request) else None
+            if request_id in self.own:
+                request_id = None
+            if queue is not None and request_id is not None and queue.pop(request_id, None) is None:
+                return True
+            sent = False
+            if request_id is not None:
+                # Before it leaves: the response may come before this task runs again.
+                self.in_flight[request_id] = item
+                self.half_sent = request_id
+            try:
+                with trio.CancelScope() as self._sending:
+                    await self.link.write.send(item)
+                    sent = True
+            finally:
+                self._sending = self.half_sent = None
+                if not sent and request_id is not None:
+                    self.in_flight.pop(request_id, None)
+                    if queue is not None:
+                        queue[request_id] = item
+            return sent
+
+    def give_up(self, cause: Exception) -> None:
+        """Record that it is lost, and end every wait on it."""
+        self.lost = cause
+        self.own.clear()
+        self._scope.cancel("this way to the server has failed")
+        if self._sending is not None:
+            self._sending.cancel()
+
+    def wake(self) -> None:
+        """End the wait that its task is in: something has changed."""
+        if self.pause is not None:
+            self.pause.cancel()

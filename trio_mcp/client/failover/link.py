@@ -1,0 +1,100 @@
+"""The link over several ways: it looks like one that does not fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client.failover.parameters import FailoverParameters, TransportStatus
+from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd, brief_cause
+from trio_mcp.client.failover.way import Way
+from trio_mcp.errors import TransportError
+from trio_mcp.link import Link
+
+__all__ = ["FailoverConnector", "NamedWay", "Ways"]
+
+NamedWay: TypeAlias = tuple[str, Callable[[], AbstractAsyncContextManager[Link]]]
+"""The name of a way, and what opens a link on it."""
+
+
+class Ways:
+    """The ways of one client to its server, and the link over them.
+
+    Args:
+        ways: The ways, the best first.
+        settings: The times.
+    """
+
+    def __init__(self, ways: Sequence[NamedWay], settings: FailoverParameters) -> None:
+        self._settings = settings
+        self._router = Router(settings.on_switch)
+        self._ways: list[Way] = []
+        for place, (name, connect) in enumerate(ways):
+            self._ways.append(Way(place, name, connect, self._router, settings, self._ways))
+        self._running = 0
+        self._ended = trio.Event()
+
+    @property
+    def status(self) -> TransportStatus:
+        router = self._router
+        ways = tuple(way.status for way in self._ways)
+        return TransportStatus(ways, router.switches, router.repeated, router.unknown)
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Link]:
+        """Keep a way open while the block runs."""
+        await trio.lowlevel.checkpoint()
+        async with background_nursery(self._end) as nursery:
+            self._running = len(self._ways)
+            for way in self._ways:
+                nursery.start_soon(self._run, way, name=f"way to the server: {way.name}")
+            nursery.start_soon(self._lose_patience)
+            yield Link(ReadEnd(self._router), WriteEnd(self._router, lambda: self.status))
+
+    async def _run(self, way: Way) -> None:
+        try:
+            await way.run()
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._ended.set()
+
+    async def _end(self) -> None:
+        """Close the links in their own manner, which may take a moment."""
+        self._router.finish()
+        for way in self._ways:
+            way.stop()
+        await self._ended.wait()
+
+    async def _lose_patience(self) -> None:
+        """Give up if no way has worked for long; once one has, calls wait for the next as long as they like."""
+        router = self._router
+        await trio.sleep(self._settings.patience)
+        while not (router.heard or router.over or router.closing):
+            if router.carrier is None and not any(way.state == "carrying" for way in self._ways):
+                tried = "; ".join(f"{way.name}: {_said(way)}" for way in self._ways)
+                text = f"no way to the server has worked within patience={self._settings.patience:g} seconds: {tried}"
+                router.give_up(TransportError(text))
+                return
+            await router.changed.wait()
+
+
+def _said(way: Way) -> str:
+    return "no answer yet" if way.cause is None else brief_cause(way.cause)
+
+
+@attrs.frozen
+class FailoverConnector:
+    """Connects to a server over the best of several ways."""
+
+    ways: Sequence[NamedWay]
+    settings: FailoverParameters
+
+    def __call__(self) -> AbstractAsyncContextManager[Link]:
+        return Ways(self.ways, self.settings).opened()

@@ -1,0 +1,131 @@
+"""What the application says about a list of ways to a server, and what it is told about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from trio_mcp._checks import check_hook, check_seconds, validator
+from trio_mcp.retrying import Backoff
+
+__all__ = ["FailoverParameters", "Switch", "TransportStatus", "WayState", "WayStatus"]
+
+WayState: TypeAlias = Literal["idle", "connecting", "proving", "carrying", "draining", "failed"]
+"""What a way is doing: see `WayStatus`."""
+
+_WAIT = validator(check_seconds)
+_GRACE = validator(check_seconds, zero=True)
+
+
+@attrs.frozen
+class Switch:
+    """A change of the way that carries a client's session.
+
+    Attributes:
+        from_way: The name of the way before.
+        to_way: The name of the way that carries now.
+        cause: Why the way before failed; None if the switch is planned.
+        planned: Whether this is the return to a better way, at which no call is lost.
+    """
+
+    from_way: str
+    to_way: str
+    cause: Exception | None
+    planned: bool
+
+
+@attrs.frozen
+class WayStatus:
+    """The status of one way to a server.
+
+    Attributes:
+        name: Its name: a URL without secrets, the command of a process, or the name of a server in memory.
+        state: ``"carrying"``: the session uses it; ``"idle"``: it is not connected, and need not be;
+            ``"connecting"``; ``"proving"``: it is better than the one that carries, connected, and has to work for
+            a while before it carries; ``"draining"``: calls that it carried end there; ``"failed"``: it is tried again.
+        cause: Its last failure; None if it has not failed yet.
+    """
+
+    name: str
+    state: WayState
+    cause: Exception | None = None
+
+
+@attrs.frozen
+class TransportStatus:
+    """A snapshot of what carries a client's session.
+
+    Attributes:
+        ways: The ways to the server, the best first. A client whose target is not a list has one.
+        switches: How many times the session has gone from one way to another.
+        repeated: How many calls were repeated because of a failure.
+        unknown: How many calls have raised `OutcomeUnknown`.
+    """
+
+    ways: tuple[WayStatus, ...]
+    switches: int = 0
+    repeated: int = 0
+    unknown: int = 0
+
+    @property
+    def carrier(self) -> str | None:
+        """The name of the way that carries the session; None while none does."""
+        return next((way.name for way in self.ways if way.state == "carrying"), None)
+
+
+def _some_targets(given: Sequence[Any]) -> tuple[Any, ...]:
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"the ways to a server must be a list of targets, got {type(given).__name__}")
+    if not given:
+        raise ValueError("a list of ways to a server needs at least one target, and this one is empty")
+    for target in given:
+        if isinstance(target, (list, tuple, FailoverParameters)):
+            raise TypeError("a list of ways to a server can't contain another list: put all targets into one")
+    return tuple(given)
+
+
+@attrs.frozen
+class FailoverParameters:
+    """Several ways to the same server, as a target for a `Client`; a plain list of targets is the short form.
+
+    The best way that works carries the session. A failure is noticed at once if the link reports it, and otherwise
+    within ``check_after + check_timeout`` seconds.
+
+    Attributes:
+        targets: The ways, the best first: targets of a `Client`, but no lists.
+        on_switch: Called with a `Switch` whenever another way carries the session. It must be a sync function, and must
+            not block.
+        check_after: Seconds of silence after which the way that carries is asked for a sign of life.
+        check_timeout: Seconds that it has to give one.
+        attempt_timeout: Seconds that a way has to connect and give its first response; each failure in a row doubles
+            them, so that a server that starts slowly gets its time.
+        head_start: Seconds that a way has before the next one is tried as well.
+        settle: Seconds for which a better way must work before it carries the session again. If it fails soon after
+            that, the time is doubled, up to 16 times.
+        patience: Seconds after which connecting is given up if no way has worked yet. Later, calls wait for a way until
+            their own time limit.
+        backoff: The waits between attempts to connect a way that has failed.
+
+    Raises:
+        TypeError, ValueError: If an attribute is invalid.
+    """
+
+    # All chosen. Silence of five seconds is usual; five more are ample for a server that is merely busy. An attempt is
+    # shorter than `probe_timeout` (5 s), after which a client takes a server that stays silent for a legacy one.
+    targets: Sequence[Any] = attrs.field(converter=_some_targets)
+    on_switch: Callable[[Switch], object] | None = attrs.field(
+        default=None, kw_only=True, validator=validator(check_hook, sync=True)
+    )
+    check_after: float = attrs.field(default=5.0, kw_only=True, validator=_WAIT)
+    check_timeout: float = attrs.field(default=5.0, kw_only=True, validator=_WAIT)
+    attempt_timeout: float = attrs.field(default=4.0, kw_only=True, validator=_WAIT)
+    head_start: float = attrs.field(default=1.0, kw_only=True, validator=_GRACE)
+    settle: float = attrs.field(default=10.0, kw_only=True, validator=_GRACE)
+    patience: float = attrs.field(default=15.0, kw_only=True, validator=_GRACE)
+    backoff: Backoff = attrs.field(
+        default=Backoff(first=0.25, longest=5.0, attempts=None),
+        kw_only=True,
+        validator=attrs.validators.instance_of(Backoff),
+    )

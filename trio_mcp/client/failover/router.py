@@ -1,0 +1,688 @@
+"""Where each message of the session goes, and what becomes of it when the way that carries it fails.
+
+The functions that change this state do not wait, so a switch is one step: before it a request is in flight on one
+link, after it the request waits for the next, or its call has failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp.client.failover.carrier import Carrier
+from trio_mcp.client.failover.parameters import Switch, TransportStatus
+from trio_mcp.client.failover.remembered import ACKNOWLEDGED, LEARNED, Remembered
+from trio_mcp.errors import HttpError, OutcomeUnknown, TransportError
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorResponse,
+    Failure,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    SessionMessage,
+    is_request_id,
+)
+from trio_mcp.link import BUFFER
+from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.methods import facts_of
+
+__all__ = ["ReadEnd", "Router", "WriteEnd"]
+
+CANCELLED: Final = "notifications/cancelled"
+INITIALIZED: Final = "notifications/initialized"
+
+MAX_TRIES: Final = 3
+"""How often a request is sent again on one way because its exchange failed, while the way as a whole works. Chosen."""
+
+MAX_QUESTIONS: Final = 4096
+"""The server's requests under way that are kept track of. Chosen: more than a session lets in."""
+
+
+class Router:
+    """The traffic between a session and the links that are open.
+
+    Args:
+        on_switch: Called with each switch.
+
+    Attributes:
+        carrier: The link that carries the session now; None if there is no such link.
+        open: Every link that is open.
+        draining: The link that has carried it before, and has calls to finish; None if there is no such link.
+        waiting: The session's requests that wait to be repeated, by id.
+        remembered: What is needed to repeat calls and to restore a session.
+        heard: Whether any message has come from the server.
+        closing: Whether the session has closed its side: no way takes over any more.
+        finished: Whether the block has been left, so that all links are to be closed.
+        over: Whether nothing more can come.
+        bound: Whether the session is waiting for a message of the link that carries, and can't be woken otherwise. That
+            costs less than a cancel scope for each message, and is done while no other link is open.
+        changed: Set when something has changed that a way may be waiting for; then replaced by another event.
+        switches: The number of switches so far.
+        repeated: The number of calls repeated because of a failure.
+        unknown: The number of calls whose outcome is not known.
+    """
+
+    def __init__(self, on_switch: Callable[[Switch], object] | None) -> None:
+        self._on_switch = on_switch
+        self.open: dict[Carrier, None] = {}
+        self.carrier: Carrier | None = None
+        self.draining: Carrier | None = None
+        self.waiting: dict[RequestId, SessionMessage] = {}
+        self.remembered = Remembered()
+        self.heard = self.closing = self.finished = self.over = self.bound = False
+        self.changed = trio.Event()
+        self.switches = self.repeated = self.unknown = 0
+        # What the session is given before it reads from the carrier. It is bounded by what is in flight; see `pass_on`.
+        self._arrived: deque[SessionMessage] = deque()
+        self._room = trio.lowlevel.ParkingLot()
+        # The wait for the next message; without effect once it has ended.
+        self._reading = trio.CancelScope()
+        self._read_closed = False
+        # The server's requests under way, by the id that the session knows: the link they came from, and their id
+        # there.
+        self._questions: dict[RequestId, tuple[Carrier, RequestId]] = {}
+        self._tries: dict[RequestId, int] = {}
+        self._last_id = 0
+        # The way that carried last, and why it failed.
+        self._left: tuple[str, Exception | None] | None = None
+
+    def own_id(self) -> str:
+        """Return an id for a request of our own: the session's are integers."""
+        self._last_id += 1
+        return f"failover-{self._last_id}"
+
+    def notify(self) -> None:
+        """Wake everything that may have to act on a change."""
+        self.changed.set()
+        self.changed = trio.Event()
+        for carrier in self.open:
+            carrier.wake()
+        self._reading.cancel()
+
+    # --- switching -------------------------------------------------------------------------------------------------
+
+    def activate(self, carrier: Carrier) -> None:
+        """Let a link carry the session."""
+        before, self.carrier = self.carrier, carrier
+        planned = before is not None
+        if before is not None:
+            self._left = (before.name, None)
+            self.draining = before
+            # Subscriptions last: they move, and everything else ends where it is.
+            for request_id, item in list(before.in_flight.items()):
+                if _lasts(item):
+                    del before.in_flight[request_id]
+                    self.waiting[request_id] = item
+                    if before.send_nowait is not None:
+                        _try(before.send_nowait, _cancellation(request_id, "another way carries the subscription"))
+        left, self._left = self._left, None
+        carrier.flushing = bool(self.waiting)
+        if left is not None:
+            if not planned:
+                self._arrived.extend(map(SessionMessage, self.remembered.missed()))
+            self._announce(Switch(left[0], carrier.name, left[1], planned))
+        self.notify()
+
+    def _announce(self, switch: Switch) -> None:
+        self.switches += 1
+        if switch.planned:
+            logger.info("switched from %s back to %s", switch.from_way, switch.to_way)
+        else:
+            logger.warning("switched from %s to %s: %s", switch.from_way, switch.to_way, switch.cause)
+        if self._on_switch is not None:
+            try:
+                self._on_switch(switch)
+            except Exception:
+                logger.exception("on_switch failed")
+
+    def lose(self, carrier: Carrier, cause: Exception) -> None:
+        """Give up a link: its calls are repeated on another, or fail."""
+        if carrier.lost is not None:
+            return
+        carrier.give_up(cause)
+        self.open.pop(carrier, None)
+        if self.finished:
+            return
+        # The peer's last messages may have arrived and not been read yet.
+        while carrier.receive_nowait is not None:
+            try:
+                item = carrier.receive_nowait()
+            except (trio.WouldBlock, trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+                break
+            if type(item.message) is Failure and item.message.request_id is None:
+                carrier.lost = cause = item.message.error  # says more than that a channel is closed
+                break
+            if (kept := self.take(carrier, item)) is not None:
+                self._arrived.append(kept)
+        if carrier.close_read is not None:
+            carrier.close_read()
+        if carrier is self.carrier:
+            self.carrier = None
+            self._left = (carrier.name, cause)
+            logger.warning("%s has failed: %s", carrier.name, cause)
+        if carrier is self.draining:
+            self.draining = None
+        for request_id, item in carrier.in_flight.items():
+            if request_id != carrier.half_sent:  # its sender finds that out by itself
+                self._reclaim(carrier, item, cause)
+        carrier.in_flight.clear()
+        for known, (asker, _) in list(self._questions.items()):
+            if asker is carrier:
+                del self._questions[known]
+                self._arrived.append(_cancellation(known, "the way to the server has failed"))
+        self.notify()
+
+    def _reclaim(self, carrier: Carrier, item: SessionMessage, cause: Exception) -> None:
+        """Decide about a request that was in flight on a link that failed."""
+        request = item.message
+        assert isinstance(request, Request)
+        if self.remembered.may_repeat(item):
+            self.repeated += 1
+            self.waiting[request.id] = item
+        else:
+            self.unknown += 1
+            error = OutcomeUnknown(request.method, carrier.name, brief_cause(cause))
+            error.__cause__ = cause
+            self._arrived.append(SessionMessage(Failure(error, request.id)))
+
+    def drained(self, carrier: Carrier) -> bool:
+        """Return whether nothing is under way on a link any more that it has to finish."""
+        return not carrier.in_flight and all(asker is not carrier for asker, _ in self._questions.values())
+
+    def end_draining(self, carrier: Carrier) -> None:
+        """Record that a link has nothing more to finish."""
+        if carrier is self.draining:
+            self.draining = None
+            self.notify()
+
+    def give_up(self, error: Exception) -> None:
+        """End the link as a whole: no way has worked."""
+        self.over = True
+        self._arrived.append(SessionMessage(Failure(error)))
+        self.notify()
+
+    def finish(self) -> None:
+        """Close all links: the block has been left."""
+        self.closing = self.finished = True
+        self.notify()
+
+    def report(self, text: str) -> None:
+        """Report something that belongs to no call, for the session's ``on_error``."""
+        self._arrived.append(SessionMessage(Malformed(INTERNAL_ERROR, text, expects_answer=False)))
+        self._reading.cancel()
+
+    # --- what comes from a server ----------------------------------------------------------------------------------
+
+    def take(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
+        """Look at a message from a link; return what the session gets of it, if anything."""
+        carrier.received += 1
+        message = item.message
+        kind = type(message)
+        if kind is Response or kind is ErrorResponse:
+            sent = carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr, arg-type]
+            if sent is None:
+                return self._take_stray(carrier, item)
+            method = sent.message.method  # type: ignore[union-attr]
+            if method in LEARNED and kind is Response:
+                self._learn(sent, message)  # type: ignore[arg-type]
+            elif facts_of(method).lasting:
+                self.remembered.forget(message.id)  # type: ignore[union-attr, arg-type]
+            if self._tries:
+                self._tries.pop(message.id, None)  # type: ignore[union-attr, arg-type]
+            self.heard = True
+            return item
+        if kind is Notification:
+            return self._take_notification(carrier, item, message)  # type: ignore[arg-type]
+        if kind is Request:
+            return self._take_question(carrier, item, message)  # type: ignore[arg-type]
+        if kind is Failure:
+            return self._take_failure(carrier, item, message)  # type: ignore[arg-type]
+        if kind is Batch:
+            return self._take_batch(carrier, item, message)  # type: ignore[arg-type]
+        if kind is Malformed and not message.expects_answer and message.id is not None:  # type: ignore[union-attr]
+            carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr]
+        return item
+
+    def _learn(self, sent: SessionMessage, response: Response) -> None:
+        assert isinstance(sent.message, Request)
+        was_open = self.remembered.server is not None
+        self.remembered.learn(sent.message, response.result)
+        if not was_open and self.remembered.server is not None:
+            self.notify()  # a better way may wait for the session to be open
+
+    def _take_stray(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
+        """Take a response to something that is not in flight on this link."""
+        message = item.message
+        assert isinstance(message, (Response, ErrorResponse))
+        if message.id is not None and message.id in carrier.own:
+            carrier.own[message.id] = message
+            carrier.wake()
+            return None
+        if message.id is not None and carrier.lost is not None:
+            self.waiting.pop(message.id, None)  # it came in the very moment in which the link was given up
+            return item
+        # Late, after a cancellation, or never asked for: the session knows which. From a link that has carried before
+        # it is late, as what has moved on is answered elsewhere.
+        return item if carrier is self.carrier else None
+
+    def _take_notification(
+        self, carrier: Carrier, item: SessionMessage, notification: Notification
+    ) -> SessionMessage | None:
+        if carrier is not self.carrier and carrier is not self.draining and carrier.lost is None:
+            return None  # the way that carries tells the same
+        if notification.method == CANCELLED:
+            return self._take_cancellation(carrier, item, notification)
+        if notification.method == ACKNOWLEDGED:
+            missed = self.remembered.acknowledged(notification)
+            if missed is not None:
+                self._arrived.extend(map(SessionMessage, missed))
+                return None
+        return item
+
+    def _take_cancellation(
+        self, carrier: Carrier, item: SessionMessage, notification: Notification
+    ) -> SessionMessage | None:
+        request_id = (notification.params or {}).get("requestId")
+        if not is_request_id(request_id):
+            return item
+        # Of our subscription, which the server ends.
+        ours = carrier.in_flight.get(request_id)
+        if self.remembered.modern and ours is not None and _lasts(ours):
+            del carrier.in_flight[request_id]
+            self.remembered.forget(request_id)
+            return item
+        for known, (asker, there) in self._questions.items():
+            if asker is carrier and there == request_id:
+                del self._questions[known]
+                if known == there:
+                    return item
+                return SessionMessage(
+                    attrs.evolve(notification, params={**(notification.params or {}), "requestId": known})
+                )
+        return item
+
+    def _take_question(self, carrier: Carrier, item: SessionMessage, request: Request) -> SessionMessage:
+        """Note where a request of the server came from, and give it an id that no other link has used."""
+        known = request.id
+        if self.remembered.modern or len(self._questions) >= MAX_QUESTIONS:
+            return item  # the session refuses it
+        other = self._questions.get(known)
+        if other is not None:
+            if other[0] is carrier:
+                return item  # twice from the same link: the session refuses it
+            known = self.own_id()
+            item = attrs.evolve(item, message=attrs.evolve(request, id=known))
+        self._questions[known] = (carrier, request.id)
+        return item
+
+    def _take_batch(self, carrier: Carrier, item: SessionMessage, batch: Batch) -> SessionMessage:
+        for each in batch.items:
+            if isinstance(each, (Response, ErrorResponse)) and each.id is not None:
+                carrier.in_flight.pop(each.id, None)
+            elif isinstance(each, Request) and len(self._questions) < MAX_QUESTIONS:
+                self._questions.setdefault(each.id, (carrier, each.id))
+        self.heard = True
+        return item
+
+    def _take_failure(self, carrier: Carrier, item: SessionMessage, failure: Failure) -> SessionMessage | None:
+        request_id, error = failure.request_id, failure.error
+        if request_id is None:
+            self.lose(carrier, error)
+            return None
+        if request_id in carrier.own:
+            carrier.own[request_id] = failure
+            if carrier is self.carrier:
+                self.lose(carrier, error)  # it was asked for a sign of life, and can't give one
+            else:
+                carrier.wake()
+            return None
+        sent = carrier.in_flight.pop(request_id, None)
+        if sent is None:
+            return item
+        if self.remembered.server is None and _rules_out(error):
+            # Nothing has worked yet: the way is of no use, whatever the reason.
+            self.waiting[request_id] = sent
+            self.lose(carrier, error)
+            return None
+        if not _doubtful(error):
+            return item
+        # One exchange failed, and perhaps the way with it: its task finds out.
+        carrier.suspected = True
+        carrier.wake()
+        done = self._tries.get(request_id, 0)
+        if _not_done(error) or self.remembered.may_repeat(sent):
+            if done >= MAX_TRIES:
+                del self._tries[request_id]
+                return item
+            self._tries[request_id] = done + 1
+            self.repeated += 1
+            self.waiting[request_id] = sent
+            if self.carrier is not None:
+                self.carrier.flushing = True
+                self.carrier.wake()
+            return None
+        self._reclaim(carrier, sent, error)
+        return None
+
+    async def pass_on(self, carrier: Carrier, item: SessionMessage) -> None:
+        """Give the session a message that was read by the task of a way."""
+        out = self.take(carrier, item)
+        if out is None:
+            return
+        # A link that drains must not fill our memory: it waits, as it would for the session.
+        while len(self._arrived) >= BUFFER and carrier.lost is None:
+            await self._room.park()
+        self._arrived.append(out)
+        self._reading.cancel()
+
+    async def receive(self) -> SessionMessage:
+        """Wait for the session's next message: `ReadEnd.receive`."""
+        while True:
+            carrier = self.carrier
+            if carrier is None or self._arrived or self._read_closed:
+                if (item := await self._receive_arrived()) is not None:
+                    return item
+                continue
+            item = None
+            try:
+                if len(self.open) == 1 and carrier.close_read is not None:
+                    self.bound = True
+                    item = await carrier.link.read.receive()
+                else:
+                    # Cancelled when something else has come for the session, or another link carries.
+                    with trio.CancelScope() as self._reading:
+                        item = await carrier.link.read.receive()
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                self._ended(carrier, exc)
+            finally:
+                if self.bound:
+                    self.bound = False
+                    if len(self.open) > 1:
+                        self.notify()  # another link may wait for just that
+            if item is not None and (taken := self.take(carrier, item)) is not None:
+                return taken
+
+    async def _receive_arrived(self) -> SessionMessage | None:
+        """Take a message that has not come through the link that carries; return None if there was something else."""
+        await trio.lowlevel.checkpoint()
+        if self._read_closed:
+            raise trio.ClosedResourceError("this end of the link has been closed")
+        if self._arrived:
+            return self._next_arrived()
+        if self.over or (self.closing and self.carrier is None):
+            raise trio.EndOfChannel
+        if self.carrier is None:
+            with trio.CancelScope() as self._reading:
+                await trio.sleep_forever()
+        return None
+
+    def receive_nowait(self) -> SessionMessage:
+        """Return the session's next message, or raise `trio.WouldBlock`: `ReadEnd.receive_nowait`."""
+        while True:
+            if self._arrived:
+                return self._next_arrived()
+            carrier = self.carrier
+            if carrier is None or carrier.receive_nowait is None:
+                raise trio.WouldBlock
+            try:
+                item = carrier.receive_nowait()
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                self._ended(carrier, exc)
+                continue
+            if (taken := self.take(carrier, item)) is not None:
+                return taken
+
+    def _ended(self, carrier: Carrier, exc: Exception) -> None:
+        if self.closing:
+            # The session has closed its side, and the server follows.
+            self.over, self.carrier = True, None
+        elif isinstance(exc, trio.EndOfChannel):
+            self.lose(carrier, TransportError("the server closed the link"))
+        else:
+            self.lose(carrier, TransportError(f"the link is broken{f': {exc}' if str(exc) else ''}"))
+
+    def _next_arrived(self) -> SessionMessage:
+        item = self._arrived.popleft()
+        self._room.unpark()
+        return item
+
+    def close_read(self) -> None:
+        """Read no more."""
+        self._read_closed = True
+        self._arrived.clear()
+        for carrier in self.open:
+            if carrier.close_read is not None:
+                carrier.close_read()
+        self.notify()
+
+    # --- what the session sends ------------------------------------------------------------------------------------
+
+    def send_nowait(self, item: SessionMessage) -> None:
+        """Send a message, or raise `trio.WouldBlock`: `WriteEnd.send_nowait`."""
+        if self.closing:
+            raise trio.ClosedResourceError("this end of the link has been closed")
+        message = item.message
+        if type(message) is Request:
+            carrier = self.carrier
+            if carrier is None or carrier.flushing or carrier.send_nowait is None:
+                raise trio.WouldBlock
+            try:
+                carrier.send_nowait(item)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                self._refused(carrier, exc)
+                raise trio.WouldBlock from None
+            carrier.in_flight[message.id] = item
+            return
+        routed = self._route(item)
+        if routed is None:
+            return
+        target, out = routed
+        if target is None or target.flushing or target.send_nowait is None:
+            raise trio.WouldBlock
+        try:
+            target.send_nowait(out)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            self._refused(target, exc)
+            raise trio.WouldBlock from None
+        self._sent(out, target)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message as soon as a way takes it: `WriteEnd.send`."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self.closing:
+                raise trio.ClosedResourceError("this end of the link has been closed")
+            routed = (self.carrier, item) if type(item.message) is Request else self._route(item)
+            if routed is None:
+                return
+            target, out = routed
+            if target is None or target.flushing:
+                await self.changed.wait()
+                continue
+            try:
+                if await target.send(out):
+                    self._sent(out, target)
+                    return
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                self._refused(target, exc)
+
+    def _refused(self, carrier: Carrier, exc: Exception) -> None:
+        self.lose(carrier, TransportError(f"the link takes no more messages{f': {exc}' if str(exc) else ''}"))
+
+    def _route(self, item: SessionMessage) -> tuple[Carrier | None, SessionMessage] | None:
+        """Return where a response or notification goes, and how; None if it goes nowhere."""
+        message = item.message
+        if isinstance(message, Notification):
+            if message.method == CANCELLED:
+                return self._route_cancellation(item, message)
+            if message.method == INITIALIZED and self.carrier is not None and self.carrier.opened_here:
+                return None  # the server knows: its link was opened by us
+        asked = _answered(item)
+        if asked is None:
+            return self.carrier, item
+        found = self._questions.get(asked)
+        if found is None:
+            # An answer to a way that has failed; a notification about a request of it likewise.
+            return None
+        carrier, there = found
+        return carrier, item if there == asked else _renamed(item, there)
+
+    def _route_cancellation(
+        self, item: SessionMessage, notification: Notification
+    ) -> tuple[Carrier | None, SessionMessage] | None:
+        request_id = (notification.params or {}).get("requestId")
+        self._tries.pop(request_id, None)  # type: ignore[arg-type]
+        self.remembered.forget(request_id)  # type: ignore[arg-type]
+        if self.waiting.pop(request_id, None) is not None:  # type: ignore[arg-type]
+            return None  # it is on no link now
+        for carrier in (self.carrier, self.draining):
+            if carrier is not None and request_id in carrier.in_flight:
+                return carrier, item
+        return None
+
+    def _sent(self, item: SessionMessage, carrier: Carrier) -> None:
+        """Record that a response or notification has left."""
+        message = item.message
+        if isinstance(message, Notification) and message.method == CANCELLED:
+            carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]
+        elif isinstance(message, (Response, ErrorResponse, Batch)):
+            for known, (asker, there) in list(self._questions.items()):
+                if asker is carrier and _answers(message, there):
+                    del self._questions[known]
+        if carrier is self.draining:
+            carrier.wake()
+
+    async def flush(self, carrier: Carrier) -> None:
+        """Repeat on a link what waits for it."""
+        try:
+            while self.waiting and self.carrier is carrier:
+                await carrier.send(next(iter(self.waiting.values())), self.waiting)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            self._refused(carrier, exc)
+        carrier.flushing = False
+        self.notify()
+
+    async def close_write(self) -> None:
+        """Send no more, once everything sent before has been written."""
+        self.closing = True
+        carrier = self.carrier
+        self.notify()
+        await trio.lowlevel.checkpoint_if_cancelled() if carrier is None else await carrier.link.write.aclose()
+
+
+class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
+    """The reading half of the link."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        # For the session's reader, which takes what is there without waiting; bound once, as it does so often.
+        self.receive_nowait = router.receive_nowait
+
+    async def receive(self) -> SessionMessage:
+        return await self._router.receive()
+
+    def close(self) -> None:
+        self._router.close_read()
+
+    async def aclose(self) -> None:
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+
+class WriteEnd(trio.abc.SendChannel[SessionMessage]):
+    """The writing half of the link.
+
+    Attributes:
+        status: Returns what carries the session.
+    """
+
+    def __init__(self, router: Router, status: Callable[[], TransportStatus]) -> None:
+        self._router = router
+        self.send_nowait = router.send_nowait
+        self.status = status
+
+    async def send(self, value: SessionMessage) -> None:
+        await self._router.send(value)
+
+    async def aclose(self) -> None:
+        await self._router.close_write()
+
+
+# --- what a failure means, and small steps ---------------------------------------------------------------------------
+
+
+def brief_cause(cause: Exception) -> str:
+    """Return the text of a failure for a message."""
+    return (str(cause) or type(cause).__name__)[:500]
+
+
+def _rules_out(error: Exception) -> bool:
+    """Return whether a failed exchange rules out a way on which nothing has worked yet."""
+    # A legacy server refuses the first request of a client that tries the modern era; the session deals with that.
+    return not (isinstance(error, HttpError) and error.trouble == "not_modern") and _of_the_link(error)
+
+
+def _of_the_link(error: Exception) -> bool:
+    # What can't be written as JSON would not leave on another way either.
+    return isinstance(error, TransportError) and (error.sent or type(error) is not TransportError)
+
+
+def _doubtful(error: Exception) -> bool:
+    """Return whether the failure of one exchange puts the whole way in doubt."""
+    if isinstance(error, HttpError):
+        return error.trouble in ("busy", "gateway")
+    return _of_the_link(error)
+
+
+def _not_done(error: Exception) -> bool:
+    """Return whether the server has surely not done what a failed request asks for."""
+    if isinstance(error, HttpError):
+        return error.trouble == "busy"
+    return isinstance(error, TransportError) and not error.sent
+
+
+def _lasts(item: SessionMessage) -> bool:
+    return isinstance(item.message, Request) and facts_of(item.message.method).lasting
+
+
+def _cancellation(request_id: RequestId, reason: str) -> SessionMessage:
+    return SessionMessage(Notification(CANCELLED, {"requestId": request_id, "reason": reason}))
+
+
+def _try(send: Callable[[SessionMessage], None], item: SessionMessage) -> None:
+    try:
+        send(item)
+    except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
+
+
+def _answered(item: SessionMessage) -> RequestId | None:
+    """Return the id of the server's request to which a message of the session belongs, if any."""
+    message = item.message
+    if isinstance(message, (Response, ErrorResponse)):
+        return message.id
+    if isinstance(message, Batch):
+        return next((each.id for each in message.items if isinstance(each, (Response, ErrorResponse))), None)
+    return item.related_request_id
+
+
+def _answers(message: Response | ErrorResponse | Batch, request_id: RequestId) -> bool:
+    if isinstance(message, Batch):
+        return any(isinstance(each, (Response, ErrorResponse)) and each.id == request_id for each in message.items)
+    return message.id == request_id
+
+
+def _renamed(item: SessionMessage, request_id: RequestId) -> SessionMessage:
+    """Return a message of the session under the id that its link knows."""
+    message = item.message
+    if isinstance(message, (Response, ErrorResponse)):
+        message = attrs.evolve(message, id=request_id)
+    return attrs.evolve(item, message=message, related_request_id=request_id)

@@ -1,0 +1,433 @@
+"""A way to the server, and its task: it connects when it is wanted, opens the session, proves itself, and carries."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp.client.failover.carrier import Carrier
+from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
+from trio_mcp.client.failover.router import Router, brief_cause
+from trio_mcp.errors import McpError, TransportError
+from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Notification, Request, RequestId, SessionMessage
+from trio_mcp.link import Link
+
+__all__ = ["Way"]
+
+WINDOW: Final = 16
+"""Requests that restore a session, under way at once. Chosen: fewer than a link buffers, so sending does not wait."""
+
+LATE: Final = 1.0
+"""Seconds by which a deadline may be overrun. Beyond that this process itself was held up, and no peer is to blame."""
+
+STEPS: Final = 8
+"""The parts in which the wait for the very first response is measured."""
+
+MOST_DOUBLINGS: Final = 4
+
+
+class Way:
+    """One way to the server.
+
+    Args:
+        place: Its place in the list; 0 is the best.
+        name: Its name.
+        connect: Opens a link.
+        router: The traffic.
+        settings: The times.
+        others: All ways of the list, in order.
+
+    Attributes:
+        state: What it is doing.
+        cause: Its last failure.
+        attempt_since: When the attempt to connect that is under way began; None without one.
+        retry_at: Not to be tried before this time.
+    """
+
+    def __init__(
+        self,
+        place: int,
+        name: str,
+        connect: Callable[[], AbstractAsyncContextManager[Link]],
+        router: Router,
+        settings: FailoverParameters,
+        others: Sequence[Way],
+    ) -> None:
+        self.place = place
+        self.name = name
+        self.state: WayState = "idle"
+        self.cause: Exception | None = None
+        self.attempt_since: float | None = None
+        self.retry_at = -math.inf
+        self._connect = connect
+        self._router = router
+        self._settings = settings
+        self._others = others
+        self._failures = 0
+        # How many times in a row it has failed soon after it was taken back.
+        self._relapses = 0
+        self._reported = ""
+        self._use: _Use | None = None
+
+    @property
+    def status(self) -> WayStatus:
+        return WayStatus(self.name, self.state, self.cause)
+
+    # --- when it is tried ------------------------------------------------------------------------------------------
+
+    def _start_at(self) -> float:
+        """Return when to connect, as things stand."""
+        router = self._router
+        if router.carrier is not None:
+            return self.retry_at if self.place < router.carrier.place else math.inf
+        now, at = trio.current_time(), self.retry_at
+        for better in self._others[: self.place]:
+            if better.attempt_since is not None:
+                at = max(at, better.attempt_since + self._settings.head_start)
+            elif better.state in ("idle", "failed") and better.retry_at <= now:
+                at = max(at, now + self._settings.head_start)  # it is about to be tried
+        return at
+
+    async def run(self) -> None:
+        """Connect whenever this way is wanted, until the session ends."""
+        router = self._router
+        while not (router.closing or router.over):
+            if (start := self._start_at()) > trio.current_time():
+                with trio.CancelScope(deadline=start):
+                    await router.changed.wait()
+                continue
+            await self._attempt()
+            router.notify()
+
+    def stop(self) -> None:
+        """Give up an attempt to connect; a link that carries, or has carried, is left as usual."""
+        if self._use is not None and self.state in ("connecting", "proving"):
+            self._use.scope.cancel("the list of ways is left")
+
+    async def _attempt(self) -> None:
+        """Connect once, and stay connected as long as this way is of use."""
+        began = self.attempt_since = trio.current_time()
+        self.state = "connecting"
+        self._router.notify()
+        limit = self._settings.attempt_timeout * 2 ** min(self._failures, MOST_DOUBLINGS)
+        use = self._use = _Use(self, self._router, self._settings, limit)
+        cause: Exception | None = None
+        try:
+            use.scope.deadline = began + limit
+            with use.scope:
+                async with self._connect() as link:
+                    await use.run(link)
+        # A transport of the application's may raise anything, and whatever it is must cost this way alone.
+        except Exception as exc:
+            cause = exc
+        finally:
+            self.state, self.attempt_since, self._use = "idle", None, None
+        carrier = use.carrier
+        if carrier is not None and carrier.lost is not None:
+            cause = carrier.lost
+        elif use.scope.cancelled_caught:
+            cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
+        if carrier is not None:
+            self._router.end_draining(carrier)
+            self._router.lose(carrier, cause or TransportError("it was left"))
+        if cause is None:
+            self._failures = 0  # it was not needed any more
+        else:
+            self._note_failure(cause, use)
+
+    def _note_failure(self, cause: Exception, use: _Use) -> None:
+        self.state, self.cause = "failed", cause
+        now, lasted = trio.current_time(), use.carried_for()
+        if lasted >= self._settings.settle:
+            self._failures = self._relapses = 0
+        elif use.proven:
+            self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
+        wait = self._settings.backoff.wait(self._failures, random.random)
+        self._failures += 1
+        self.retry_at = math.inf if wait is None else now + wait
+        text = f"{self.name} can't carry the session: {brief_cause(cause)}"
+        logger.debug("%s", text)
+        # Once, or a way that is always refused would be reported at each attempt.
+        if use.refused and text != self._reported:
+            self._reported = text
+            self._router.report(text)
+
+    @property
+    def settle(self) -> float:
+        """Seconds for which it has to prove itself now."""
+        return float(self._settings.settle * 2**self._relapses)
+
+
+class _Use:
+    """One connection of a way, from its opening to its end.
+
+    Args:
+        way: The way.
+        router: The traffic.
+        settings: The times.
+        limit: Seconds that the server has for its first response.
+
+    Attributes:
+        scope: Surrounds all of it. Its deadline is that of the opening, and is lifted when the link can carry.
+        carrier: The link; None before it is open.
+        refused: Whether the server there is not the one that the session was opened with.
+        proven: Whether it has proved itself before it carried.
+    """
+
+    def __init__(self, way: Way, router: Router, settings: FailoverParameters, limit: float) -> None:
+        self._way = way
+        self._router = router
+        self._settings = settings
+        self._limit = limit
+        self.carrier: Carrier | None = None
+        self.scope = trio.CancelScope()
+        self.refused = self.proven = False
+        self._since = math.inf
+        self._until: float | None = None
+
+    def carried_for(self) -> float:
+        """Return for how many seconds it has carried."""
+        return max(0.0, (trio.current_time() if self._until is None else self._until) - self._since)
+
+    async def run(self, link: Link) -> None:
+        """Use the link as long as it is of use."""
+        router = self._router
+        carrier = self.carrier = Carrier(self._way.place, self._way.name, link, self.scope)
+        router.open[carrier] = None
+        if not await self._prepare(carrier):
+            return
+        self._way.state, self._way.attempt_since = "carrying", None
+        self._since = trio.current_time()
+        router.activate(carrier)
+        await self._carry(carrier)
+        self._until = trio.current_time()
+        if carrier is router.draining:
+            self._way.state = "draining"
+            await self._drain(carrier)
+
+    # --- before it carries -----------------------------------------------------------------------------------------
+
+    async def _prepare(self, carrier: Carrier) -> bool:
+        """Open the session on the link and let it prove itself; return False if it is not needed any more."""
+        router = self._router
+        began = trio.current_time()
+        if router.bound and router.carrier is not None:
+            # A sign of life from the link that carries frees the session from its wait for exactly that link.
+            router.carrier.suspected = True
+            router.carrier.wake()
+            await self._read_while(carrier, lambda: router.bound and not router.closing)
+        if router.carrier is not None and router.remembered.server is None:
+            # It has connected, but can't open the session yet, as that is still being negotiated.
+            self.scope.deadline = math.inf
+            await self._read_while(
+                carrier, lambda: router.carrier is not None and router.remembered.server is None and not router.closing
+            )
+        if router.remembered.server is not None:
+            self.scope.deadline = trio.current_time() + self._limit
+            await self._open_session(carrier)
+        while True:
+            if router.carrier is not None:
+                self.scope.deadline = math.inf
+                if not await self._prove(carrier, began):
+                    return False
+            if carrier.opened_here:
+                # As late as possible, as more may have been subscribed to meanwhile.
+                self.scope.deadline = trio.current_time() + self._limit
+                await self._restore(carrier)
+            current = router.carrier
+            if current is None or (self.proven and current.place > carrier.place and router.draining is None):
+                self.scope.deadline = math.inf
+                return not router.closing
+
+    async def _prove(self, carrier: Carrier, began: float) -> bool:
+        """Wait until the link has worked for a while, or nothing better is left; return False if it is of no use."""
+        router, settings = self._router, self._settings
+        self._way.state, self._way.attempt_since = "proving", None
+        while not router.closing:
+            current = router.carrier
+            if current is None:
+                return True
+            if current.place <= carrier.place:
+                return False
+            ready = began + self._way.settle
+            # One link drains at a time, so that there are never more than two with calls on them.
+            if trio.current_time() >= ready and router.draining is None:
+                self.proven = True
+                return True
+            pause = settings.check_after if router.draining is not None else ready - trio.current_time()
+
+            def unchanged(current: Carrier = current) -> bool:
+                return router.carrier is current and not router.closing
+
+            await self._read_while(carrier, unchanged, trio.current_time() + min(settings.check_after, pause))
+            if router.carrier is current:
+                await self._ask_for_life(carrier)
+        return False
+
+    async def _ask_for_life(self, carrier: Carrier) -> None:
+        with trio.move_on_after(self._settings.check_timeout) as limit:
+            await self._ask(carrier, *self._sign_of_life())
+        if limit.cancelled_caught:
+            raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
+
+    def _sign_of_life(self) -> tuple[str, dict[str, Any] | None]:
+        """Return a request that costs a server nothing."""
+        remembered = self._router.remembered
+        # The modern era has no ping.
+        return remembered.opening() if remembered.modern else ("ping", None)
+
+    async def _open_session(self, carrier: Carrier) -> None:
+        remembered = self._router.remembered
+        method, params = remembered.opening()
+        try:
+            result = await self._ask(carrier, method, params)
+        except McpError as exc:
+            self.refused = True
+            raise TransportError(f"the server refuses the session: {exc}") from exc
+        try:
+            remembered.check_same(result)
+        except Exception:
+            self.refused = True
+            raise
+        if not remembered.modern:
+            await carrier.send(SessionMessage(Notification("notifications/initialized")))
+        carrier.opened_here = True
+
+    async def _restore(self, carrier: Carrier) -> None:
+        remembered = self._router.remembered
+        if remembered.modern:
+            return
+        requests = remembered.restoring()
+        for first in range(0, len(requests), WINDOW):
+            batch = requests[first : first + WINDOW]
+            for (method, params), answer in zip(batch, await self._ask_all(carrier, batch), strict=True):
+                if isinstance(answer, ErrorResponse):
+                    what = params.get("uri", params.get("level"))
+                    why = answer.error.message[:500]
+                    self._router.report(f"{self._way.name} refuses to restore {method!r} of {what!r}: {why}")
+
+    async def _ask(self, carrier: Carrier, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+        """Send a request of our own on a link that does not carry, and return its result."""
+        (answer,) = await self._ask_all(carrier, [(method, params)])
+        if isinstance(answer, ErrorResponse):
+            if method == "ping":
+                return {}  # any answer is a sign of life
+            raise McpError(answer.error.code, answer.error.message, answer.error.data)
+        result: dict[str, Any] = answer.result
+        return result
+
+    async def _ask_all(self, carrier: Carrier, requests: Iterable[tuple[str, dict[str, Any] | None]]) -> list[Any]:
+        ids: list[RequestId] = []
+        for method, params in requests:
+            request_id = self._router.own_id()
+            carrier.own[request_id] = None
+            ids.append(request_id)
+            await carrier.send(SessionMessage(Request(request_id, method, params)))
+        await self._read_while(carrier, lambda: any(carrier.own[each] is None for each in ids))
+        answers = [carrier.own.pop(each) for each in ids]
+        for answer in answers:
+            if isinstance(answer, Failure):
+                raise answer.error
+        return answers
+
+    async def _read_while(self, carrier: Carrier, wanted: Callable[[], bool], until: float = math.inf) -> None:
+        """Read a link that does not carry, as long as there is a reason to."""
+        while wanted() and trio.current_time() < until:
+            with trio.CancelScope(deadline=until) as carrier.pause:
+                try:
+                    item = await carrier.link.read.receive()
+                except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                    self._router.lose(
+                        carrier, TransportError(f"the server closed the link{f': {exc}' if str(exc) else ''}")
+                    )
+                    await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
+            pause, carrier.pause = carrier.pause, None
+            if not pause.cancelled_caught:
+                await self._router.pass_on(carrier, item)
+
+    # --- while it carries ------------------------------------------------------------------------------------------
+
+    async def _carry(self, carrier: Carrier) -> None:
+        """Watch over the link while it carries. What it brings is read by the session."""
+        router, settings = self._router, self._settings
+        if not carrier.opened_here:
+            await self._first_response(carrier)
+        seen, check_at = carrier.received, trio.current_time() + settings.check_after
+        while router.carrier is carrier and not router.closing:
+            silent = carrier.received == seen
+            if carrier.suspected or (silent and trio.current_time() >= check_at):
+                await self._check(carrier)
+            if carrier.flushing:
+                await router.flush(carrier)
+            if not silent or trio.current_time() >= check_at:
+                seen, check_at = carrier.received, trio.current_time() + settings.check_after
+            await _pause(carrier, check_at)
+        while router.closing and not router.finished:
+            await _pause(carrier, math.inf)  # the session may still read what the server sends at the end
+
+    async def _first_response(self, carrier: Carrier) -> None:
+        """Wait for the first response on the first link, where the session itself is opening."""
+        router = self._router
+        asked = 0
+        while router.carrier is carrier and not carrier.received and not router.closing:
+            if carrier.flushing:
+                await router.flush(carrier)
+            # In small parts, because the first request may leave at any time.
+            await trio.sleep(self._limit / STEPS)
+            asked = asked + 1 if carrier.in_flight else 0
+            if asked > STEPS and not carrier.received:
+                router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
+
+    async def _check(self, carrier: Carrier) -> None:
+        """Ask for a sign of life, and give up the link if it gives none."""
+        router, patience = self._router, self._settings.check_timeout
+        seen, probe = carrier.received, router.own_id()
+        carrier.suspected = False
+        carrier.own[probe] = None
+        if carrier.send_nowait is not None:
+            try:
+                carrier.send_nowait(SessionMessage(Request(probe, *self._sign_of_life())))
+            except (trio.WouldBlock, trio.BusyResourceError):
+                pass  # full: then it must at least take something in that time
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                router.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
+        until = trio.current_time() + patience
+        while carrier.own.get(probe, carrier) is None and trio.current_time() < until:
+            await _pause(carrier, until)
+        carrier.own.pop(probe, None)
+        if carrier.received == seen:
+            if trio.current_time() > until + LATE:
+                carrier.suspected = True  # ask again
+                return
+            router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
+
+    # --- after it has carried ----------------------------------------------------------------------------------------
+
+    async def _drain(self, carrier: Carrier) -> None:
+        """Let the calls on a link end where they are, after another has taken over."""
+        router, settings = self._router, self._settings
+        # The session may be waiting for a message here, in a wait that is cancelled, but has not ended yet.
+        await trio.lowlevel.checkpoint()
+        while not router.drained(carrier) and not router.closing:
+            seen = carrier.received
+            await self._read_while(
+                carrier,
+                lambda: not (router.drained(carrier) or carrier.suspected or router.closing),
+                trio.current_time() + settings.check_after,
+            )
+            if carrier.suspected or (carrier.received == seen and not router.drained(carrier)):
+                carrier.suspected = False
+                await self._ask_for_life(carrier)
+
+
+async def _pause(carrier: Carrier, until: float) -> None:
+    """Wait until a time, or until something has changed."""
+    with trio.CancelScope(deadline=until) as carrier.pause:
+        await trio.sleep_forever()
+    carrier.pause = None

@@ -1,0 +1,321 @@
+"""What the rules are written with: connections whose every wait is bounded, and what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import os
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from trio_mcp.jsonrpc.codec import encode
+from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response, SessionMessage
+from trio_mcp.link import Link
+
+__all__ = ["QUIET", "Bench", "Broken", "Cut", "End", "Pair", "Raw", "number_of", "shown"]
+
+T = TypeVar("T")
+
+Pair: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Link, Link]]]
+Raw: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Link, trio.abc.Stream]]]
+Cut: TypeAlias = Callable[[], AbstractAsyncContextManager[tuple[Link, Callable[[], object]]]]
+
+QUIET: Final = 0.25
+"""Seconds without progress after which a sender counts as waiting, and in which what should not come may still come.
+
+Chosen: on a busy machine a sender may be found waiting that is only slow, which breaks no rule.
+"""
+
+
+class Broken(Exception):
+    """The rule that is being checked is broken; the text says what happened."""
+
+
+@attrs.frozen
+class End:
+    """One end of a connection; each of its operations is bounded.
+
+    Attributes:
+        bench: The bench of the rule.
+        name: ``client`` or ``server``, for what is reported.
+        link: The link.
+    """
+
+    bench: Bench
+    name: str
+    link: Link
+
+    async def send(self, message: Any) -> None:
+        """Send a message."""
+        with self.bench.within(f"the {self.name}'s send"):
+            try:
+                await self.link.write.send(SessionMessage(message))
+            except (trio.BrokenResourceError, trio.ClosedResourceError, ValueError, TypeError) as exc:
+                raise self.bench.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
+
+    async def receive(self) -> Incoming:
+        """Take the next message."""
+        with self.bench.within(f"the {self.name}'s receive"):
+            try:
+                return (await self.link.read.receive()).message
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                raise self.bench.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
+        raise AssertionError("unreachable")
+
+    async def take(self, sent: Incoming, what: str = "") -> None:
+        """Take the next message, which must be this one."""
+        arrived = await self.receive()
+        if not _same(sent, arrived):
+            text = f"the {self.name} got {shown(arrived)} for {shown(sent)}"
+            raise self.bench.broken(f"{what}: {text}" if what else text)
+
+    async def collect(self, count: int) -> list[Incoming]:
+        """Take as many messages as come, up to this number."""
+        taken: list[Incoming] = []
+        with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+            while len(taken) < count:
+                with trio.move_on_after(self.bench.timeout) as scope:
+                    taken.append((await self.link.read.receive()).message)
+                if scope.cancelled_caught:
+                    break
+        return taken
+
+    async def more(self) -> list[Incoming]:
+        """Take what comes within a moment, although nothing is due."""
+        taken: list[Incoming] = []
+        with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+            while True:
+                with trio.move_on_after(QUIET) as scope:
+                    taken.append((await self.link.read.receive()).message)
+                if scope.cancelled_caught:
+                    break
+        return taken
+
+    async def rest(self) -> list[Incoming]:
+        """Take everything up to the end of the channel, which must come."""
+        taken: list[Incoming] = []
+        with self.bench.within(f"the end of what the {self.name} reads"):
+            try:
+                async for item in self.link.read:
+                    taken.append(item.message)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                raise self.bench.broken(f"the {self.name}'s receive raised {exc!r} where the end was due") from exc
+        return taken
+
+    async def ends(self) -> bool:
+        """Return whether the channel ends."""
+        with trio.move_on_after(self.bench.timeout):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                async for _ in self.link.read:
+                    pass
+            return True
+        return False
+
+    async def close(self) -> None:
+        """Close the sending half."""
+        with self.bench.within(f"the {self.name}'s write.aclose()"):
+            await self.link.write.aclose()
+
+    async def attempt(self, operation: Callable[[], Awaitable[object]], what: str) -> BaseException | None:
+        """Return what an operation raises that may raise anything of a channel, but must end."""
+        with self.bench.within(f"the {self.name}'s {what}"):
+            try:
+                await operation()
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                return exc
+        return None
+
+
+class Bench:
+    """The transport that is checked, and what the check knows about it.
+
+    Attributes:
+        traits: What it does not promise.
+        timeout: Seconds for anything that must happen.
+        places: How many places each operation is cancelled at.
+        max_waiting: How many bytes may wait between a writer and a reader that does not read.
+        max_message_size: The limit of the link that `raw` yields, if one is known.
+        frame: Makes of a JSON text what travels over the raw stream.
+        found: What was found about the rule that runs, in order.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        raw: Raw | None,
+        cut: Cut | None,
+        *,
+        frame: Callable[[bytes], bytes],
+        traits: Collection[str],
+        timeout: float,
+        places: int,
+        max_waiting: int,
+        max_message_size: int | None,
+    ) -> None:
+        self._pair = pair
+        self._raw = raw
+        self._cut = cut
+        self.frame = frame
+        self.traits = traits
+        self.timeout = timeout
+        self.places = places
+        self.max_waiting = max_waiting
+        self.max_message_size = max_message_size
+        self.found: list[str] = []
+        self._last = 0
+
+    def broken(self, text: str) -> Broken:
+        """Record that the rule is broken, and return the exception to raise."""
+        # Recorded, because a transport that swallows exceptions, or wraps them, must not hide it.
+        self.found.append(text)
+        return Broken(text)
+
+    @contextlib.contextmanager
+    def within(self, what: str) -> Iterator[None]:
+        """Bound a wait."""
+        with trio.move_on_after(self.timeout) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise self.broken(f"{what} did not end within {self.timeout:g} seconds")
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        # One scope around all of it: one around the opening alone would end inside the manager's nursery.
+        phase = "opening"
+        with trio.CancelScope(deadline=trio.current_time() + self.timeout) as scope:
+            async with manager as ends:
+                scope.deadline = math.inf
+                try:
+                    yield ends
+                finally:
+                    phase = "leaving"
+                    scope.deadline = trio.current_time() + self.timeout
+        if scope.cancelled_caught:
+            raise self.broken(f"{phase} the block did not end within {self.timeout:g} seconds")
+
+    @contextlib.asynccontextmanager
+    async def pair(self) -> AsyncIterator[tuple[End, End]]:
+        """Open a connection, and yield its two ends: the client's and the server's."""
+        async with self._opened(self._pair()) as (client, server):
+            yield End(self, "client", client), End(self, "server", server)
+
+    def bare(self) -> AbstractAsyncContextManager[tuple[Link, Link]]:
+        """Return what opens a connection, without any bounds; for rules about the opening itself."""
+        return self._pair()
+
+    @contextlib.asynccontextmanager
+    async def raw(self) -> AsyncIterator[tuple[End, trio.abc.Stream]]:
+        """Open a connection with bytes at its other end."""
+        assert self._raw is not None
+        async with self._opened(self._raw()) as (link, stream):
+            yield End(self, "link", link), stream
+
+    @contextlib.asynccontextmanager
+    async def cut(self) -> AsyncIterator[tuple[End, Callable[[], Awaitable[None]]]]:
+        """Open a connection that can be cut."""
+        assert self._cut is not None
+        async with self._opened(self._cut()) as (link, cut):
+
+            async def destroy() -> None:
+                with self.within("cutting the connection"):
+                    result = cut()
+                    if isinstance(result, Awaitable):
+                        await result
+
+            yield End(self, "link", link), destroy
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def number(self) -> int:
+        """Return a number that no message has had."""
+        self._last += 1
+        return self._last
+
+    def note(self, value: object = None) -> Notification:
+        """Return a notification unlike all others."""
+        return Notification("check/note", {"n": self.number(), "value": value})
+
+    def call(self, value: object = None) -> Request:
+        """Return a request unlike all others."""
+        return Request(number := self.number(), "check/call", {"n": number, "value": value})
+
+    def answer(self, request: Request, value: object = None) -> Response:
+        """Return the response to a request, unlike all other messages."""
+        return Response(request.id, {"n": self.number(), "value": value})
+
+    async def talk(self, client: End, server: End, value: object = None, what: str = "") -> None:
+        """Let a value travel to the server in a request, and back in its response."""
+        request = self.call(value)
+        await client.send(request)
+        await server.take(request, what)
+        response = self.answer(request, value)
+        await server.send(response)
+        await client.take(response, what)
+
+    # --- what is left behind ------------------------------------------------------------------------------------------
+
+    async def nothing_left(self, now: Callable[[], dict[Any, str]], before: Collection[Any]) -> list[str]:
+        """Wait until nothing is there that was not there before; return what does not go away."""
+        deadline = trio.current_time() + self.timeout
+        pause = 0.01
+        while (left := [name for key, name in now().items() if key not in before]) and trio.current_time() < deadline:
+            await trio.sleep(pause)
+            pause *= 2
+        return sorted(left)
+
+    @contextlib.contextmanager
+    def warned(self) -> Iterator[list[str]]:
+        """Record the warnings about resources that were not closed; the list is filled when the block ends."""
+        texts: list[str] = []
+        gc.collect()  # what is lost already is not this transport's
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            yield texts
+            gc.collect()
+            texts += [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)]
+
+
+def tasks() -> dict[Any, str]:
+    """Return all tasks of this run of Trio, with their names."""
+    found: dict[Any, str] = {}
+    waiting = [trio.lowlevel.current_root_task()]
+    while waiting:
+        if (task := waiting.pop()) is not None:
+            found[task] = task.name
+            waiting += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return found
+
+
+def descriptors() -> dict[Any, str]:
+    """Return the open descriptors of this process, with what they lead to; nothing where there is no way to tell."""
+    found: dict[Any, str] = {}
+    with contextlib.suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # the folder's own, closed meanwhile
+                target = os.readlink(f"/proc/self/fd/{number}")
+                found[number, target] = f"{number}: {target}"
+    return found
+
+
+def number_of(message: Incoming) -> int | None:
+    """Return the number that a message got from `Bench.number`."""
+    content = message.result if isinstance(message, Response) else getattr(message, "params", None)
+    number = content.get("n") if isinstance(content, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def shown(message: object) -> str:
+    """Return a message as text, shortened."""
+    text = f"Failure({message.error!r}, {message.request_id!r})" if isinstance(message, Failure) else repr(message)
+    return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
+
+
+def _same(sent: Incoming, arrived: Incoming) -> bool:
+    # Compared as JSON, too: 1, 1.0 and True are equal in Python.
+    return sent is arrived or (sent == arrived and encode(sent) == encode(arrived))  # type: ignore[arg-type]

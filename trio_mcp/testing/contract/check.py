@@ -1,0 +1,215 @@
+"""`check_transport`: checks a transport against every rule of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import attrs
+import outcome
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.testing.contract import cancelling, delivery, ending, framing, lifetime, pressure
+from trio_mcp.testing.contract.bench import Bench, Cut, Pair, Raw
+from trio_mcp.testing.contract.rule import TRAITS, Rule, Trait
+
+__all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
+
+RULES: Final = {
+    each.name: each
+    for subject in (delivery, framing, pressure, ending, lifetime, cancelling)
+    for each in vars(subject).values()
+    if isinstance(each, Rule)
+}
+"""Every rule of the contract, by name."""
+
+FIRST: Final = RULES["opens"]
+"""Without this rule, no other can be checked."""
+
+AT_MOST: Final = 30
+"""How many times the timeout a rule may take, before what it waits for is given up (chosen)."""
+
+
+@attrs.frozen
+class ContractReport:
+    """What `check_transport` has found.
+
+    Attributes:
+        kept: The rules that the transport keeps.
+        broken: The rules that it breaks, and what happened.
+        waived: The rules that it breaks and need not keep, and the trait that says so.
+        unchecked: The rules that were not checked, and why.
+    """
+
+    kept: tuple[str, ...]
+    broken: Mapping[str, str]
+    waived: Mapping[str, str]
+    unchecked: Mapping[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.kept)} rules kept, {len(self.broken)} broken"]
+        lines += [f"broken: {name}: {_sentence(name)}. {what}" for name, what in self.broken.items()]
+        lines += [f"waived: {name}, by the trait {trait!r}" for name, trait in self.waived.items()]
+        lines += [f"not checked: {name}: {why}" for name, why in self.unchecked.items()]
+        return "\n".join(lines)
+
+
+class ContractBroken(AssertionError):
+    """A transport breaks the contract; the text names each rule that it breaks, with what happened.
+
+    Attributes:
+        report: What was found.
+    """
+
+    def __init__(self, report: ContractReport) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+async def check_transport(
+    pair: Pair,
+    *,
+    raw: Raw | None = None,
+    cut: Cut | None = None,
+    traits: Collection[Trait] = (),
+    rules: Collection[str] | None = None,
+    frame: Callable[[bytes], bytes] = lambda text: text + b"\n",
+    max_message_size: int | None = None,
+    max_waiting: int = 64 * 1024 * 1024,
+    places: int = 100,
+    timeout: float = 10.0,
+) -> ContractReport:
+    """Check that a transport keeps the contract of a link.
+
+    Each function returns an async context manager that opens a new connection, and closes it when its block ends. They
+    are called again and again, one after the other and several at once. They must not hold up or change what passes
+    through: if one needs a nursery, remember that it wraps the exceptions of its block.
+
+    Args:
+        pair: Yields the two ends of a connection, as links: the client's, then the server's.
+        raw: Yields a link, and the stream at the other end of its connection, to be fed with bytes.
+        cut: Yields a link, and a function, sync or async, that destroys its connection as a crash would.
+        traits: What the transport does not promise. The rules that a trait stands for are checked all the same: if the
+            transport keeps them all, the trait is wrong.
+        rules: The names of the rules to check; all of them by default.
+        frame: Makes of a JSON text the bytes that carry it over the raw stream; by default a line.
+        max_message_size: The longest message that the link from ``raw`` accepts, in bytes; small, so that one over the
+            limit is sent quickly.
+        max_waiting: How many bytes may wait between a writer and a reader that does not read.
+        places: At how many places each operation is cancelled. If it has more, they are spread over it.
+        timeout: Seconds for anything that must happen. Trio's clock counts, so a `MockClock` can make a hang short.
+
+    Raises:
+        ContractBroken: If the transport breaks a rule, or has a trait that it does not need.
+        ValueError: If a rule or trait is unknown.
+    """
+    _known("rule", rules or (), RULES)
+    _known("trait", traits, TRAITS)
+    bench = Bench(
+        pair,
+        raw,
+        cut,
+        frame=frame,
+        traits=frozenset(traits),
+        timeout=timeout,
+        places=places,
+        max_waiting=max_waiting,
+        max_message_size=max_message_size,
+    )
+    chosen = [rule for name, rule in RULES.items() if rules is None or name in rules]
+    given = {"raw": raw, "cut": cut, "max_message_size": raw and max_message_size}
+    kept: list[str] = []
+    broken: dict[str, str] = {}
+    waived: dict[str, str] = {}
+    unchecked: dict[str, str] = {}
+    if (trouble := await _trouble(FIRST, bench)) is not None:
+        broken[FIRST.name] = trouble
+        unchecked = {rule.name: "no connection works" for rule in chosen if rule is not FIRST}
+        chosen = []
+    for rule in chosen:
+        if rule.needs is not None and given[rule.needs] is None:
+            unchecked[rule.name] = f"it needs `{rule.needs}=`"
+        elif (trouble := await _trouble(rule, bench)) is None:
+            kept.append(rule.name)
+        elif rule.unless in bench.traits:
+            waived[rule.name] = str(rule.unless)
+        else:
+            broken[rule.name] = trouble
+    for trait in traits:
+        if trait not in waived.values() and any(RULES[name].unless == trait for name in kept):
+            broken.update(
+                {
+                    name: f"the trait {trait!r} is declared, but the rule is kept"
+                    for name in kept
+                    if RULES[name].unless == trait
+                }
+            )
+            kept = [name for name in kept if name not in broken]
+    report = ContractReport(tuple(kept), broken, waived, unchecked)
+    if broken:
+        raise ContractBroken(report)
+    return report
+
+
+def _known(kind: str, names: Collection[str], known: Collection[str]) -> None:
+    if unknown := set(names) - set(known):
+        raise ValueError(f"unknown {kind} {min(unknown)!r}; the {kind}s are {', '.join(known)}")
+
+
+def _sentence(name: str) -> str:
+    return RULES[name].sentence
+
+
+# --- one rule ---------------------------------------------------------------------------------------------------------
+
+
+async def _trouble(rule: Rule, bench: Bench) -> str | None:
+    """Check a rule, and return how it is broken; None if it is kept."""
+    bench.found.clear()
+    raised: list[Exception] = []
+    over = trio.Event()
+    tasks: list[trio.lowlevel.Task] = []
+
+    async def check(scope: trio.CancelScope) -> None:
+        tasks.append(trio.lowlevel.current_task())
+        with scope:
+            try:
+                await rule.check(bench)
+            except Exception as exc:
+                raised.append(exc)
+        over.set()
+
+    # In a task of its own, so that it can be given up.
+    async with background_nursery() as nursery:
+        nursery.start_soon(check, scope := trio.CancelScope())
+        with trio.move_on_after(AT_MOST * bench.timeout):
+            await over.wait()
+        if not over.is_set():
+            bench.broken(f"after {AT_MOST * bench.timeout:g} seconds there was still no end to it")
+            scope.cancel("check_transport gives up")
+        while not over.is_set():
+            with trio.move_on_after(bench.timeout):
+                await over.wait()
+            if not over.is_set():
+                _wrest(tasks[0])
+    # What was found first says most; later trouble may follow from it.
+    return next(iter([*bench.found, *map(_told, raised)]), None)
+
+
+def _wrest(task: trio.lowlevel.Task) -> None:
+    """Raise an exception in what a task waits for although it is cancelled: the transport has shielded the wait."""
+    children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    for child in children:
+        _wrest(child)
+    # Only those that wait for no other task: Trio's own waits for the end of a nursery must not be disturbed. This
+    # leaves whatever the task waited on in disorder, but the transport is broken, and would hang the whole program.
+    if not children:
+        error = TimeoutError("a shielded wait that does not end; check_transport has ended it")
+        trio.lowlevel.reschedule(task, outcome.Error(error))
+
+
+def _told(exc: BaseException) -> str:
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return f"it raised {exc!r}"

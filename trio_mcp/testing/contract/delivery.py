@@ -1,0 +1,243 @@
+"""Rules about messages on their way: what arrives, how often, in which order, and unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import trio
+
+from trio_mcp.jsonrpc.messages import (
+    ErrorData,
+    ErrorResponse,
+    Failure,
+    Incoming,
+    Notification,
+    Request,
+    Response,
+)
+from trio_mcp.link import BUFFER
+from trio_mcp.testing.contract.bench import Bench, End, number_of, shown
+from trio_mcp.testing.contract.rule import rule
+
+__all__: list[str] = []
+
+MANY: Final = 4 * BUFFER
+"""Messages that don't fit into the buffers of a link (chosen)."""
+
+Sent = dict[int, Incoming]
+
+
+@rule("A connection opens, carries a request and its response, and closes")
+async def opens(bench: Bench) -> None:
+    async with bench.pair() as (client, server):
+        await bench.talk(client, server)
+
+
+# --- many messages, in both directions --------------------------------------------------------------------------------
+
+
+class _Direction:
+    """What was sent one way, and what arrived."""
+
+    def __init__(self, source: End, target: End) -> None:
+        self.name = f"from the {source.name} to the {target.name}"
+        self.source, self.target = source, target
+        self.sent: list[Incoming] = []
+        self.arrived: list[Incoming] = []
+
+    async def run(self, messages: list[Incoming]) -> None:
+        self.sent = messages
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def send() -> None:
+                for message in messages:
+                    await self.source.send(message)
+
+            self.arrived = await self.target.collect(len(messages))
+            self.arrived += await self.target.more()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of what arrived, each where it came first."""
+        known = {number_of(message) for message in self.sent}
+        arrived = (number_of(message) for message in self.arrived)
+        return [number for number in dict.fromkeys(arrived) if number is not None and number in known]
+
+
+async def _converse(bench: Bench) -> tuple[_Direction, _Direction]:
+    """Let the client send many messages, then the server its responses and, if it may, as many of its own."""
+    async with bench.pair() as (client, server):
+        up, down = _Direction(client, server), _Direction(server, client)
+        # Long ones among short ones: what carries each on its own will mix them up.
+        await up.run([bench.call("x" * 100_000 * (n % 32 == 0)) if n % 2 else bench.note() for n in range(MANY)])
+        down.sent = []
+        for n, message in enumerate(up.arrived):
+            if isinstance(message, Request):
+                down.sent.append(bench.answer(message, "x" * 100_000 * (n % 32 == 1)))
+            elif "calls_only" not in bench.traits:
+                down.sent.append(bench.note())
+        await down.run(down.sent)
+        return up, down
+
+
+@rule("Each message that was sent arrives exactly once, and nothing else does")
+async def once(bench: Bench) -> None:
+    for way in await _converse(bench):
+        arrived = [number_of(message) for message in way.arrived]
+        for message in way.arrived:
+            if message not in way.sent:
+                raise bench.broken(f"{shown(message)} arrived {way.name}, but was not sent")
+        if lost := [message for message in way.sent if number_of(message) not in arrived]:
+            raise bench.broken(
+                f"{len(lost)} of {len(way.sent)} sent {way.name} did not arrive, such as {shown(lost[0])}"
+            )
+        if len(arrived) > len(way.sent):
+            twice = next(message for message in way.arrived if arrived.count(number_of(message)) > 1)
+            raise bench.broken(f"{shown(twice)} arrived more than once {way.name}")
+
+
+@rule("Messages arrive in the order in which they were sent, in each direction", unless="unordered")
+async def order(bench: Bench) -> None:
+    for way in await _converse(bench):
+        for earlier, later in zip(way.numbers, way.numbers[1:], strict=False):
+            if later < earlier:
+                raise bench.broken(f"{way.name}, message {earlier} arrived before message {later}")
+
+
+@rule("Either end may send a request or a notification at any time, and gets the response", unless="calls_only")
+async def unasked(bench: Bench) -> None:
+    async with bench.pair() as (client, server):
+        for source, target in ((client, server), (server, client)):
+            for message in (bench.note(), request := bench.call(), bench.note()):
+                await source.send(message)
+                await target.take(message, "without a request of the client's")
+            response = bench.answer(request)
+            await target.send(response)
+            await source.take(response, f"the {target.name}'s response")
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+@rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
+async def kinds(bench: Bench) -> None:
+    ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
+    async with bench.pair() as (client, server):
+        for message in (Notification("check/bare"), Notification("check/empty", {})):
+            await client.send(message)
+            await server.take(message)
+        for n, request_id in enumerate(ids):
+            request = Request(request_id, "check/call", (None, {}, {"n": 1})[n % 3])
+            await client.send(request)
+            await server.take(request, "the client's request")
+            error = ErrorData(-32000 - n, "no", None if n % 2 else {"why": [n]})
+            answer = ErrorResponse(request_id, error) if n % 3 else Response(request_id, {"n": n} if n % 2 else {})
+            await server.send(answer)
+            await client.take(answer, "the server's response")
+
+
+async def _unchanged(bench: Bench, values: Iterable[tuple[str, Any]]) -> None:
+    async with bench.pair() as (client, server):
+        for name, value in values:
+            await bench.talk(client, server, value, name)
+
+
+@rule(
+    "Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and others"
+)
+async def separators(bench: Bench) -> None:
+    values = [(f"U+{ord(each):04X}", f"a{each}b{each}") for each in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
+    await _unchanged(bench, [*values, ("CR LF", "a\r\n\r\nb"), ("two newlines", "a\n\ndata: b\n\n")])
+
+
+@rule("Control characters in strings arrive unchanged, NUL among them")
+async def controls(bench: Bench) -> None:
+    each = [(f"U+{code:04X}", f"a{chr(code)}b") for code in (*range(32), *range(0x7F, 0xA0))]
+    await _unchanged(bench, [*each, ("U+0000 alone", "\0"), ("U+0000 in a key", {"a\0b": "\0\0"})])
+
+
+@rule("Any Unicode text arrives unchanged: emoji, combining characters, noncharacters, a byte order mark")
+async def unicode(bench: Bench) -> None:
+    values = {
+        "a byte order mark": "\ufeffa\ufeff",
+        "an emoji of several characters": "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea",
+        "a combining character": "e\u0301 \u00e9",
+        "right to left": "\u202eabc\u05d0\u200f",
+        "noncharacters": "\ufffe\uffff\U0010ffff",
+        "a replacement character": "\ufffd",
+        "the text of escapes": r"\u0000 \n \" \ud800 \\",
+        "what looks like messages": '{"jsonrpc":"2.0","method":"x"}\n]]>\nContent-Length: 2\r\n\r\n{}',
+        "what is not JSON": "NaN Infinity -Infinity null",
+    }
+    await _unchanged(bench, values.items())
+
+
+@rule("Numbers arrive as the same numbers: huge integers, the limits of a double, and 1 apart from 1.0 and true")
+async def numbers(bench: Bench) -> None:
+    values = [0, -1, 2**31, 2**53 + 1, 2**63, -(2**64), 10**300, 1.5, 1e-308, 5e-324, 1.7976931348623157e308, 0.1]
+    await _unchanged(bench, [(shown(each), each) for each in [*values, [1, 1.0, True, None, False, 0, 0.0]]])
+
+
+@rule("Keys and empty values arrive unchanged: __proto__, an empty key, keys of other messages, very long ones")
+async def keys(bench: Bench) -> None:
+    awkward = ("", " ", "__proto__", "constructor", "toString", "__class__", "jsonrpc", "id", "method", "a.b", "$ref")
+    empty: list[Any] = ["", [], {}, None, [[]], [{}], {"": {}}, {"": None}]
+    many = {f"key {number}": number for number in range(5000)}
+    await _unchanged(
+        bench,
+        [
+            *((repr(key), {key: {key: key}}) for key in awkward),
+            *((repr(each), each) for each in empty),
+            ("many keys", many),
+            ("a long key", {"k" * 100_000: 1}),
+        ],
+    )
+
+
+@rule("Deeply nested content arrives unchanged: 100 levels of lists and of objects")
+async def nesting(bench: Bench) -> None:
+    lists: list[Any] = []
+    objects: dict[str, Any] = {}
+    for _ in range(100):
+        lists, objects = [lists], {"o": objects}
+    await _unchanged(bench, [("lists", lists), ("objects", objects)])
+
+
+@rule("A message of 4 MiB arrives unchanged, in each direction")
+async def large(bench: Bench) -> None:
+    size = 4 * 1024 * 1024
+    await _unchanged(bench, [("4 MiB in one string", "x" * size), ("4 MiB of emoji", "\U0001f469" * (size // 4))])
+
+
+@rule(
+    "What can't be written as JSON (a lone surrogate, NaN) costs only itself: a request fails, with its id, a response "
+    "becomes an error, a notification is dropped; or all of them arrive"
+)
+async def unsendable(bench: Bench) -> None:
+    async with bench.pair() as (client, server):
+        for what, value in (("a lone surrogate", "\ud800"), ("NaN", float("nan")), ("a foreign object", object())):
+            good = bench.call()
+            bad = (bench.call(value), bench.note(value))
+            for message in (*bad, good):
+                await client.send(message)
+            arrived = await _until(server, good)
+            # Some links hand on objects, and so have no trouble with them.
+            if bad[0] not in arrived:
+                failure = await client.receive()
+                if not isinstance(failure, Failure) or failure.request_id != bad[0].id:
+                    raise bench.broken(f"a request with {what} was not sent, and the client got {shown(failure)}")
+            response = bench.answer(good, value)
+            await server.send(response)
+            got = await client.receive()
+            if got != response and not (isinstance(got, ErrorResponse) and got.id == good.id):
+                raise bench.broken(f"a response with {what} was sent, and the client got {shown(got)}")
+            await bench.talk(client, server, what=f"after {what}")
+
+
+async def _until(end: End, last: Incoming) -> list[Incoming]:
+    arrived: list[Incoming] = []
+    while last not in arrived:
+        arrived.append(await end.receive())
+    return arrived

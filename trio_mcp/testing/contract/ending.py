@@ -1,0 +1,180 @@
+"""Rules about the end of a connection: an orderly close from either side, and its loss."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import trio
+import trio.testing
+
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.messages import Failure, Incoming, SessionMessage
+from trio_mcp.link import BUFFER
+from trio_mcp.testing.contract.bench import Bench, End, number_of, shown
+from trio_mcp.testing.contract.pressure import PIECE, ways
+from trio_mcp.testing.contract.rule import rule
+
+__all__: list[str] = []
+
+
+# --- an orderly close -------------------------------------------------------------------------------------------------
+
+
+@rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
+async def flushed(bench: Bench) -> None:
+    for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
+        async with bench.pair() as ends:
+            for source, target in ways(bench, *ends)[way : way + 1]:
+                sent = [bench.note("x" * (n % 7 * 1000)) for n in range(count)]
+
+                async def send(source: End = source, sent: list[Any] = sent) -> None:
+                    for message in sent:
+                        await source.send(message)
+                    await source.close()
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(send)
+                    arrived = set(map(number_of, await target.collect(count)))
+                lost = [message for message in sent if number_of(message) not in arrived]
+                if lost:
+                    text = f"{len(lost)} of {count} messages of the {source.name}'s, sent before it closed, were lost"
+                    raise bench.broken(f"{text}, such as {shown(lost[0])}")
+
+
+@rule(
+    "When one end has closed `write`, the other's `read` ends: the server's without a `Failure`, the client's after "
+    "one at most",
+    unless="no_end",
+)
+async def end(bench: Bench) -> None:
+    for way in range(2):
+        async with bench.pair() as ends:
+            await bench.talk(*ends)
+            source, target = ends if way == 0 else ends[::-1]
+            await source.close()
+            # To a client, a server that ends may count as lost: a server process should not exit first.
+            rest = await target.rest()
+            if way == 0 or not all(_is_loss(message) for message in rest) or len(rest) > 1:
+                for message in rest:
+                    text = f"the {source.name} closed `write`, and then the {target.name} got {shown(message)}"
+                    raise bench.broken(text)
+
+
+@rule("Closing works in any order and any number of times; what is closed raises `ClosedResourceError`")
+async def closed(bench: Bench) -> None:
+    for order in itertools.permutations(range(4)):
+        async with bench.pair() as (client, server):
+            halves = [client.link.read, client.link.write, server.link.read, server.link.write]
+            for index in order:
+                for _ in range(2):
+                    with bench.within("aclose()"):
+                        await halves[index].aclose()
+            for each in (client, server):
+                await _is_closed(each, "receive", each.link.read.receive)
+                await _is_closed(each, "send", lambda each=each: each.link.write.send(SessionMessage(bench.note())))
+
+
+async def _is_closed(each: End, what: str, operation: Any) -> None:
+    raised = await each.attempt(operation, what)
+    if not isinstance(raised, trio.ClosedResourceError):
+        raise each.bench.broken(f"the {each.name}'s {what} after its own close raised {raised!r}")
+
+
+@rule("A task that waits in `receive` wakes when another task closes `read`, with `ClosedResourceError`")
+async def waking(bench: Bench) -> None:
+    for way in range(2):
+        async with bench.pair() as ends:
+            each = ends[way]
+            raised: list[BaseException | None] = []
+
+            async def wait(each: End = each, raised: list[BaseException | None] = raised) -> None:
+                raised.append(await each.attempt(each.link.read.receive, "receive, whose channel was closed,"))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await trio.testing.wait_all_tasks_blocked()
+                await each.link.read.aclose()
+            if not isinstance(raised[0], trio.ClosedResourceError):
+                raise bench.broken(
+                    f"the {each.name}'s receive, whose channel was closed meanwhile, raised {raised[0]!r}"
+                )
+
+
+@rule("Closing `write` leaves `read` alone: what the other end had sent before is still read")
+async def half_close(bench: Bench) -> None:
+    async with bench.pair() as (client, server):
+        requests = [bench.call() for _ in range(8)]
+        for request in requests:
+            await client.send(request)
+        for _ in requests:
+            await server.receive()
+        responses = [bench.answer(request) for request in requests]
+        for response in responses:
+            await server.send(response)
+        # Over HTTP the other requests may fail with the close; what has arrived is there.
+        first = await client.receive()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await client.close()
+        arrived = {number_of(message) for message in [first, *await client.collect(len(responses) - 1)]}
+        if lost := [message for message in responses if number_of(message) not in arrived]:
+            text = f"the client closed `write`, and {len(lost)} of {len(responses)} messages for it were lost"
+            raise bench.broken(f"{text}, such as {shown(lost[0])}")
+
+
+# --- a loss -----------------------------------------------------------------------------------------------------------
+
+
+def _is_loss(message: Incoming) -> bool:
+    return isinstance(message, Failure) and message.request_id is None
+
+
+async def _after_a_cut(bench: Bench) -> list[Incoming]:
+    async with bench.cut() as (link, cut):
+        await link.send(bench.note())
+        await cut()
+        return await link.collect(BUFFER)
+
+
+@rule("A connection that is lost is reported as a `Failure`, and not as an orderly end", needs="cut")
+async def loss(bench: Bench) -> None:
+    if not any(map(_is_loss, arrived := await _after_a_cut(bench))):
+        raise bench.broken(f"the connection was cut, and read got {[shown(each) for each in arrived]}, but no Failure")
+
+
+@rule("The loss is reported only once", needs="cut")
+async def loss_once(bench: Bench) -> None:
+    if (count := sum(map(_is_loss, await _after_a_cut(bench)))) > 1:
+        raise bench.broken(f"the connection was cut, and read got {count} Failures of the link")
+
+
+@rule("The loss is reported with its cause: a `TransportError` that says what happened", needs="cut")
+async def loss_cause(bench: Bench) -> None:
+    for message in await _after_a_cut(bench):
+        if isinstance(message, Failure) and not (isinstance(message.error, TransportError) and str(message.error)):
+            raise bench.broken(f"the connection was cut, and the Failure has no cause: {message.error!r}")
+
+
+@rule("After the loss has been reported, `read` ends", needs="cut")
+async def loss_ends(bench: Bench) -> None:
+    async with bench.cut() as (link, cut):
+        await cut()
+        rest = await link.rest()
+        after = list(itertools.dropwhile(lambda each: not _is_loss(each), rest))[1:]
+        if others := [each for each in after if not _is_loss(each)]:
+            raise bench.broken(f"after the Failure, read got {shown(others[0])}")
+
+
+@rule(
+    "After the loss, a send raises `BrokenResourceError`, as soon as the buffers are full, and never waits", needs="cut"
+)
+async def loss_sending(bench: Bench) -> None:
+    async with bench.cut() as (link, cut):
+        await cut()
+        await link.collect(BUFFER)
+        for _ in range(bench.max_waiting // PIECE):
+            message = SessionMessage(bench.note("x" * PIECE))
+            raised = await link.attempt(lambda message=message: link.link.write.send(message), "send after a loss")  # type: ignore[misc]
+            if raised is not None:
+                return
+        raise bench.broken("sends went on as if nothing had happened")

@@ -1,0 +1,150 @@
+"""Rules about bytes: however they are cut, and whatever is among them, each message stands for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+import trio.testing
+
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.codec import encode
+from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification
+from trio_mcp.testing.contract.bench import Bench, End, shown
+from trio_mcp.testing.contract.rule import rule
+
+__all__: list[str] = []
+
+GARBAGE: Final[dict[str, bytes]] = {
+    "words": b"Traceback (most recent call last):",
+    "half an object": b'{"jsonrpc":"2.0","method":"x","params":{',
+    "a string": b'"text"',
+    "a number": b"17",
+    "null": b"null",
+    "an object that is not a message": b'{"level":"info","message":"listening"}',
+    "another version": b'{"jsonrpc":"1.0","method":"x"}',
+    "NaN": b'{"jsonrpc":"2.0","method":"x","params":{"n":NaN}}',
+    "a trailing comma": b'{"jsonrpc":"2.0","method":"x",}',
+    "an id of the wrong type": b'{"jsonrpc":"2.0","id":[1],"method":"x"}',
+    "two messages in one": b'{"jsonrpc":"2.0","method":"x"}{"jsonrpc":"2.0","method":"x"}',
+}
+"""What is not a message, and is UTF-8."""
+
+
+SLACK: Final = 1024 * 1024
+"""Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""
+
+
+async def _write(bench: Bench, stream: trio.abc.Stream, *texts: bytes) -> None:
+    with bench.within("writing to the raw stream"):
+        await stream.send_all(b"".join(map(bench.frame, texts)))
+
+
+async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -> None:
+    """Write in pieces, and wait until each has been taken as far as possible."""
+    for start in range(0, len(data), size):
+        with bench.within("writing to the raw stream"):
+            await stream.send_all(data[start : start + size])
+        await trio.testing.wait_all_tasks_blocked()
+
+
+@rule("A message whose bytes come one at a time arrives, and only when it is complete", needs="raw")
+async def one_byte(bench: Bench) -> None:
+    async with bench.raw() as (link, stream):
+        for message in (bench.note("\U0001f469"), bench.note(["\\", '"', "\n"])):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_feed, bench, stream, bench.frame(encode(message)), 1)
+                await link.take(message, "one byte at a time")
+
+
+@rule("Many messages in one piece arrive one by one, in order", needs="raw")
+async def one_chunk(bench: Bench) -> None:
+    async with bench.raw() as (link, stream):
+        messages = [bench.note() for _ in range(200)]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_write, bench, stream, *map(encode, messages))
+            for message in messages:
+                await link.take(message, "200 messages in one piece")
+
+
+@rule(
+    "Garbage after the first message costs only itself: it arrives as one `Malformed`, and what follows it arrives",
+    needs="raw",
+)
+async def garbage(bench: Bench) -> None:
+    async with bench.raw() as (link, stream):
+        for name, text in {"a message": b"", **GARBAGE}.items():
+            if text:
+                await _write(bench, stream, text)
+                if not isinstance(arrived := await link.receive(), Malformed):
+                    raise bench.broken(f"{name} arrived as {shown(arrived)}, not as a Malformed")
+            message = bench.note()
+            await _write(bench, stream, encode(message))
+            await link.take(message, f"after {name}")
+
+
+async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed: bytes, size: int) -> None:
+    """Write what can't be a message, then a message; the one may cost the link at most, with a cause."""
+    await _write(bench, stream, encode(first := bench.note()))
+    await link.take(first)
+    last = bench.note()
+    with contextlib.suppress(trio.BrokenResourceError):  # the link may be at its end before all is written
+        await _feed(bench, stream, framed, size)
+        await _write(bench, stream, encode(last))
+    arrived = await link.receive()
+    if isinstance(arrived, Malformed):
+        await link.take(last, "after it")
+    elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
+        raise bench.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
+
+
+@rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
+async def not_utf8(bench: Bench) -> None:
+    async with bench.raw() as (link, stream):
+        framed = bench.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
+        await _only_itself(bench, link, stream, framed, len(framed))
+
+
+@rule("A message that the end of the stream cuts off is not delivered, and then `read` ends", needs="raw")
+async def cut_off(bench: Bench) -> None:
+    async with bench.raw() as (link, stream):
+        first, second = bench.note(), bench.note(["x" * 1000])
+        await _write(bench, stream, encode(first))
+        await link.take(first)
+        framed = bench.frame(encode(second))
+        await stream.send_all(framed[: len(framed) // 2])
+        await stream.aclose()
+        for message in await link.rest():
+            if not isinstance(message, (Malformed, Failure)):
+                raise bench.broken(f"half a message arrived as {shown(message)}")
+
+
+@rule(
+    "A message over the limit costs only itself, or ends the link with a cause, and never takes its size in memory",
+    needs="max_message_size",
+)
+async def too_large(bench: Bench) -> None:
+    assert bench.max_message_size is not None
+    limit = bench.max_message_size
+    framed = bench.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
+    async with bench.raw() as (link, stream):
+        most = await _most_memory(lambda: _only_itself(bench, link, stream, framed, max(limit // 8, 1)))
+        if most > 8 * limit + SLACK:
+            raise bench.broken(f"a message of {len(framed)} bytes took {most} bytes of memory; the limit is {limit}")
+
+
+async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
+    """Return how many bytes of memory there were at most during an operation, besides those before."""
+    was_on = tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        await operation()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not was_on:
+            tracemalloc.stop()

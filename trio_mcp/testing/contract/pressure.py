@@ -1,0 +1,158 @@
+"""Rules about load: both directions at once, a reader that does not read, and what that costs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from trio_mcp.jsonrpc.messages import Incoming, Request, SessionMessage
+from trio_mcp.testing.contract.bench import QUIET, Bench, End, number_of
+from trio_mcp.testing.contract.rule import rule
+
+__all__ = ["Stuck", "ways"]
+
+PIECE: Final = 32 * 1024
+"""Characters in a message that is sent many times (chosen)."""
+
+LOAD: Final = 256
+"""How many such messages each direction gets: 8 MiB, more than a socket holds on its way."""
+
+
+@rule("Both directions carry load at the same time, and neither waits for the other")
+async def load(bench: Bench) -> None:
+    async with bench.pair() as (client, server), trio.open_nursery() as nursery:
+        waiting, requests = trio.open_memory_channel[Request](LOAD)
+
+        async def ask() -> None:
+            for _ in range(LOAD):
+                await client.send(bench.call("x" * PIECE))
+
+        async def serve() -> None:
+            for message in await server.collect(LOAD):
+                if isinstance(message, Request):
+                    waiting.send_nowait(message)
+            waiting.close()
+
+        async def answer() -> None:
+            async for request in requests:
+                await server.send(bench.answer(request, "y" * PIECE))
+
+        async def push() -> None:
+            for _ in range(LOAD):
+                await server.send(bench.note("z" * PIECE))
+
+        nursery.start_soon(ask)
+        nursery.start_soon(serve)
+        nursery.start_soon(answer)
+        due = LOAD
+        if "calls_only" not in bench.traits:
+            nursery.start_soon(push)
+            due += LOAD
+        if len(arrived := await client.collect(due)) < due:
+            raise bench.broken(f"{len(arrived)} of {due} messages got through to the client, and then no more")
+
+
+class Stuck:
+    """A direction whose reader does not read, so that its writer waits.
+
+    Attributes:
+        sent: The messages that its writer has handed over.
+    """
+
+    def __init__(self, bench: Bench, source: End) -> None:
+        self.sent: list[Incoming] = []
+        self._bench = bench
+        self._source = source
+        self._stop = False
+        self._ended = trio.Event()
+        self._too_many = False
+
+    async def fill(self, nursery: trio.Nursery) -> bool:
+        """Send until a send waits; return whether one did, before there were too many bytes."""
+        nursery.start_soon(self._send)
+        count = -1
+        while count != len(self.sent):
+            count = len(self.sent)
+            await trio.sleep(QUIET)
+        return not self._too_many
+
+    async def _send(self) -> None:
+        try:
+            while not (self._stop or self._too_many):
+                message = self._bench.note("x" * PIECE)
+                await self._source.link.write.send(SessionMessage(message))
+                self.sent.append(message)
+                self._too_many = len(self.sent) * PIECE > self._bench.max_waiting
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the block is left
+        finally:
+            self._ended.set()
+
+    async def gives_up(self, target: End) -> None:
+        """Wait until the send, which has been cancelled, has ended."""
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(self._bench.timeout):
+                await self._ended.wait()
+            if not self._ended.is_set():
+                self._bench.broken(f"a send of the {self._source.name}'s that waits did not react to its cancellation")
+                await self.drain(target)
+
+    async def drain(self, target: End) -> list[Incoming]:
+        """Read after all, until everything that was sent has arrived; return what is missing."""
+        self._stop = True
+        arrived: set[int | None] = set()
+
+        async def read() -> None:
+            while taken := await target.collect(1):
+                arrived.update(map(number_of, taken))
+
+        def missing() -> list[Incoming]:
+            return [message for message in self.sent if number_of(message) not in arrived]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            with self._bench.within(f"a send of the {self._source.name}'s to a reader that reads again"):
+                await self._ended.wait()
+            with trio.move_on_after(self._bench.timeout):
+                while missing():  # noqa: ASYNC110 - no event tells of it
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        return missing()
+
+
+def ways(bench: Bench, client: End, server: End) -> list[tuple[End, End]]:
+    ways = [(client, server), (server, client)]
+    return ways[:1] if "calls_only" in bench.traits else ways
+
+
+@rule("A reader that does not read makes the writer wait, after a bounded number of bytes")
+async def bounded(bench: Bench) -> None:
+    async with bench.pair() as ends, trio.open_nursery() as nursery:
+        for source, target in ways(bench, *ends):
+            if not await (stuck := Stuck(bench, source)).fill(nursery):
+                text = f"the {source.name} could send {len(stuck.sent) * PIECE} bytes to a reader that does not read"
+                raise bench.broken(f"{text}; max_waiting={bench.max_waiting}")
+            await stuck.drain(target)
+
+
+@rule("A writer that had to wait for its reader goes on when it reads, and nothing is lost")
+async def resumed(bench: Bench) -> None:
+    async with bench.pair() as ends:
+        for source, target in ways(bench, *ends):
+            async with trio.open_nursery() as nursery:
+                waited = await (stuck := Stuck(bench, source)).fill(nursery)
+                if (missing := await stuck.drain(target)) and waited:
+                    raise bench.broken(f"{len(missing)} of {len(stuck.sent)} did not reach the {target.name}")
+
+
+@rule("A direction that waits for its reader does not hold up the other one", unless="calls_only")
+async def independent(bench: Bench) -> None:
+    async with bench.pair() as ends:
+        for source, target in ways(bench, *ends):
+            async with trio.open_nursery() as nursery:
+                waits = await (stuck := Stuck(bench, source)).fill(nursery)
+                for _ in range(8 if waits else 0):
+                    await target.send(message := bench.note())
+                    await source.take(message, f"while the {source.name} waits to send")
+                await stuck.drain(target)
