@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.failover.load import Call, has_effect, may_repeat
-from tests.failover.run import RECOVERY, Run, Side
+from tests.failover.run import BACK, RECOVERY, Run, Side
 from tests.failover.ways import Way, longest_up
 from tests.soak.record import effects
 
@@ -81,8 +81,10 @@ class Judge:
                 heard = min((time for time in side.heard if time >= change), default=run.ended)
                 if self._promised(change, heard):
                     yield f"{side.era}: of the change at {change - run.begun:.1f} s it was told after {heard - change:.1f} s"
-        if run.quiet - run.calmed > RECOVERY * 40:
-            yield ""
+        if run.quiet - run.calmed >= BACK:
+            yield f"{side.era}: not back on its best way after {BACK:g} s"
+        for text, number in Counter(map(str, side.errors)).most_common():
+            yield f"{side.era}: reported {number} times: {text}"
 
     def _gaps(self, side: Side) -> Iterator[tuple[float, float]]:
         """Yield the times without a success of a safe call, if they are long enough to matter."""

@@ -46,7 +46,7 @@ class Call:
 
 async def _tool(client: Client, call: Call, seconds: float, tool: str, **options: Any) -> bool:
     result = await client.call_tool(tool, {"call": call.name, "seconds": seconds}, timeout=TIMEOUT, **options)
-    return result.is_error == (tool == "fail") and result.text.endswith(digest(call.name, 0))
+    return bool(result.is_error) == (tool == "fail") and result.text.endswith(digest(call.name, 0))
 
 
 async def _steps(client: Client, call: Call, seconds: float) -> bool:
@@ -63,7 +63,7 @@ async def _steps(client: Client, call: Call, seconds: float) -> bool:
 
 
 async def _lists(client: Client, call: Call, seconds: float) -> bool:
-    return len(await client.list_tools(timeout=TIMEOUT)) == 5
+    return len((await client.list_tools(timeout=TIMEOUT)).tools) == 5
 
 
 async def _reads(client: Client, call: Call, seconds: float) -> bool:

@@ -13,7 +13,7 @@ import trio
 
 from tests.failover.load import Load, listen
 from tests.failover.ways import Way
-from trio_mcp import Backoff, Client, FailoverParameters, HttpServerParameters, Switch
+from trio_mcp import Backoff, Client, FailoverParameters, HttpServerParameters, SessionOptions, Switch, websocket_client
 
 QUIET = 5.0
 """Seconds of load at the end, with all ways up and each client back on its best."""
@@ -51,6 +51,14 @@ RECOVERY = DETECTION + SETTINGS["head_start"] * 2 + SETTINGS["attempt_timeout"] 
 """Seconds within which a way that is up carries the calls: it is tried again, and a better one may be tried first."""
 
 
+@attrs.frozen
+class WebSocketTarget:
+    name: str
+
+    def __call__(self) -> Any:
+        return websocket_client(self.name)
+
+
 class Side:
     """A client, its load, and what it has noticed.
 
@@ -59,6 +67,7 @@ class Side:
         load: Its calls.
         heard: When it was told that the state has changed.
         switches: Its switches, with their times.
+        errors: What came that belongs to no call.
     """
 
     def __init__(self, era: str, plan: Plan) -> None:
@@ -66,15 +75,20 @@ class Side:
         self.load = Load(era, plan.rate / 2, f"{plan.seed}-{era}")
         self.heard: list[float] = []
         self.switches: list[tuple[float, Switch]] = []
+        self.errors: list[Exception] = []
 
     def client(self, ways: dict[str, Way]) -> Client:
         urls = {kind: way.proxy.url for kind, way in ways.items()}
-        first = urls["websocket"].replace("http://", "ws://")
+        first = WebSocketTarget(urls["websocket"].replace("http://", "ws://"))
         third: Any = HttpServerParameters(urls["sse"], kind="sse")
         if self.era == "modern":  # which HTTP+SSE does not speak, but its server does, at another path
             third = urls["sse"].replace("/sse", "/mcp")
         target = FailoverParameters([first, urls["http"], third], on_switch=self._note, **SETTINGS)
-        return Client(target, mode="legacy" if self.era == "legacy" else "2026-07-28")
+        mode = "legacy" if self.era == "legacy" else "2026-07-28"
+        return Client(target, mode=mode, options=SessionOptions(on_error=self._note_error))
+
+    async def _note_error(self, error: Exception) -> None:
+        self.errors.append(error)
 
     def _note(self, switch: Switch) -> None:
         self.switches.append((trio.current_time(), switch))

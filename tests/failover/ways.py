@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 from collections import Counter
@@ -40,11 +41,13 @@ class Way:
         self._note_up()
 
     async def end(self) -> None:
+        if self._since is not None:
+            self._note_down()
         await self._served.end(signal.SIGTERM)
 
     def intervals(self) -> list[tuple[float, float]]:
-        """Return the times during which it was up, up to now."""
-        return self.up if self._since is None else [*self.up, (self._since, trio.current_time())]
+        """Return the times during which it was up."""
+        return self.up if self._since is None else [*self.up, (self._since, math.inf)]
 
     def _note_up(self) -> None:
         self._since = trio.current_time()

@@ -12,6 +12,7 @@ from functools import partial
 import attrs
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from trio.testing import MockClock
 
@@ -217,6 +218,10 @@ async def test_connections_can_be_refused_and_accepted_again_at_the_same_place(t
                         await connect(proxy)
                     await stream.send_all(b"x")  # what is connected goes on
                     assert await stream.receive_some() == b"x"
+                for _ in range(2):
+                    proxy.accept()
+                    proxy.refuse()
+                await trio.testing.wait_all_tasks_blocked()
                 proxy.accept()
                 proxy.accept()
                 assert await exchange(proxy) == (DATA, "end")

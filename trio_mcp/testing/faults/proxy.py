@@ -16,7 +16,7 @@ import trio
 from trio_mcp._checks import check_hook
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.testing.faults.flow import Connection, FaultInjector
+from trio_mcp.testing.faults.flow import Connection, FaultInjector, Gate
 from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 
 __all__ = ["FaultProxy"]
@@ -63,7 +63,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             raise ValueError(f"a target must be a URL with a host and a port, or unix:/path; got {target!r}")
         self._address: str | tuple[str, int] | None = None
         self._listener: trio.SocketListener | None = None
-        self._accepting = trio.Event()
+        self._accepting = Gate()
 
     @property
     def url(self) -> str:
@@ -88,7 +88,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
         if self._listener is not None:
             self._listener.socket.close()
             self._listener = None
-            self._accepting = trio.Event()
+            self._accepting.close()
             if isinstance(self._address, str):
                 Path(self._address).unlink()
 
@@ -98,7 +98,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             listening = _bound(self._address)
             listening.listen(BACKLOG)
             self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-            self._accepting.set()
+            self._accepting.open()
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
@@ -117,7 +117,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     async def _accept_all(self, nursery: trio.Nursery) -> None:
         while True:
-            await self._accepting.wait()
+            await self._accepting.passed()
             assert self._listener is not None
             with contextlib.suppress(trio.ClosedResourceError):  # refused from now on
                 nursery.start_soon(self._serve, await self._listener.accept())
