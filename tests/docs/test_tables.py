@@ -80,7 +80,9 @@ STATED = {
     "bytes of the peer's running and queued requests; a single one may be larger": OPTIONS.handlers.max_incoming_bytes,
     "bytes of the peer's waiting notifications; a single one may be larger": OPTIONS.handlers.max_incoming_bytes,
     "bytes of the waiting progress of one call; a single one may be larger": constant("MAX_PENDING_PROGRESS_BYTES"),
-    "your messages on their way to the link": OPTIONS.max_outgoing_messages,
+    "your messages on their way to the link, and again the urgent ones": OPTIONS.max_outgoing_messages,
+    "urgent messages in a row that overtake one that waits, each way": constant("MOST_IN_A_ROW"),
+    "the callbacks of what arrived before the response to a call": constant("DELIVERY_TIME"),
     "cancellations and responses given on the spot": default(Outbox, "max_control"),
     "notifications of the peer that wait to be handled": OPTIONS.handlers.max_pending_notifications,
     "progress of one call that waits for its callback": constant("MAX_PENDING_PROGRESS"),
@@ -89,6 +91,7 @@ STATED = {
     "messages in a stdio link, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
+    "urgent requests of an HTTP link on their way": http_link.MAX_URGENT,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and responses of an HTTP link on their way": http_link.MAX_POSTS,
     "lines of a child's standard error that wait to be taken": constant("PENDING"),
@@ -272,6 +275,7 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
 
 BOUNDS = {
     "requests on their way at once, except `subscriptions/listen`": http_link.MAX_CONNECTIONS,
+    "urgent requests on their way at once, besides these": http_link.MAX_URGENT,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
     "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
     "seconds for which they are reused if the server does not say how long it keeps them": constant("KEPT_ALIVE"),

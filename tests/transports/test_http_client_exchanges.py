@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -273,6 +274,23 @@ async def test_calls_beyond_the_connections_wait_and_can_be_cancelled_there(monk
         for number in under_way:
             scopes[number].cancel()
     assert server.methods().count("tools/call") == 3
+
+
+async def test_urgent_calls_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_link, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(http_link, "MAX_URGENT", 1)
+    async with modern(t=never) as (server, client), trio.open_nursery() as nursery:
+        await works(client)
+        for _ in range(2):
+            nursery.start_soon(client.call_tool, "t")
+        await server.until("tools/call", 2)
+        await client.call_tool("fine", urgent=True)
+        for _ in range(2):
+            nursery.start_soon(partial(client.call_tool, "t", urgent=True))
+        await server.until("tools/call", 4)
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.methods().count("tools/call") == 4
+        nursery.cancel_scope.cancel()
 
 
 async def test_requests_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:

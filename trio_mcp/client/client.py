@@ -305,12 +305,14 @@ class Client(EnteredOnce):
         """
         await self._connection.request("ping", None, {"timeout": timeout})
 
-    async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+    async def notify(
+        self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
+    ) -> None:
         """Send the server a notification of any method. Over Streamable HTTP the modern era allows none.
 
         Arguments, errors and cancellation are those of `BaseSession.send_notification`.
         """
-        await self._connection.session.send_notification(method, params)
+        await self._connection.session.send_notification(method, params, urgent=urgent)
 
     # --- tools -----------------------------------------------------------------------------------------------------
 

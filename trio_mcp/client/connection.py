@@ -272,8 +272,8 @@ class Connection:
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:
-        # Handled by the session's task for notifications, so a slow callback delays the next notification, never a
-        # response.
+        # Called by the session's task for notifications, so a slow callback delays the next notification, and for a
+        # while the calls whose responses came after it (docs/explanation/sessions.md).
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})

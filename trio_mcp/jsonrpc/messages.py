@@ -160,9 +160,11 @@ class SessionMessage:
         metadata: On the way in: what the transport knows about the message (for example HTTP headers); may be empty.
             `RELATED` maps to the id of our request on whose own stream the message came.
         retry: On the way out: whether the caller allows the request to be sent again if its fate is not known.
+        urgent: On the way out: whether the request or notification overtakes others that wait.
     """
 
     message: Incoming
     related_request_id: RequestId | None = None
     metadata: Mapping[str, Any] | None = None
     retry: bool = False
+    urgent: bool = False

@@ -14,8 +14,7 @@ Life of one of their requests: queued -> running -> answered | cancelled, then `
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
@@ -47,6 +46,7 @@ from trio_mcp.jsonrpc.messages import (
     is_request_id,
     show_id,
 )
+from trio_mcp.jsonrpc.order import MessageQueue
 from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
 from trio_mcp.types.methods import Lane, facts_of
 from trio_mcp.types.versions import MODERN_REVISIONS
@@ -68,6 +68,7 @@ class Peer:
         max_queued: How many more wait for a place; beyond that, requests are refused with `OVERLOADED`.
         max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused likewise. A
             single request may exceed it.
+        is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
 
     Attributes:
         revision: The revision of the session that was opened on this side; None before that, and on a server without
@@ -80,7 +81,12 @@ class Peer:
     """
 
     def __init__(
-        self, *, max_running: int = 128, max_queued: int = 1024, max_bytes: int = DEFAULT_MAX_INCOMING_BYTES
+        self,
+        *,
+        max_running: int = 128,
+        max_queued: int = 1024,
+        max_bytes: int = DEFAULT_MAX_INCOMING_BYTES,
+        is_urgent: Callable[[Request], bool] = lambda request: False,
     ) -> None:
         self.revision: str | None = None
         self.closed = False
@@ -89,13 +95,14 @@ class Peer:
         self._max_running = max_running
         self._max_queued = max_queued
         self._max_bytes = max_bytes
+        self._is_urgent = is_urgent
         self.incoming_bytes = 0
         self.next_id = 1
         # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
         # table when it is settled, answered or cancelled, while its handler may still run.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
-        self._queue: deque[IncomingRequest] = deque()
+        self._queue: MessageQueue[IncomingRequest] = MessageQueue()
         self.running_count = 0
         # Handlers that run in a lane. Pings must not wait behind slow tools, and subscriptions last as long as the
         # session, so neither counts towards `max_running`.
@@ -220,12 +227,14 @@ class Peer:
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
-        if not self._queue:
+        successor = None
+        # Looked into first: every call comes through here, and mostly there is no queue.
+        if self._queue.plain or self._queue.urgent:
+            successor = self._queue.take()
+        if successor is None:
             self.running_count -= 1
-            return None
-        # The place passes on, so `running_count` stays as it is.
-        successor = self._queue.popleft()
-        successor.running = True
+        else:  # the place passes on, so `running_count` stays as it is
+            successor.running = True
         return successor
 
     def _leave_queue(self, incoming: IncomingRequest) -> None:
@@ -278,6 +287,7 @@ class Peer:
         if request.id in self._incoming:
             return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
         incoming = IncomingRequest(request, metadata, batch=batch, hold=hold)
+        queued = False
         lane = facts_of(request.method).lane
         # One request alone may exceed the limit (`max_message_size` bounds it); else a large one could never be served.
         if self.incoming_bytes and self.incoming_bytes + request.size > self._max_bytes and lane != "priority":
@@ -295,7 +305,8 @@ class Peer:
         elif self.running_count < self._max_running:
             self.running_count += 1
         elif len(self._queue) < self._max_queued:
-            self._queue.append(incoming)
+            queued = True
+            self._queue.put(incoming, request, self._is_urgent(request))
         else:
             counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
             text = f"too many requests: {counts}; try again later"
@@ -305,7 +316,7 @@ class Peer:
         if hold is not None:
             hold.keep()
         # Queued: it starts when `finished` hands it a place.
-        if self._queue and self._queue[-1] is incoming:
+        if queued:
             return ()
         incoming.running = True
         return (RequestStarted(incoming),)
@@ -465,6 +476,6 @@ class Peer:
         for received in incoming:
             received.cancelled = True
         self._incoming.clear()
-        while self._queue:
-            self._leave_queue(self._queue.popleft())
+        while (queued := self._queue.take()) is not None:
+            self._leave_queue(queued)
         return outgoing, [received for received in incoming if received.running]

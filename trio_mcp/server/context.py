@@ -169,7 +169,9 @@ class Context(RequestContext, Generic[StateT]):
         if not declares(self.client_capabilities, capability):
             raise missing_capability(capability)
 
-    async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+    async def notify(
+        self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
+    ) -> None:
         """Send the client a notification of your own as part of this request. Does nothing after the response.
 
         A `Client` passes it to its ``on_message``. From a sync tool: ``trio.from_thread.run(ctx.notify, "…", {…})``.
@@ -177,6 +179,7 @@ class Context(RequestContext, Generic[StateT]):
         Args:
             method: The notification's method. Names of an extension usually begin with its prefix.
             params: The parameters: a model, or plain JSON data.
+            urgent: Whether it overtakes other notifications, and requests to the client, that wait to be sent.
 
         Raises:
             ValueError: If the protocol defines this notification; use the method made for it, if there is one.
@@ -187,7 +190,7 @@ class Context(RequestContext, Generic[StateT]):
         # The protocol's own notifications depend on the revision and on capabilities; those have methods that check.
         if is_spec_method(method):
             raise ValueError(f"the protocol defines {method!r}; choose another name for your own notification")
-        await self.send_notification(method, None if params is None else as_object(params, "params"))
+        await self.send_notification(method, None if params is None else as_object(params, "params"), urgent=urgent)
 
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).

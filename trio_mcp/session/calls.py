@@ -21,6 +21,7 @@ from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
+from trio_mcp.session.notices import DELIVERY_TIME, Delivery
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.notices import ProgressNotificationParams
 
@@ -46,7 +47,7 @@ Limit: TypeAlias = float | None | Literal[_Default.USE_SESSION]
 
 
 class CallLimits(TypedDict, total=False):
-    """The limits and the progress callback of one call, as keyword arguments.
+    """The limits, the progress callback and the urgency of one call, as keyword arguments.
 
     Attributes:
         timeout: How many seconds to wait for the response; None waits forever. By default the session's.
@@ -58,6 +59,7 @@ class CallLimits(TypedDict, total=False):
             raised by the call, and the request is cancelled.
         retry: Whether the request may be sent again if its way fails before the response has come, and it is not known
             whether the server has done it. Used only by a list of ways to a server (`FailoverParameters`).
+        urgent: Whether the request overtakes other requests and notifications that wait to be sent.
     """
 
     timeout: Limit
@@ -65,17 +67,19 @@ class CallLimits(TypedDict, total=False):
     reset_on_progress: bool | None
     on_progress: ProgressCallback | None
     retry: bool
+    urgent: bool
 
 
 @attrs.frozen
 class Limits:
-    """The time limits of one call, in seconds, its progress callback, and whether it may be sent again."""
+    """The time limits of one call, in seconds, its progress callback, and how it may be sent."""
 
     timeout: float | None
     total_timeout: float | None
     reset_on_progress: bool
     on_progress: ProgressCallback | None
     retry: bool = False
+    urgent: bool = False
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
@@ -95,10 +99,12 @@ class Limits:
         total_timeout = defaults.total_timeout if total_timeout is USE_SESSION else total_timeout
         check_seconds("timeout", timeout, optional=True)
         check_seconds("total_timeout", total_timeout, optional=True)
-        retry = given.get("retry", False)
-        if not isinstance(retry, bool):
-            raise TypeError(f"retry must be True or False, got {retry!r}")
-        return cls(timeout, total_timeout, defaults.reset_on_progress if reset is None else reset, on_progress, retry)
+        reset = defaults.reset_on_progress if reset is None else reset
+        retry, urgent = given.get("retry", False), given.get("urgent", False)
+        for name, value in (("retry", retry), ("urgent", urgent)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} must be True or False, got {value!r}")
+        return cls(timeout, total_timeout, reset, on_progress, retry, urgent)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
     """Seconds until the call times out if no message arrives for it."""
@@ -113,6 +119,13 @@ class Limits:
     @wants_progress.default
     def _wants_progress(self) -> bool:
         return self.on_progress is not None or self.reset_on_progress
+
+    wants_scope: bool = attrs.field(init=False, repr=False, eq=False)
+    """Whether the call needs a cancel scope: it wants progress, or has to ask for room of its own."""
+
+    @wants_scope.default
+    def _wants_scope(self) -> bool:
+        return self.wants_progress or self.urgent
 
     def deadline(self, started: float, now: float) -> float:
         """Return the time at which a call times out.
@@ -150,12 +163,14 @@ class Call:
 
     Attributes:
         outcome: The result, the peer's error, or the exception to raise; None until the outcome is known.
+        behind: The place of the outcome among the notices; None if none of them waited as it arrived.
     """
 
-    __slots__ = ("_bytes", "_progress", "_task", "outcome")
+    __slots__ = ("_bytes", "_progress", "_task", "behind", "outcome")
 
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
+        self.behind: Delivery | None = None
         self._progress: deque[tuple[dict[str, Any], int]] = deque()
         self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
@@ -331,7 +346,7 @@ class Calls:
             opened(outgoing)
         reason: str | None = None
         try:
-            if self._sink.has_room and not limits.wants_progress:
+            if self._sink.has_room and not limits.wants_scope:
                 # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
                 if limits.patience != inf:
                     self._deadlines.add(started + limits.patience, outgoing)
@@ -342,6 +357,10 @@ class Calls:
             if waiting.outcome is TIMED_OUT:
                 reason = "the request timed out"
                 raise _timeout(method, limits, started)
+            if waiting.behind is not None:
+                now = trio.current_time()
+                heard = now if limits.reset_on_progress else started
+                await waiting.behind.wait(min(now + DELIVERY_TIME, limits.deadline(started, heard)))
         except trio.Cancelled as exc:
             reason = exc.reason or ("the caller's deadline expired" if exc.source == "deadline" else None)
             raise
@@ -369,10 +388,11 @@ class Calls:
         """Send a request and wait; time may run out while waiting for room or in a progress callback."""
         # Those waits are not on the mailbox, so only a cancel scope can end them.
         with trio.CancelScope(deadline=limits.deadline(started, started)) as scope:
-            await self._sink.room()
+            await self._sink.room(urgent=limits.urgent)
             # The session may have been closed, or the link lost, meanwhile.
             if not outgoing.settled:
-                self._sink.put(SessionMessage(outgoing.request, related, retry=limits.retry), outgoing)
+                message = SessionMessage(outgoing.request, related, retry=limits.retry, urgent=limits.urgent)
+                self._sink.put(message, outgoing)
             await self._wait(waiting, scope, started, limits)
         if waiting.outcome is None:
             waiting.outcome = TIMED_OUT

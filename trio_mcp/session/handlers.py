@@ -80,16 +80,23 @@ class RequestContext:
         """The transport's metadata for the request (HTTP headers, for example); may be empty."""
         return self.incoming.metadata or {}
 
-    async def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
+    async def send_notification(
+        self, method: str, params: dict[str, Any] | None = None, *, urgent: bool = False
+    ) -> None:
         """Send a notification that belongs to this request, unless the request is already answered or cancelled.
+
+        Args:
+            method: The method's name.
+            params: The parameters.
+            urgent: Whether it overtakes other requests and notifications that wait to be sent.
 
         Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
         """
         await trio.lowlevel.checkpoint()
-        await self._sink.room(self.request_id)
+        await self._sink.room(self.request_id, urgent)
         # Looked at after the wait, during which the request may have been cancelled.
         if self.incoming.open:
-            self._put(Notification(method, params))
+            self._put(Notification(method, params), urgent)
 
     def send_notification_nowait(self, method: str, params: dict[str, Any] | None = None) -> bool:
         """Send a notification as `send_notification` does, but without waiting.
@@ -103,8 +110,8 @@ class RequestContext:
         self._put(Notification(method, params))
         return True
 
-    def _put(self, notification: Notification) -> None:
-        self._sink.put(SessionMessage(notification, self.request_id), self.incoming)
+    def _put(self, notification: Notification, urgent: bool = False) -> None:
+        self._sink.put(SessionMessage(notification, self.request_id, urgent=urgent), self.incoming)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the peer; do nothing if the peer did not ask for it (`basic/patterns/progress`).

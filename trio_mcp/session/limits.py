@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
 from trio_mcp._checks import check_count, check_hook, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.jsonrpc.peer import DEFAULT_MAX_INCOMING_BYTES
 from trio_mcp.types.methods import facts_of
 
@@ -27,6 +28,15 @@ def _result_types(given: Collection[str]) -> frozenset[str]:
     # A string is a collection of strings, too, but never the one that was meant.
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"result_types must be a list of strings, got {given!r}")
+    return frozenset(given)
+
+
+def _urgent(given: Any) -> Any:
+    if callable(given):
+        check_hook("urgent", given, sync=True)
+        return given
+    if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"urgent must be a set of method names, or a function, got {given!r}")
     return frozenset(given)
 
 
@@ -101,6 +111,9 @@ class HandlerOptions:
             the same again for its waiting notifications. Beyond that, messages are refused or dropped as above. A
             single message may have more.
         drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
+        urgent: Which of the peer's requests and notifications overtake others that wait here: the names of methods, or
+            a sync function that takes the `Request` or `Notification` and returns whether it is urgent. Its exceptions
+            are logged, and count as no.
     """
 
     # All chosen: more than a well-behaved peer has in flight, but not enough for a hostile one to exhaust the memory.
@@ -109,6 +122,18 @@ class HandlerOptions:
     max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)
     max_incoming_bytes: int = attrs.field(default=DEFAULT_MAX_INCOMING_BYTES, validator=_COUNT)
     drain_grace: float = attrs.field(default=0.5, validator=_GRACE)
+    urgent: Collection[str] | Callable[[Request | Notification], object] = attrs.field(default=(), converter=_urgent)
+
+    def is_urgent(self, message: Request | Notification) -> bool:
+        """Return whether a message from the peer is urgent."""
+        if not callable(self.urgent):
+            return message.method in self.urgent
+        # Called by the session's reader: a faulty function must not end the session.
+        try:
+            return bool(self.urgent(message))
+        except Exception:
+            logger.exception("urgent failed")
+            return False
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,8 @@
 """The queue of outgoing messages: two bounded lanes, and the one task that hands messages to the link.
 
 Control messages (cancellations, responses given at once) overtake bulk, and handing one over never waits. Senders of
-bulk wait for room, so a peer that does not read slows down only those who write to it.
+bulk wait for room, so a peer that does not read slows down only those who write to it. Within bulk, urgent messages
+overtake others, and have room of their own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import trio
 
 from trio_mcp.jsonrpc.events import IncomingRequest, OutgoingRequest
 from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
+from trio_mcp.jsonrpc.order import MessageQueue
 from trio_mcp.session.sink import Owner
 
 __all__ = ["Outbox"]
@@ -27,7 +29,7 @@ class Outbox:
     Args:
         channel: The link's sending half; closed by `aclose`.
         spawn: Starts the task of the writer, which runs only while there is something to write.
-        max_bulk: How many bulk messages wait here before their senders have to wait.
+        max_bulk: How many bulk messages wait here before their senders have to wait; as many again if urgent.
         max_control: How many control messages wait here before new ones are dropped.
     """
 
@@ -47,9 +49,10 @@ class Outbox:
         self._send_nowait: Callable[[SessionMessage], None] | None = getattr(channel, "send_nowait", None)
         self._max_bulk = max_bulk
         self._max_control = max_control
-        self._bulk: deque[_Entry] = deque()
+        self._bulk: MessageQueue[_Entry] = MessageQueue(_worth_sending)
         self._control: deque[_Entry] = deque()
         self._senders = trio.lowlevel.ParkingLot()
+        self._urgent_senders = trio.lowlevel.ParkingLot()
         self._drained = trio.lowlevel.ParkingLot()
         # Whether a message has left its lane, but the link has not accepted it yet.
         self._writing = False
@@ -67,33 +70,36 @@ class Outbox:
     @property
     def idle(self) -> bool:
         """Whether all messages have been handed to the link."""
-        return not self._bulk and not self._control and not self._writing
+        return not len(self) and not self._writing
 
     @property
     def has_room(self) -> bool:
-        """Whether `put` may be called now."""
-        return len(self._bulk) < self._max_bulk
+        """Whether `put` may be called now, for a message that is not urgent."""
+        return len(self._bulk.plain) < self._max_bulk
 
-    async def room(self, related: RequestId | None = None) -> None:
+    async def room(self, related: RequestId | None = None, urgent: bool = False) -> None:
         """Wait until `put` may be called; return at once, without a checkpoint, if it may be called now.
 
         Cancellation leaves everything as it was.
         """
-        if self.has_room or self._broken:
+        lane, senders = (self._bulk.urgent, self._urgent_senders) if urgent else (self._bulk.plain, self._senders)
+        if len(lane) < self._max_bulk or self._broken:
             return
         # A loop, because a sender that did not have to wait may take the place first.
-        while not (self.has_room or self._broken):
-            await self._senders.park()
+        while not (len(lane) < self._max_bulk or self._broken):
+            await senders.park()
         # A sender whose message goes straight to the link leaves no entry whose removal would wake the next sender.
         # So each one that wakes up wakes one more.
-        self._senders.unpark()
+        senders.unpark()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
         """Send a bulk message: straight to the link if nothing else waits, otherwise through the writer."""
-        if not self._bulk and not self._control and not self._writing and self._try_now(message, owner):
+        bulk = self._bulk
+        waits = bulk.plain or bulk.urgent or self._control or self._writing
+        if not waits and self._try_now(message, owner):
             return
         if not self._broken:
-            self._bulk.append((message, owner))
+            bulk.put((message, owner), message.message, message.urgent)
             self._start_writer()
 
     def put_control(self, message: SessionMessage) -> bool:
@@ -161,17 +167,11 @@ class Outbox:
         # Control messages are always worth sending: a cancellation, or a response that the peer is owed.
         if self._control:
             return self._control.popleft()
-        while self._bulk:
-            message, owner = self._bulk.popleft()
-            self._senders.unpark()
-            # Don't send a request that its caller has cancelled, or messages about a request that the peer has
-            # cancelled: they have become pointless while they waited.
-            if type(owner) is OutgoingRequest and owner.settled:
-                continue
-            if type(owner) is IncomingRequest and owner.cancelled:
-                continue
-            return message, owner
-        return None
+        before = len(self._bulk.plain), len(self._bulk.urgent)
+        entry = self._bulk.take()
+        self._senders.unpark(count=before[0] - len(self._bulk.plain))
+        self._urgent_senders.unpark(count=before[1] - len(self._bulk.urgent))
+        return entry
 
     def give_up(self) -> None:
         """Drop what is queued and all later messages, and wake up all tasks that wait here."""
@@ -180,6 +180,7 @@ class Outbox:
         self._bulk.clear()
         self._control.clear()
         self._senders.unpark_all()
+        self._urgent_senders.unpark_all()
         self._drained.unpark_all()
 
     async def flush(self) -> None:
@@ -191,3 +192,12 @@ class Outbox:
         """Close the link's sending half; messages that still wait are dropped."""
         self.give_up()
         await self._channel.aclose()
+
+
+def _worth_sending(entry: _Entry) -> bool:
+    # A request that its caller has cancelled, or a message about a request that the peer has cancelled, has become
+    # pointless while it waited.
+    _, owner = entry
+    if type(owner) is OutgoingRequest:
+        return not owner.settled
+    return type(owner) is not IncomingRequest or not owner.cancelled

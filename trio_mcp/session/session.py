@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import attrs
 import trio
@@ -34,6 +33,7 @@ from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.calls import CallLimits, Calls, Limits
 from trio_mcp.session.handlers import Handlers, RequestContext, error_for
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.notices import Notices
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE
@@ -44,111 +44,9 @@ __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
-# How many messages are read, and notices handled, before other tasks get to run. Chosen: large enough to hide the cost
+# How many messages are read before other tasks get to run. Chosen: large enough to hide the cost
 # of the checkpoint, small enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure).
 READ_BURST = 64
-
-
-class NoticeHooks(Protocol):
-    """The hooks that handle notices."""
-
-    async def received_notification(self, notification: Notification) -> None:
-        """Handle one notification."""
-        ...
-
-    async def received_error(self, error: RemoteProtocolError) -> None:
-        """Handle a fault in incoming messages that does not belong to a request."""
-        ...
-
-
-class Notices:
-    """The queue of notifications and faults ("notices"), and the one task that passes them to their handlers.
-
-    Args:
-        hooks: The handlers.
-        most: How many notices wait here; beyond that they are dropped, with a warning in the log.
-        most_bytes: How many bytes they may have together; beyond that, likewise. A single one may have more.
-        spawn: Starts the task that calls the handlers, which runs only while there are notices.
-    """
-
-    def __init__(
-        self,
-        hooks: NoticeHooks,
-        most: int,
-        most_bytes: int,
-        spawn: Callable[[Callable[[], Awaitable[None]]], None],
-    ) -> None:
-        self._hooks = hooks
-        self._most = most
-        self._most_bytes = most_bytes
-        self._bytes = 0  # of the notices that wait, and of the one being handled
-        self._spawn = spawn
-        self._waiting: deque[tuple[Notification | RemoteProtocolError, Hold | None]] = deque()
-        self._handling = False
-        self._overrun = False
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
-        """Queue a notice, without waiting; keep its hold until it has been handled."""
-        size = _size_of(notice)
-        # A notice larger than the limit passes if no other is there; otherwise it could never pass.
-        if len(self._waiting) < self._most and not (self._bytes and self._bytes + size > self._most_bytes):
-            self._overrun = False
-            self._waiting.append((notice, hold))
-            self._bytes += size
-            if hold is not None:
-                # Until it has been handled, the transport goes on counting the message as under way.
-                hold.keep()
-            if not self._handling:
-                self._handling = True
-                self._spawn(self._handle)
-        elif not self._overrun:  # warn once, or a peer could fill the log
-            self._overrun = True
-            logger.warning("notifications arrive faster than they are handled; some are dropped")
-
-    def clear(self) -> None:
-        """Drop all notices that wait."""
-        # One by one, to release their holds.
-        while self._waiting:
-            self._settle(*self._waiting.popleft())
-
-    def _settle(self, notice: Notification | RemoteProtocolError, hold: Hold | None) -> None:
-        self._bytes -= _size_of(notice)
-        if hold is not None:
-            hold.release()
-
-    async def _handle(self) -> None:
-        handled = 0
-        while self._waiting:
-            notice, hold = self._waiting.popleft()
-            try:
-                if isinstance(notice, Notification):
-                    await self._hooks.received_notification(notice)
-                else:
-                    await self._hooks.received_error(notice)
-            except RemoteProtocolError as exc:
-                # A handler blames the peer: pass that to `on_error`, unless `on_error` itself raised it, which would
-                # never end.
-                if isinstance(notice, Notification):
-                    self.put(exc)
-                else:
-                    logger.exception("on_error failed")
-            except Exception:
-                logger.exception("the handler of %s failed", notice)
-            finally:
-                self._settle(notice, hold)
-            handled += 1
-            # Not after each one, or a notification sent before a response would be handled long after the response.
-            if handled % READ_BURST == 0:
-                await trio.lowlevel.checkpoint()
-        self._handling = False
-
-
-def _size_of(notice: Notification | RemoteProtocolError) -> int:
-    # Faults are our own, short texts, and are bounded by their number alone.
-    return notice.size if isinstance(notice, Notification) else 0
 
 
 @attrs.frozen
@@ -227,9 +125,10 @@ class BaseSession(EnteredOnce):
             max_running=limits.max_running_requests,
             max_queued=limits.max_queued_requests,
             max_bytes=limits.max_incoming_bytes,
+            is_urgent=limits.is_urgent,
         )
         self._sink = self._way_out(write)
-        self._notices = Notices(self, limits.max_pending_notifications, limits.max_incoming_bytes, self._spawn)
+        self._notices = Notices(self, limits, self._spawn)
         self._calls = Calls(self._peer, self._sink, options, self._spawn, self._notices.put)
         self._handlers = Handlers(self._peer, self._sink, self, options, self._spawn_handler, self._reply)
 
@@ -451,7 +350,11 @@ class BaseSession(EnteredOnce):
         ):
             match event:
                 case Settled():
-                    event.outgoing.waiter.settle(event.outcome)
+                    waiter = event.outgoing.waiter
+                    # What arrived before it is still being handled: the call waits for that.
+                    if self._notices.handling:
+                        waiter.behind = self._notices.mark()
+                    waiter.settle(event.outcome)
                 case RequestStarted():
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
@@ -607,7 +510,8 @@ class BaseSession(EnteredOnce):
             result_type: The model that validates the result; without it the result is plain data.
             related_request_id: The id of the peer's request in the course of which this one is sent. A transport with a
                 stream for each request sends it on that stream.
-            limits: ``timeout``, ``total_timeout``, ``reset_on_progress`` and ``on_progress``: see `CallLimits`.
+            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress`` and ``urgent``: see
+                `CallLimits`.
 
         Raises:
             McpError: If the peer responds with an error.
@@ -645,8 +549,15 @@ class BaseSession(EnteredOnce):
             return await self._calls.call(method, params, limits, opened, related)
         return era.read_result(await self._calls.call(method, era.request_params(params), limits, opened, related))
 
-    async def send_notification(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+    async def send_notification(
+        self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
+    ) -> None:
         """Send a notification.
+
+        Args:
+            method: The method's name.
+            params: The parameters: a model, or plain JSON data.
+            urgent: Whether it overtakes other requests and notifications that wait here (docs/explanation/sessions.md).
 
         Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
 
@@ -657,10 +568,10 @@ class BaseSession(EnteredOnce):
         self._check_outgoing(method)
         plain = None if params is None else as_object(params, "params")
         await trio.lowlevel.checkpoint()
-        await self._sink.room()
+        await self._sink.room(urgent=urgent)
         # After the wait, during which the session may have been closed.
         self._calls.check_open()
-        self._sink.put(SessionMessage(Notification(method, plain)))
+        self._sink.put(SessionMessage(Notification(method, plain), urgent=urgent))
 
     def _check_outgoing(self, method: str) -> None:
         """Check that a method may be sent now: a hook for the rules of each side.

@@ -21,13 +21,14 @@ class Sink(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether `put` may be called now, for a message that does not belong to a request from the peer."""
+        """Whether `put` may be called now, for a message that is not urgent and belongs to no request from the peer."""
 
-    async def room(self, related: RequestId | None = None) -> None:
+    async def room(self, related: RequestId | None = None, urgent: bool = False) -> None:
         """Wait until `put` may be called; return at once, without a checkpoint, if it may be called now.
 
         Args:
             related: The peer's request that the message belongs to; for sinks with a stream for each request.
+            urgent: Whether the message is urgent; for sinks that keep room for those.
 
         Cancellation leaves everything as it was.
         """

@@ -47,7 +47,10 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
         "test_an_idle_session_has_one_task_and_at_most_20_kib",
         "test_what_is_cached_for_a_tool_goes_with_it",
     ),
-    "test_modern": ("test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author_told_once",),
+    "test_modern": (
+        "test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author_told_once",
+        "test_urgent_notifications_overtake_what_the_client_has_not_read_but_progress_no_earlier_progress",
+    ),
     "test_replay_machine": (),
     "test_resumption": ("test_a_store_is_checked",),
     "test_session_machine": (),

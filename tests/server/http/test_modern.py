@@ -8,11 +8,12 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from tests.http_peer import ACCEPT, Events, http_request, request
+from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made, served
-from trio_mcp import Server
+from trio_mcp import Context, Server
 
 META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -48,6 +49,43 @@ async def test_a_notification_before_the_response_makes_it_a_stream_that_the_res
         *progress, answer = await Events(r).messages()
     assert [message["params"]["progress"] for message in progress] == [1, 2, 3]
     assert answer["result"]["structuredContent"] == {"result": 3}
+
+
+class SlowReader(Connection):
+    """Reads nothing of the response until it may."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.reading = trio.Event()
+
+    async def _send(self, event: dict[str, Any]) -> None:
+        await self.reading.wait()
+        await super()._send(event)
+
+
+async def test_urgent_notifications_overtake_what_the_client_has_not_read_but_progress_no_earlier_progress() -> None:
+    server, sent = Server("busy"), trio.Event()
+    later = {"progressToken": 7, "progress": 2}
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.notify("acme/plain")
+        await ctx.report_progress(1)
+        await ctx.notify("acme/plain")
+        await ctx.send_notification("notifications/progress", later, urgent=True)
+        await ctx.notify("acme/now", urgent=True)
+        sent.set()
+
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "work"}
+    body = request("tools/call", {"name": "work", "_meta": {**META, "progressToken": 7}}, 1)
+    client = SlowReader("POST", headers, to_json(body))
+    with trio.fail_after(30):
+        async with server.asgi_app() as app, trio.open_nursery() as nursery:
+            nursery.start_soon(client.run, app)
+            await sent.wait()
+            client.reading.set()
+    *messages, _answer = [from_json(event.data) for event in client.events()]
+    assert [each["method"].split("/")[1] for each in messages] == ["plain", "progress", "progress", "now", "plain"]
 
 
 @pytest.mark.parametrize("progress", [1, 0], ids=["after it has begun", "before"])

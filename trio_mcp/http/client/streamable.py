@@ -36,6 +36,8 @@ __all__ = ["HttpLink", "streamable_http_client"]
 # All of these are chosen. Each bounds something that a slow server could let grow, or a wait that it could prolong.
 MAX_CONNECTIONS: Final = 100
 """Requests under way at once; further ones wait. Subscriptions, which last, don't count."""
+MAX_URGENT: Final = 16
+"""The same for urgent requests, which have places of their own."""
 MAX_EXCHANGES: Final = 10_000
 """Requests under way or waiting; further ones fail."""
 MAX_POSTS: Final = 100
@@ -109,6 +111,7 @@ class HttpLink:
         self.remote.sessions = session_keeper(self.remote)
         self._exchanges: dict[RequestId, Exchange] = {}
         self._places = trio.CapacityLimiter(MAX_CONNECTIONS)
+        self._urgent_places = trio.CapacityLimiter(MAX_URGENT)
         self._posts = trio.Semaphore(MAX_POSTS)
         self._in_order: dict[RequestId | None, trio.Event] = {}
         self._all_posted = trio.Event()
@@ -157,7 +160,8 @@ class HttpLink:
                     exchange = Exchange(message, modern_revision_of(message), self.remote)
                     # Entered before its task starts, so that a cancellation right behind it finds it.
                     self._exchanges[message.id] = exchange
-                    self.remote.nursery.start_soon(self._ask, exchange)
+                    places = self._urgent_places if item.urgent else self._places
+                    self.remote.nursery.start_soon(self._ask, exchange, places)
                 elif isinstance(message, Notification) and message.method == "notifications/cancelled":
                     self._cancel(message, posts)
                 elif not isinstance(message, (Malformed, Failure)):
@@ -167,13 +171,13 @@ class HttpLink:
                     self._post_in_order(message, item.related_request_id, posts)
         self._all_posted.set()
 
-    async def _ask(self, exchange: Exchange) -> None:
+    async def _ask(self, exchange: Exchange, places: trio.CapacityLimiter) -> None:
         request = exchange.request
         try:
             with exchange.scope:
                 try:
                     # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
-                    async with contextlib.nullcontext() if facts_of(request.method).lasting else self._places:
+                    async with contextlib.nullcontext() if facts_of(request.method).lasting else places:
                         await exchange.run()
                 except Exception as exc:
                     # After its response, or after the call was given up, no call is left to fail.

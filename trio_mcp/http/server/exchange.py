@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import trio
@@ -22,6 +21,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
     SessionMessage,
 )
+from trio_mcp.jsonrpc.order import MessageQueue
 from trio_mcp.session.handlers import RequestContext, RequestHooks, begin, run_handler
 from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import OVERLOADED
@@ -162,7 +162,7 @@ class HttpExchange:
     def has_room(self) -> bool:
         return self._stream is None or self._stream.has_room
 
-    async def room(self, related: RequestId | None = None) -> None:
+    async def room(self, related: RequestId | None = None, urgent: bool = False) -> None:
         if self._stream is not None:
             await self._stream.room()
 
@@ -178,7 +178,7 @@ class HttpExchange:
                 # Its task is in the run's nursery: most requests have no stream, and would pay for one of their own.
                 self._stream = Stream()
                 self._run.nursery.start_soon(self._write_stream, self._stream)
-            self._stream.put(data)
+            self._stream.put(data, given, message.urgent)
 
     def put_control(self, message: SessionMessage) -> bool:
         self.put(message)
@@ -228,7 +228,7 @@ class Stream:
     """The notifications of a request that wait to be written.
 
     Attributes:
-        waiting: The encoded notifications.
+        waiting: The encoded notifications; urgent ones overtake others.
         has_room: Whether there are fewer than `MAX_WAITING`.
         completed: Whether no more are accepted.
         writing: The scope of the task that writes them.
@@ -236,7 +236,7 @@ class Stream:
     """
 
     def __init__(self) -> None:
-        self.waiting: deque[bytes] = deque()
+        self.waiting: MessageQueue[bytes] = MessageQueue()
         self.has_room = True
         self.completed = False
         self.writing = trio.CancelScope()
@@ -250,21 +250,21 @@ class Stream:
         while not self.has_room:
             await self._taken.park()
 
-    def put(self, data: bytes) -> None:
-        """Add a notification, unless the stream is complete."""
+    def put(self, data: bytes, message: Notification, urgent: bool) -> None:
+        """Add a notification, encoded as ``data``, unless the stream is complete."""
         if not self.completed:
-            self.waiting.append(data)
+            self.waiting.put(data, message, urgent)
             self.has_room = len(self.waiting) < MAX_WAITING
             self._changed.unpark()
 
     def take(self) -> bytes | None:
         """Take the next notification; None if nothing waits."""
-        if not self.waiting:
-            return None
-        # Before the write, which may take long: the place is free already.
-        self.has_room = True
-        self._taken.unpark()
-        return self.waiting.popleft()
+        data = self.waiting.take()
+        if data is not None:
+            # Before the write, which may take long: the place is free already.
+            self.has_room = True
+            self._taken.unpark()
+        return data
 
     async def change(self) -> None:
         """Wait until something is added, or no more is accepted."""

@@ -337,7 +337,7 @@ class Router:
             return True
         return len(self._unstored) < MAX_UNSTORED and self._unstored_bytes < MAX_WAITING_BYTES
 
-    async def room(self, related: RequestId | None = None) -> None:
+    async def room(self, related: RequestId | None = None, urgent: bool = False) -> None:
         """Wait until the event store has caught up, and the client has read enough of the request's stream."""
         while not self.has_room:
             if self._room is None:

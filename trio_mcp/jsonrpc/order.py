@@ -1,0 +1,124 @@
+"""The order in which messages leave a queue: urgent ones first, within rules."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from trio_mcp.jsonrpc.messages import Batch, ErrorResponse, Notification, Request, Response
+from trio_mcp.types.methods import facts_of
+
+__all__ = ["MOST_IN_A_ROW", "MessageQueue"]
+
+T = TypeVar("T")
+
+MOST_IN_A_ROW: Final = 8
+"""How many urgent messages in a row overtake one that waits.
+
+Chosen: enough for a burst, and the rest still gets a ninth of the places however many urgent messages there are.
+"""
+
+
+class MessageQueue(Generic[T]):
+    """A queue in which urgent messages overtake other requests and notifications.
+
+    They do not overtake each other, an answer, the handshake, or what they refer to: a cancellation its request,
+    progress earlier progress. An answer overtakes nothing that was put before it.
+
+    Args:
+        wanted: Returns whether an item is still worth taking; others are dropped when their turn comes.
+
+    Attributes:
+        plain: What waits and is not urgent: a serial number, the message and the item, in order.
+        urgent: What waits and is urgent: its serial number, the highest one that it must not overtake, and the item.
+    """
+
+    # Serial numbers give the order of `put` across both lanes, also after `remove`. The lanes are attributes because
+    # the path of every call looks at them, and `len` of a deque costs less than calling a method.
+
+    def __init__(self, wanted: Callable[[T], bool] = lambda item: True) -> None:
+        self.plain: deque[tuple[int, object, T]] = deque()
+        self.urgent: deque[tuple[int, int, T]] = deque()
+        self._wanted = wanted
+        self._serial = 0
+        self._barrier = 0  # the serial number of the last message that nothing may overtake
+        self._in_a_row = 0  # how many urgent ones were taken while the first plain one waited
+
+    def __len__(self) -> int:
+        return len(self.plain) + len(self.urgent)
+
+    def put(self, item: T, message: object, urgent: bool = False) -> None:
+        """Add an item.
+
+        Args:
+            item: What `take` returns.
+            message: The message that it stands for; None for the place of an answer.
+            urgent: Whether it overtakes others.
+        """
+        self._serial += 1
+        if urgent:
+            self.urgent.append((self._serial, max(self._barrier, self._predecessor(message)), item))
+        else:
+            if _is_barrier(message):
+                self._barrier = self._serial
+            self.plain.append((self._serial, message, item))
+
+    def _predecessor(self, message: object) -> int:
+        """Return the serial number of the last plain message that a message refers to, or 0."""
+        if not isinstance(message, Notification) or message.method not in _REFERRING:
+            return 0
+        return max((serial for serial, each, _ in self.plain if _refers(message, each)), default=0)
+
+    def take(self) -> T | None:
+        """Remove and return the item whose turn it is; None if the queue is empty."""
+        while self.plain or self.urgent:
+            first = self.plain[0][0] if self.plain else self._serial + 1
+            if self.urgent and (
+                self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
+            ):
+                serial, _, item = self.urgent.popleft()
+                # One that was put first overtakes nothing, so it doesn't count.
+                overtaking = self._in_a_row + 1 if first < serial else 0
+            else:
+                item, overtaking = self.plain.popleft()[2], 0
+            # Only what is taken counts: what is dropped takes no place from anyone.
+            if self._wanted(item):
+                self._in_a_row = overtaking
+                return item
+        return None
+
+    def remove(self, item: T) -> None:
+        """Remove an item that waits."""
+        for lane in (self.plain, self.urgent):
+            for entry in lane:
+                if entry[2] is item:
+                    lane.remove(entry)  # type: ignore[arg-type]
+                    return
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.plain.clear()
+        self.urgent.clear()
+
+
+def _is_barrier(message: object) -> bool:
+    match message:
+        case Request() | Notification():
+            # A ping may come before the handshake, but does not belong to it.
+            return facts_of(message.method).opening and message.method != "ping"
+        case None | Response() | ErrorResponse() | Batch():
+            return True
+    return False
+
+
+_REFERRING: Final = ("notifications/cancelled", "notifications/progress")
+
+
+def _refers(message: Notification, other: object) -> bool:
+    """Return whether a message that is `_REFERRING` refers to one that was put before it."""
+    params = message.params or {}
+    if message.method == "notifications/cancelled":
+        return isinstance(other, Request) and other.id == params.get("requestId")
+    progress = isinstance(other, Notification) and other.method == message.method
+    return progress and (other.params or {}).get("progressToken") == params.get("progressToken")  # type: ignore[attr-defined]

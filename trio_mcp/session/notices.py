@@ -1,0 +1,212 @@
+"""Notices: the notifications and faults that arrive, and their way to the callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Final, Protocol, TypeAlias
+
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.jsonrpc.events import Hold
+from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.jsonrpc.order import MessageQueue
+from trio_mcp.session.limits import HandlerOptions
+
+__all__ = ["DELIVERY_TIME", "Delivery", "Notices"]
+
+DELIVERY_TIME: Final = 1.0
+"""How many seconds a call waits, once it is answered, for the callbacks of what arrived before its answer.
+
+Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs costs each call no
+more than people bear to wait without a sign.
+"""
+
+# How many notices are handled before other tasks get to run; as for messages (`READ_BURST` in session.py).
+BURST = 64
+
+# The notice whose callback the current task runs, or was started by.
+_CAUSE: ContextVar[object] = ContextVar("trio_mcp_notice", default=None)
+
+
+_Notice: TypeAlias = tuple[Notification | RemoteProtocolError, Hold | None]
+
+
+class NoticeHooks(Protocol):
+    """The hooks that handle notices."""
+
+    async def received_notification(self, notification: Notification) -> None:
+        """Handle one notification."""
+        ...
+
+    async def received_error(self, error: RemoteProtocolError) -> None:
+        """Handle a fault in incoming messages that does not belong to a request."""
+        ...
+
+
+class Delivery:
+    """The place of an answer among the notices: reached when all that arrived before it have been handled.
+
+    Args:
+        in_callback: Returns whether the current task is part of the callback that is being waited for.
+    """
+
+    __slots__ = ("_in_callback", "_reached", "_tasks")
+
+    def __init__(self, in_callback: Callable[[], bool]) -> None:
+        self._in_callback = in_callback
+        self._reached = False
+        self._tasks: set[trio.lowlevel.Task] = set()
+
+    def reach(self) -> None:
+        """Wake all tasks that wait."""
+        self._reached = True
+        for task in self._tasks:
+            trio.lowlevel.reschedule(task)
+        self._tasks.clear()
+
+    async def wait(self, deadline: float) -> None:
+        """Wait until the place is reached, or until a deadline. A cancellation ends the wait, too, but is not raised.
+
+        A call that a callback makes, itself or in a task that it has started, does not wait: it would wait for itself.
+        """
+        if self._reached or self._in_callback():
+            return
+        task = trio.lowlevel.current_task()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            # Not by raising: the answer is there, and would be lost (rule 11 of docs/design.md). Whatever wants to
+            # cancel the task does so at its next checkpoint.
+            self._tasks.remove(task)
+            trio.lowlevel.reschedule(task)
+            return trio.lowlevel.Abort.FAILED
+
+        with trio.CancelScope(deadline=deadline):
+            self._tasks.add(task)
+            await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+class Notices:
+    """The queue of notifications and faults ("notices"), and the one task that passes them to their handlers.
+
+    Args:
+        hooks: The handlers.
+        options: How many notices wait here, and how many bytes they may have together; beyond that they are dropped,
+            with a warning in the log. A single one may have more bytes. Also, which of them overtake others.
+        spawn: Starts the task that calls the handlers, which runs only while there are notices.
+
+    Attributes:
+        handling: Whether there are notices that wait, or are being handled.
+    """
+
+    def __init__(
+        self,
+        hooks: NoticeHooks,
+        options: HandlerOptions,
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
+        self._hooks = hooks
+        self._options = options
+        self._bytes = 0  # of the notices that wait, and of the one being handled
+        self._spawn = spawn
+        self._waiting: MessageQueue[_Notice | Delivery] = MessageQueue()
+        self._count = 0  # of the notices that wait, without the places of answers
+        self._last: Delivery | None = None  # the place behind the newest notice, if an answer has it
+        self._cause: object = None  # what marks the tasks of the callback that runs
+        self.handling = False
+        self._overrun = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
+        """Queue a notice, without waiting; keep its hold until it has been handled."""
+        size = _size_of(notice)
+        # A notice larger than the limit passes if no other is there; otherwise it could never pass.
+        too_large = self._bytes and self._bytes + size > self._options.max_incoming_bytes
+        if self._count < self._options.max_pending_notifications and not too_large:
+            self._overrun = False
+            urgent = isinstance(notice, Notification) and self._options.is_urgent(notice)
+            self._waiting.put((notice, hold), notice, urgent)
+            self._last = None
+            self._count += 1
+            self._bytes += size
+            if hold is not None:
+                # Until it has been handled, the transport goes on counting the message as under way.
+                hold.keep()
+            if not self.handling:
+                self.handling = True
+                self._spawn(self._handle)
+        elif not self._overrun:  # warn once, or a peer could fill the log
+            self._overrun = True
+            logger.warning("notifications arrive faster than they are handled; some are dropped")
+
+    def mark(self) -> Delivery:
+        """Return the place of an answer that has just arrived, while notices are being handled."""
+        # Answers with no notice between them share one: so places can't outnumber the notices, even if a callback
+        # never ends.
+        if self._last is None:
+            self._last = Delivery(self._in_callback)
+            self._waiting.put(self._last, None)
+        return self._last
+
+    def _in_callback(self) -> bool:
+        return self._cause is not None and _CAUSE.get() is self._cause
+
+    def clear(self) -> None:
+        """Drop all notices that wait."""
+        # One by one, to release their holds, and the calls that wait.
+        while (next := self._next()) is not None:
+            self._settle(*next)
+
+    def _next(self) -> _Notice | None:
+        """Take the next notice, and release the calls whose places come before it."""
+        while isinstance(next := self._waiting.take(), Delivery):
+            # No later answer may have it any more.
+            if self._last is next:
+                self._last = None
+            next.reach()
+        if next is not None:
+            self._count -= 1
+        return next
+
+    def _settle(self, notice: Notification | RemoteProtocolError, hold: Hold | None) -> None:
+        self._bytes -= _size_of(notice)
+        if hold is not None:
+            hold.release()
+
+    async def _handle(self) -> None:
+        handled = 0
+        while (next := self._next()) is not None:
+            notice, hold = next
+            self._cause = object()
+            _CAUSE.set(self._cause)
+            try:
+                if isinstance(notice, Notification):
+                    await self._hooks.received_notification(notice)
+                else:
+                    await self._hooks.received_error(notice)
+            except RemoteProtocolError as exc:
+                # A handler blames the peer: pass that to `on_error`, unless `on_error` itself raised it, which would
+                # never end.
+                if isinstance(notice, Notification):
+                    self.put(exc)
+                else:
+                    logger.exception("on_error failed")
+            except Exception:
+                logger.exception("the handler of %s failed", notice)
+            finally:
+                self._cause = None
+                self._settle(notice, hold)
+            handled += 1
+            # Not after each one, or calls would wait for these checkpoints.
+            if handled % BURST == 0:
+                await trio.lowlevel.checkpoint()
+        self.handling = False
+
+
+def _size_of(notice: Notification | RemoteProtocolError) -> int:
+    # Faults are our own, short texts, and are bounded by their number alone.
+    return notice.size if isinstance(notice, Notification) else 0
