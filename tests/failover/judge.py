@@ -83,6 +83,7 @@ class Judge:
                     yield f"{side.era}: of the change at {change - run.begun:.1f} s it was told after {heard - change:.1f} s"
         if run.quiet - run.calmed >= BACK:
             yield f"{side.era}: not back on its best way after {BACK:g} s"
+        yield from (f"{side.era}: a subscription was lost: {cause}" for cause in side.lost)
         for text, number in Counter(map(str, side.errors)).most_common():
             yield f"{side.era}: reported {number} times: {text}"
 

@@ -146,9 +146,12 @@ class Load:
         self.calls.append(call)
 
 
-async def listen(client: Client, heard: list[float], task_status: trio.TaskStatus[None]) -> None:
-    """Note each time at which the client is told that the state has changed, until this is cancelled."""
-    async with client.listen(resources=[STATE]) as events:
-        task_status.started()
-        async for _ in events:
-            heard.append(trio.current_time())
+async def listen(client: Client, heard: list[float], lost: list[str]) -> None:
+    """Note each time at which the client is told that the state has changed, and each time a subscription is lost."""
+    while True:  # a lost subscription is a broken promise, and the next one may hold
+        try:
+            async with client.listen(resources=[STATE]) as events:
+                async for _ in events:
+                    heard.append(trio.current_time())
+        except TrioMcpError as exc:
+            lost.append(f"{type(exc).__name__}: {exc}"[:300])

@@ -68,6 +68,7 @@ class Side:
         heard: When it was told that the state has changed.
         switches: Its switches, with their times.
         errors: What came that belongs to no call.
+        lost: Why subscriptions were lost.
     """
 
     def __init__(self, era: str, plan: Plan) -> None:
@@ -76,6 +77,7 @@ class Side:
         self.heard: list[float] = []
         self.switches: list[tuple[float, Switch]] = []
         self.errors: list[Exception] = []
+        self.lost: list[str] = []
 
     def client(self, ways: dict[str, Way]) -> Client:
         urls = {kind: way.proxy.url for kind, way in ways.items()}
@@ -134,7 +136,7 @@ class Run:
         stop = trio.Event()
         async with trio.open_nursery() as around:
             for side, client in zip(self.sides, clients, strict=True):
-                await around.start(listen, client, side.heard)
+                around.start_soon(listen, client, side.heard, side.lost)
             around.start_soon(self._change_now_and_then)
             around.start_soon(self._tell)
             async with trio.open_nursery() as loads:

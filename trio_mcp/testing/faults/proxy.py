@@ -84,7 +84,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             raise LocalProtocolError("the proxy has no port: it listens on a Unix socket, or its block was not entered")
         return self._address[1]
 
-    def refuse(self) -> None:
+    def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
             self._listener.socket.close()
             self._listener = None
