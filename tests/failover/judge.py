@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tests.failover.load import Call, has_effect, may_repeat
 from tests.failover.run import BACK, RECOVERY, Run, Side
-from tests.failover.ways import Way, longest_up
+from tests.failover.ways import longest_up
 from tests.soak.record import effects
 
 MOST_UNKNOWN = 0.05
@@ -80,7 +80,7 @@ class Judge:
             if change < run.ended - RECOVERY:
                 heard = min((time for time in side.heard if time >= change), default=run.ended)
                 if self._promised(change, heard):
-                    yield f"{side.era}: of the change at {change - run.begun:.1f} s it was told after {heard - change:.1f} s"
+                    yield f"{side.era}: it was not told of a change from {self._span(change, heard)}"
         if run.quiet - run.calmed >= BACK:
             yield f"{side.era}: not back on its best way after {BACK:g} s"
         yield from (f"{side.era}: a subscription was lost: {cause}" for cause in side.lost)

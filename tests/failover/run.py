@@ -13,6 +13,7 @@ import trio
 
 from tests.failover.load import Load, listen
 from tests.failover.ways import Way
+from tests.waiting import eventually
 from trio_mcp import Backoff, Client, FailoverParameters, HttpServerParameters, SessionOptions, Switch, websocket_client
 
 QUIET = 5.0
@@ -146,8 +147,7 @@ class Run:
                 await self._break_ways()
                 self.calmed = trio.current_time()
                 with trio.move_on_after(BACK):
-                    while not all(client.transport.ways[0].state == "carrying" for client in clients):
-                        await trio.sleep(0.05)
+                    await eventually(lambda: all(each.transport.ways[0].state == "carrying" for each in clients))
                 self.quiet = trio.current_time()
                 await trio.sleep(QUIET)
                 self.ended = trio.current_time()
