@@ -64,7 +64,7 @@ class Judge:
             yield from self._of_unknown(call)
 
     def _of_unknown(self, call: Call) -> Iterator[str]:
-        ways = [way for way in self._ways if f":{way.proxy.port}/" in call.way]
+        ways = [way for way in self._ways if f":{way.reached}/" in call.way]
         if not ways:
             if self._promised(call.began, call.ended):
                 yield "a way was up"

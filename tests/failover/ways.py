@@ -23,6 +23,7 @@ class Way:
     Attributes:
         kind: What it speaks.
         proxy: What clients connect to.
+        reached: Its port.
         up: The times from and until which nothing has broken it; the last one is open while it is up.
         faults: How often it has broken, by kind of fault.
     """
@@ -32,11 +33,13 @@ class Way:
         self.port = free_port()
         self._served = Served(kind, out, module="tests.failover.serve", kind=kind, ports={kind: self.port})
         self.proxy = FaultProxy(f"http://127.0.0.1:{self.port}{PATHS[kind]}")
+        self.reached = 0
         self.up: list[tuple[float, float]] = []
         self.faults: Counter[str] = Counter()
         self._since: float | None = None
 
     async def start(self) -> None:
+        self.reached = self.proxy.port
         await self._served.start()
         self._note_up()
 
