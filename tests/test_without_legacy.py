@@ -64,8 +64,8 @@ SELECTIONS = {
     "client": Selection(("tests/transports/test_http_*.py",), 170),
     # The rules of HTTP without I/O, for both sides, and sessions, which know no transport.
     "rules": Selection(("tests/protocol/test_http_*.py", "tests/protocol/test_sse.py", "tests/session"), 650),
-    # The specification row by row, as 2026-07-28 has it: over HTTP, and in memory; and over WebSocket, on which both eras
-    # must be there still.
+    # The specification row by row, as 2026-07-28 has it: over HTTP, and in memory; and over WebSocket, on which both
+    # eras must be there still.
     # Left out is a row that sends `initialize` over HTTP, which is of no modern revision.
     "specification": Selection(
         ("tests/requirements/test_requirements.py",),
