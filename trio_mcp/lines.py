@@ -1,7 +1,8 @@
-"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`)."""
+"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and a faster stream for reading a pipe."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import hand_on, report_unsent
 
-__all__ = ["CHUNK", "CLOSE_GRACE", "check_size", "read_lines", "write_lines"]
+__all__ = ["CHUNK", "CLOSE_GRACE", "PipeReader", "check_size", "read_lines", "write_lines"]
 
 CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
@@ -117,3 +118,44 @@ def check_size(max_bytes: int | None) -> None:
     # Streams must refuse the same arguments as trio's own (`trio.testing.check_one_way_stream`).
     if max_bytes is not None:
         check_count("max_bytes", max_bytes)
+
+
+class PipeReader(trio.abc.ReceiveStream):
+    """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` owns it."""
+
+    # `FdStream` yields to other tasks, tries a read that fails, and then waits. This class waits first, which saves a
+    # scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
+    # after the other.
+
+    def __init__(self, stream: trio.lowlevel.FdStream) -> None:
+        self._stream = stream
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if max_bytes is not None:
+            check_size(max_bytes)
+        while True:  # noqa: ASYNC913 - the thread is one
+            # After `close` the number is negative, and could belong to another file by now if it were kept.
+            if (fd := self._stream.fileno()) < 0:
+                raise trio.ClosedResourceError("this stream was closed")
+            await trio.lowlevel.wait_readable(fd)
+            try:
+                return self.receive_nowait(max_bytes)
+            except trio.WouldBlock:
+                continue  # another reader of the same pipe was faster
+
+    def receive_nowait(self, max_bytes: int | None = None) -> bytes:
+        """Read what is available, or raise `trio.WouldBlock`."""
+        if (fd := self._stream.fileno()) < 0:
+            raise trio.ClosedResourceError("this stream was closed")
+        try:
+            return os.read(fd, max_bytes or CHUNK)
+        except BlockingIOError:
+            raise trio.WouldBlock from None
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

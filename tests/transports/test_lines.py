@@ -19,8 +19,7 @@ from tests.transports.support import Recorder
 from trio_mcp import SessionMessage, TransportError
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
-from trio_mcp.lines import read_lines, write_lines
-from trio_mcp.stdio.pipe_reader import PipeReader
+from trio_mcp.lines import PipeReader, read_lines, write_lines
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
 CHANNEL = 10_000

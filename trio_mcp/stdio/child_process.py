@@ -21,8 +21,8 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp.convert import call_back
 from trio_mcp.errors import TransportError
+from trio_mcp.lines import PipeReader
 from trio_mcp.stdio.parameters import StderrSink, StdioServerParameters, default_environment
-from trio_mcp.stdio.pipe_reader import PipeReader
 
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
 

@@ -18,8 +18,7 @@ from typing import TypeVar
 import trio
 
 from trio_mcp.errors import LocalProtocolError, TransportError
-from trio_mcp.lines import CHUNK, check_size
-from trio_mcp.stdio.pipe_reader import PipeReader
+from trio_mcp.lines import CHUNK, PipeReader, check_size
 
 __all__ = ["SharedStream", "is_pollable", "private_streams"]
 
