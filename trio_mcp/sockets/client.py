@@ -77,7 +77,9 @@ async def _encrypted(
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
         else:
-            text = f"{address.url} does not speak TLS, or breaks the handshake off: if it does not, write tcp://{address.place}"
+            text = (
+                f"the TLS handshake with {address.url} failed: is it without TLS? (Then write tcp://{address.place}.)"
+            )
         raise TransportError(text) from exc
     return encrypted
 
@@ -140,4 +142,6 @@ def _said(exc: BaseException) -> str:
         exc = exc.__cause__
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    return getattr(exc, "strerror", None) or str(exc)
+    # Names that can't be resolved have numbers of their own, which are negative.
+    number = exc.errno if isinstance(exc, OSError) else None
+    return os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)

@@ -112,7 +112,6 @@ class _Lines:
         self._reading = trio.CancelScope()
         self._last_words = trio.CancelScope()
         self._written = trio.Event()
-        self._all_read = trio.Event()
         self._unwritten: Exception | None = None
         self._lost = False
 
@@ -128,9 +127,9 @@ class _Lines:
             with self._last_words:
                 await self._written.wait()
             # A socket that is closed while it holds unread bytes resets the connection, and the peer might lose what
-            # it has not read. So let the peer close its direction first; one that does so on our end takes no time.
+            # it has not read. So let the peer end its sending first; one that does so on our end takes no time.
             with trio.move_on_after(CLOSE_GRACE):
-                await self._all_read.wait()
+                await self._wire.wait_for_lull()
 
     async def read(self) -> None:
         """Read to the end, and report it if it is not a proper one."""
@@ -154,7 +153,6 @@ class _Lines:
             await self._wire.abort()
             await hand_on(self.inbound, Failure(error))
         self.inbound.close()
-        self._all_read.set()
 
     async def _read(self) -> None:
         start = await self._first_line() if self._terms.guarded else b""
