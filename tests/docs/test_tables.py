@@ -151,7 +151,9 @@ STATED = {
     "tools whose headers an HTTP link remembers": http_heads.MAX_TOOLS,
     "messages of a batch (2025-03-26 only)": constant("MAX_BATCH"),
     "blocks of Client.listen open at once": constant("MAX_LISTENS"),
-    "resources that Client.listen names; in the legacy era, in all its blocks together": constant("MAX_URIS"),
+    "resources that Client.listen names; in the legacy era, in all its blocks together": constant(
+        "MAX_URIS", "trio_mcp.client.listen"
+    ),
     "results that a ResponseCache keeps": default(ResponseCache, "max_entries"),
     "bytes of results that a ResponseCache keeps": default(ResponseCache, "max_bytes"),
     "pages of a list that an iter_… method walks": constant("MAX_PAGES", "trio_mcp.client"),

@@ -141,6 +141,8 @@ async def test_wrong_types_are_refused_before_anything_is_sent() -> None:
             await client.send_request("tools/call", timeout=-1)
         with pytest.raises(TypeError, match="on_progress must be callable"):
             await client.send_request("tools/call", on_progress=7)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="urgent must be True or False, got 1"):
+            await client.send_request("tools/call", urgent=1)  # type: ignore[call-overload]
         await trio.testing.wait_all_tasks_blocked()
         assert wire.arrived() == []
 

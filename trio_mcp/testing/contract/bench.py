@@ -18,7 +18,20 @@ from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response, SessionMessage
 from trio_mcp.link import Link
 
-__all__ = ["QUIET", "Bench", "Broken", "Cut", "End", "Pair", "Raw", "number_of", "shown"]
+__all__ = [
+    "QUIET",
+    "Bench",
+    "Broken",
+    "Cut",
+    "End",
+    "Pair",
+    "Raw",
+    "descriptors",
+    "number_of",
+    "settled",
+    "shown",
+    "tasks",
+]
 
 T = TypeVar("T")
 
@@ -279,6 +292,13 @@ class Bench:
             yield texts
             gc.collect()
             texts += [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)]
+
+
+async def settled(cushion: float = 0.0) -> None:
+    """Wait until every other task waits, for this many seconds."""
+    from trio.testing import wait_all_tasks_blocked  # deferred: it imports pytest, where that is installed
+
+    await wait_all_tasks_blocked(cushion)
 
 
 def tasks() -> dict[Any, str]:

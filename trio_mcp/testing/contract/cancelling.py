@@ -8,11 +8,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import trio
-import trio.testing
 
 from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.testing.contract.bench import Bench, End, descriptors, number_of, tasks
+from trio_mcp.testing.contract.bench import Bench, End, descriptors, number_of, settled, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
 
@@ -150,7 +149,7 @@ async def cancellation(bench: Bench) -> None:
 
                     @nursery.start_soon
                     async def cancel(scope: trio.CancelScope = scope) -> None:
-                        await trio.testing.wait_all_tasks_blocked()
+                        await settled()
                         scope.cancel()
 
                     await each.link.read.receive()
@@ -163,12 +162,14 @@ async def cancellation(bench: Bench) -> None:
     "Opening, sending, receiving, closing and leaving are checkpoints: other tasks run, and a cancellation is noticed"
 )
 async def checkpoints(bench: Bench) -> None:
+    from trio.testing import assert_checkpoints  # deferred: trio.testing imports pytest where it is installed
+
     without: list[str] = []
 
     async def check(what: str, operation: Awaitable[T]) -> T:
         done: list[T] = []
         try:
-            with trio.testing.assert_checkpoints():
+            with assert_checkpoints():
                 done.append(await operation)
         except AssertionError:
             if not done:

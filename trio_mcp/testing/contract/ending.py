@@ -6,12 +6,11 @@ import itertools
 from typing import Any
 
 import trio
-import trio.testing
 
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, SessionMessage
 from trio_mcp.link import BUFFER
-from trio_mcp.testing.contract.bench import Bench, End, number_of, shown
+from trio_mcp.testing.contract.bench import Bench, End, number_of, settled, shown
 from trio_mcp.testing.contract.pressure import PIECE, ways
 from trio_mcp.testing.contract.rule import rule
 
@@ -93,7 +92,7 @@ async def waking(bench: Bench) -> None:
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                await trio.testing.wait_all_tasks_blocked()
+                await settled()
                 await each.link.read.aclose()
             if not isinstance(raised[0], trio.ClosedResourceError):
                 raise bench.broken(
@@ -114,7 +113,7 @@ async def half_close(bench: Bench) -> None:
             await server.send(response)
         # Over HTTP the other requests may fail with the close; what has arrived is there.
         first = await client.receive()
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await settled(0.05)
         await client.close()
         arrived = {number_of(message) for message in [first, *await client.collect(len(responses) - 1)]}
         if lost := [message for message in responses if number_of(message) not in arrived]:

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
-import trio.testing
 
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification
-from trio_mcp.testing.contract.bench import Bench, End, shown
+from trio_mcp.testing.contract.bench import Bench, End, settled, shown
 from trio_mcp.testing.contract.rule import rule
 
 __all__: list[str] = []
@@ -48,7 +47,7 @@ async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -
     for start in range(0, len(data), size):
         with bench.within("writing to the raw stream"):
             await stream.send_all(data[start : start + size])
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
 
 
 @rule("A message whose bytes come one at a time arrives, and only when it is complete", needs="raw")
@@ -91,14 +90,21 @@ async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed:
     await _write(bench, stream, encode(first := bench.note()))
     await link.take(first)
     last = bench.note()
-    with contextlib.suppress(trio.BrokenResourceError):  # the link may be at its end before all is written
-        await _feed(bench, stream, framed, size)
-        await _write(bench, stream, encode(last))
-    arrived = await link.receive()
-    if isinstance(arrived, Malformed):
-        await link.take(last, "after it")
-    elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
-        raise bench.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def write() -> None:
+            with contextlib.suppress(trio.BrokenResourceError):
+                await _feed(bench, stream, framed, size)
+                await _write(bench, stream, encode(last))
+
+        arrived = await link.receive()
+        if isinstance(arrived, Malformed):
+            await link.take(last, "after it")
+        elif not (isinstance(arrived, Failure) and isinstance(arrived.error, TransportError) and str(arrived.error)):
+            raise bench.broken(f"it arrived as {shown(arrived)}, neither as a Malformed nor as the end with its cause")
+        # A link that has ended reads no further.
+        nursery.cancel_scope.cancel()
 
 
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import trio
-import trio.testing
 
 from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.testing.contract.bench import Bench, descriptors, tasks
+from trio_mcp.testing.contract.bench import Bench, descriptors, settled, tasks
 from trio_mcp.testing.contract.pressure import Stuck, ways
 from trio_mcp.testing.contract.rule import rule
 
@@ -61,7 +60,7 @@ async def leaving_wakes(bench: Bench) -> None:
     async with trio.open_nursery() as nursery, bench.pair() as (client, server):
         for each in (client, server):
             nursery.start_soon(each.attempt, each.link.read.receive, "receive, whose block was left,")
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
     for each in (client, server):
         for what, operation in (
             ("receive", each.link.read.receive),

@@ -1,0 +1,42 @@
+"""Every transport of the package keeps the contract: `check_transport` passes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.contract.transports import SERVER_ENDS, TRANSPORTS
+from trio_mcp.testing import check_transport
+from trio_mcp.testing.contract.check import RULES
+
+PLACES = 30
+"""Cancellations of each operation: more would take long, where there is a socket to open for each."""
+
+NEEDING = {rule.name for rule in RULES.values() if rule.needs is not None}
+
+
+@pytest.fixture
+def clock(name: str) -> trio.abc.Clock | None:
+    """A clock that jumps when nothing happens, after a moment for data on its way through the kernel.
+
+    With another process there is no telling, so the real time counts.
+    """
+    return None if name == "stdio" else MockClock(autojump_threshold=0.05)
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_both_ends(name: str, tmp_path: Path, clock: trio.abc.Clock | None) -> None:
+    arguments = TRANSPORTS[name](tmp_path)
+    report = trio.run(partial(check_transport, places=PLACES, **arguments), clock=clock)
+    assert {RULES[name].needs for name in report.unchecked} <= {"raw", "cut", "max_message_size"} - arguments.keys()
+
+
+@pytest.mark.parametrize("name", SERVER_ENDS)
+def test_the_servers_end(name: str, tmp_path: Path, clock: trio.abc.Clock | None) -> None:
+    arguments: dict[str, Any] = {"pair": TRANSPORTS[name](tmp_path)["pair"], **SERVER_ENDS[name](tmp_path)}
+    trio.run(partial(check_transport, rules=NEEDING, **arguments), clock=clock)
