@@ -13,7 +13,7 @@ import mcp_types
 import pytest
 import trio
 
-from tests.ways import WAYS
+from tests.ways import WAYS, each_way
 from trio_mcp import Answers, Client, McpError, ResourceUpdated, StdioServerParameters, types
 
 from .support import DEADLINE, PEERS, TOOLS, Launch, fresh_server
@@ -144,7 +144,7 @@ async def bridged_to_modern(way: str, environment: dict[str, str], folder: Path)
             yield Launch(sys.executable, ["-m", "trio_mcp", "bridge", url], environment)
 
 
-@pytest.mark.parametrize("way", ["stdio"])
+@pytest.mark.parametrize("way", ["stdio", *each_way("WebSocket", "Unix")])
 async def test_the_official_client_in_the_legacy_era_uses_a_modern_server(
     way: str, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -95,6 +95,9 @@ SERVERS = {
     "HTTP": ("http", []),
     "HTTP, with a store": ("http", ["--event-store", "events.db"]),
     "HTTP+SSE": ("sse", []),
+    "WebSocket": ("websocket", []),
+    "TCP": ("tcp", []),
+    "Unix": ("unix", ["--path", "socket"]),
 }
 """The transport, and what `trio-mcp run` is told beside it."""
 
