@@ -24,11 +24,11 @@ __all__ = ["CHUNK", "WatchedStream"]
 CHUNK: Final = 64 * 1024
 """Bytes read at once, and bytes for which the peer gets the whole write timeout (chosen)."""
 
-LINGERED: Final = 1024 * 1024
+LINGERED: Final = 64 * 1024 * 1024
 """The most bytes that are still read of a peer that did something wrong (chosen).
 
-The operating system resets a connection that is closed with data unread, and the reset may destroy the close frame
-before the peer has read it."""
+A browser sends a long message to its end. The operating system resets a connection that is closed with data unread, and
+the reset may destroy the close frame before the peer has read it."""
 
 
 Accept = Callable[[bytes], Awaitable[None]]
