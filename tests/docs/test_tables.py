@@ -32,6 +32,7 @@ from trio_mcp import (
     stdio_client,
     stdio_server,
     streamable_http_client,
+    websocket_client,
 )
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
@@ -90,6 +91,21 @@ STATED = {
     "messages in a memory link, each way": link.BUFFER,
     "messages in a stdio link, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
+    "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": HttpOptions().ping_timeout,
+    "websocket_client(ping_interval=…)": default(websocket_client, "ping_interval"),
+    "opening a WebSocket, from connecting to the end of its handshake": constant("OPENING_TIMEOUT"),
+    "closing a WebSocket": constant("CLOSE_GRACE", "trio_mcp.websocket"),
+    "closing a WebSocket that is cancelled, or whose peer broke the protocol": constant(
+        "LAST_WORDS", "trio_mcp.websocket.sockets"
+    ),
+    "messages to be sent in a link over a WebSocket": link.BUFFER,
+    "bytes of messages that have arrived over a WebSocket, and 1 KiB for each of them; a single one may be larger": (
+        constant("INBOX")
+    ),
+    "bytes of a message over a WebSocket, for a client": default(websocket_client, "max_message_size"),
+    "bytes of a message over a WebSocket, for a server": HttpOptions().max_message_size,
+    "fragments of a message over a WebSocket, whatever their size": constant("FREE_FRAGMENTS"),
+    "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD"),
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "urgent requests of an HTTP link on their way": http_link.MAX_URGENT,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
@@ -116,7 +132,7 @@ STATED = {
     "the body of an HTTP error": constant("ERROR_BODY_TIMEOUT"),
     "an HTTP stream after its response": constant("DRAIN_TIMEOUT"),
     "messages of an HTTP session that wait for its event store": router.MAX_UNSTORED,
-    "sessions over HTTP": HttpOptions().max_sessions,
+    "sessions over HTTP, and again open WebSockets": HttpOptions().max_sessions,
     "bytes of messages of an HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
     "HTTP requests under way, and again bodies being read": HttpOptions().max_requests,
     "bytes of HTTP requests under way, and again of bodies being read; a single one may be larger": (
@@ -208,7 +224,13 @@ def test_each_limit_of_a_session_has_a_row() -> None:
 
 def test_every_transport_has_the_same_limit() -> None:
     over_stdio = default(stdio_client, "max_message_size")
-    assert {default(each, "max_message_size") for each in (streamable_http_client, sse_client)} == {over_stdio}
+    assert {default(each, "max_message_size") for each in (streamable_http_client, sse_client, websocket_client)} == {over_stdio}
+
+
+def test_both_ends_of_a_websocket_have_the_same_patience() -> None:
+    options = HttpOptions()
+    assert default(websocket_client, "ping_timeout") == options.ping_timeout
+    assert default(websocket_client, "ping_interval") == options.keep_alive
 
 
 def test_both_ends_of_stdio_have_the_same_limit() -> None:
