@@ -95,12 +95,11 @@ async def test_connections_beyond_the_limit_are_refused_before_anything_is_read(
 
 @every_way
 async def test_websockets_beyond_the_limit_are_told_to_try_again_later(way: str) -> None:
-    async with serving(Tools().server, way, max_sessions=1) as url:
-        async with Raw.open(url) as first:
-            assert await first.add(1) == 2
-            async with Raw.open(url) as second:
-                assert await second.closed() == (1013, "too many WebSockets; try again later")
-            assert await first.add(2) == 3
+    async with serving(Tools().server, way, max_sessions=1) as url, Raw.open(url) as first:
+        assert await first.add(1) == 2
+        async with Raw.open(url) as second:
+            assert await second.closed() == (1013, "too many WebSockets; try again later")
+        assert await first.add(2) == 3
 
 
 @on_our_runners
@@ -201,7 +200,7 @@ async def test_a_server_that_does_not_answer_is_given_up(autojump_clock: MockClo
 
 
 async def test_where_there_is_no_server(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match="can't connect to ws://127.0.0.1:1/mcp"):
+    with pytest.raises(TransportError, match=r"can't connect to ws://127\.0\.0\.1:1/mcp"):
         async with websocket_client("ws://127.0.0.1:1/mcp"):
             pass
     (tmp_path / "file").write_text("")
@@ -214,14 +213,14 @@ async def test_where_there_is_no_server(tmp_path: Path) -> None:
 async def test_tls_on_one_side_alone_is_one_clear_error(tmp_path: Path) -> None:
     config, trusted = over_tls(tmp_path)
     async with serving(Tools().server, config=config) as url:
-        with pytest.raises(TransportError, match="TLS handshake .* failed"):  # whose certificate is not trusted
+        with pytest.raises(TransportError, match=r"TLS handshake .* failed"):  # whose certificate is not trusted
             async with websocket_client(url):
                 pass
         with pytest.raises(TransportError, match="does its URL begin with wss://"):
             async with websocket_client(url.replace("wss", "ws")):
                 pass
     async with serving(Tools().server) as url:
-        with pytest.raises(TransportError, match="TLS handshake .* failed"):
+        with pytest.raises(TransportError, match=r"TLS handshake .* failed"):
             async with websocket_client(url.replace("ws", "wss"), ssl_context=trusted):
                 pass
 

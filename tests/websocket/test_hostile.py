@@ -121,14 +121,13 @@ async def test_garbage_in_a_message_costs_only_itself(way: str, garbage: bytes, 
 
 @every_way
 async def test_the_longest_message_that_is_accepted(way: str) -> None:
-    """A limit in bytes, whoever joins the frames."""
-    async with serving(Tools().server, way, max_message_size=1000) as url:
-        async with Raw.open(url) as raw:
-            await raw.frame(TEXT, PINGED.ljust(1000))
-            assert (await raw.message())["id"] == 7
-            await raw.frame(TEXT, b'"' + "é".encode() * 500 + b'"')
-            code, reason = await raw.closed()
-            assert (code, reason) == (1009, "a message that is longer than max_message_size=1000")
+    """The limit is one of bytes."""
+    async with serving(Tools().server, way, max_message_size=1000) as url, Raw.open(url) as raw:
+        await raw.frame(TEXT, PINGED.ljust(1000))
+        assert (await raw.message())["id"] == 7
+        await raw.frame(TEXT, b'"' + "é".encode() * 500 + b'"')
+        code, reason = await raw.closed()
+        assert (code, reason) == (1009, "a message that is longer than max_message_size=1000")
 
 
 @on_our_runners
@@ -175,12 +174,16 @@ async def test_floods_hold_up_no_other_session(way: str) -> None:
         while True:
             await raw.stream.receive_some()
 
-    async with serving(Tools().server, way) as url, client_of(url) as client, Raw.open(url) as raw:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pour, raw)
-            nursery.start_soon(drain, raw)
-            begun = time.monotonic()
-            for number in range(10):
-                assert not (await client.call_tool("add", {"a": number, "b": 1})).is_error
-            nursery.cancel_scope.cancel()
+    async with (
+        serving(Tools().server, way) as url,
+        client_of(url) as client,
+        Raw.open(url) as raw,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(pour, raw)
+        nursery.start_soon(drain, raw)
+        begun = time.monotonic()
+        for number in range(10):
+            assert not (await client.call_tool("add", {"a": number, "b": 1})).is_error
+        nursery.cancel_scope.cancel()
     assert time.monotonic() - begun < 10

@@ -131,7 +131,7 @@ async def test_statistics_count_what_is_open(way: str) -> None:
         await eventually(lambda: not websockets())
 
 
-@on_our_runners
+@pytest.mark.parametrize("way", ["alone", "hypercorn"])
 async def test_a_thousand_clients_that_open_and_leave_at_once_leave_nothing(way: str) -> None:
     """None of them answers a ping, or closes its WebSocket in order."""
     tools, left = Tools(), 0
@@ -147,14 +147,16 @@ async def test_a_thousand_clients_that_open_and_leave_at_once_leave_nothing(way:
                 await raw.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait"}})
         left += 1
 
-    async with serving(tools.server, way, config=config) as url:
-        async with Raw.open(url) as raw:
-            assert await raw.add(1) == 2
-            before = tasks()
-            async with trio.open_nursery() as nursery:
-                for number in range(1000):
-                    nursery.start_soon(come_and_go, url, number)
-            assert left == 1000
-            await eventually(lambda: tools.server.statistics().sessions == 1 and tasks() == before)
-            assert tools.server.statistics().http[0].websockets == 1
-            assert await raw.add(1) == 2
+    async with (
+        serving(tools.server, way, config=config, keep_alive=1000, ping_timeout=1000) as url,
+        Raw.open(url) as raw,
+    ):
+        assert await raw.add(1) == 2
+        before = tasks()
+        async with trio.open_nursery() as nursery:
+            for number in range(1000):
+                nursery.start_soon(come_and_go, url, number)
+        assert left == 1000
+        await eventually(lambda: tools.server.statistics().sessions == 1 and tasks() == before)
+        assert tools.server.statistics().http[0].websockets == 1
+        assert await raw.add(1) == 2

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from hypercorn.config import Config
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 from wsproto.frame_protocol import FrameProtocol, Opcode
+from wsproto.utilities import generate_accept_token
 
 from trio_mcp import Context, Server
 from trio_mcp._nursery import background_nursery
@@ -26,7 +28,7 @@ from trio_mcp.http.runner.settings import configured
 __all__ = ["Name", "Raw", "Tools", "every_way", "on_our_runners", "serving", "tasks"]
 
 OURS = ("alone", "h11", "httptools", "hypercorn")
-"""The ways in which the connection is ours. Whoever mounts the application speaks WebSocket in its place."""
+"""The ways in which the connection is ours; otherwise another ASGI server speaks WebSocket."""
 
 WAYS = (*OURS, "mounted")
 
@@ -42,28 +44,36 @@ on_our_runners = pytest.mark.parametrize("way", _marked(OURS))
 
 @contextlib.asynccontextmanager
 async def serving(
-    server: Server, way: str = "alone", *, stop: trio.Event | None = None, config: Config | None = None, **settings: Any
+    server: Server,
+    way: str = "alone",
+    *,
+    stop: trio.Event | None = None,
+    config: Config | None = None,
+    scope: trio.CancelScope | None = None,
+    **settings: Any,
 ) -> AsyncIterator[str]:
-    """Serve a server for a block, and yield the URL of its WebSocket."""
+    """Serve a server for a block, and yield the URL of its WebSocket; cancelling the scope cancels the server."""
+    if way == "mounted":
+        serve: Any = partial(_mount, server, settings)
+    elif way == "alone":
+        serve = partial(server.serve_websocket, port=0, config=config, shutdown=stop, **settings)
+    else:
+        settings = {"websocket_path": "/mcp", **settings}
+        serve = partial(server.serve_http, port=0, runner=way, config=config, shutdown=stop, **settings)
+
+    async def in_scope(task_status: trio.TaskStatus[Any]) -> None:
+        with scope or trio.CancelScope():
+            await serve(task_status=task_status)
+
     async with background_nursery() as nursery:
-        if way == "mounted":
-            yield await _mounted(server, nursery, settings)
-            return
-        serve: Any = server.serve_websocket
-        if way != "alone":
-            serve = partial(server.serve_http, runner=way, websocket_path="/mcp")
         with trio.fail_after(60):  # against a hang only
-            url = await nursery.start(partial(serve, port=0, config=config, shutdown=stop, **settings))
+            url = await nursery.start(in_scope)
+        if way == "mounted":
+            url = f"{url[0]}/inside/mcp"
         yield "ws" + url.removeprefix("http").removeprefix("ws")
 
 
-async def _mounted(server: Server, nursery: trio.Nursery, settings: dict[str, Any]) -> str:
-    config = configured("127.0.0.1", 0)
-    (bound,) = await nursery.start(_mount, server, settings, config)
-    return f"ws://{bound.removeprefix('http://')}/inside/mcp"
-
-
-async def _mount(server: Server, settings: dict[str, Any], config: Config, task_status: Any) -> None:
+async def _mount(server: Server, settings: dict[str, Any], task_status: Any) -> None:
     async with server.asgi_app(**{"websocket_path": "/mcp", **settings}) as app:
 
         async def outer(scope: Any, receive: Any, send: Any) -> None:
@@ -76,20 +86,22 @@ async def _mount(server: Server, settings: dict[str, Any], config: Config, task_
                 await app({**scope, "root_path": "/inside"}, receive, send)
 
         given: Any = outer
-        await hypercorn.trio.serve(given, config, task_status=task_status)
+        await hypercorn.trio.serve(given, configured("127.0.0.1", 0), task_status=task_status)
 
 
 class Raw:
-    """The client's end of a WebSocket, frame by frame.
+    """One end of a WebSocket, frame by frame.
 
     Args:
         stream: The stream, after the handshake.
         ahead: What was read from it.
+        client: Whether this is the client's end.
     """
 
-    def __init__(self, stream: trio.abc.Stream, ahead: bytes = b"") -> None:
+    def __init__(self, stream: trio.abc.Stream, ahead: bytes = b"", *, client: bool = True) -> None:
         self.stream = stream
-        self._frames = FrameProtocol(client=True, extensions=[])
+        self._client = client
+        self._frames = FrameProtocol(client=client, extensions=[])
         self._frames.receive_bytes(ahead)
 
     @classmethod
@@ -122,11 +134,30 @@ class Raw:
             assert got.startswith(b"HTTP/1.1 101"), got
             yield cls(stream, got.partition(b"\r\n\r\n")[2])
 
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def serving(cls, handler: Callable[[Self], Awaitable[object]]) -> AsyncIterator[str]:
+        """Serve WebSockets with a function of the server's end, and yield their URL."""
+
+        async def serve(stream: trio.SocketStream) -> None:
+            async with stream:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += await stream.receive_some()
+                (key,) = re.findall(rb"(?i)\r\nsec-websocket-key: (.*)\r\n", head)
+                await stream.send_all(ACCEPTED % generate_accept_token(key))
+                await handler(cls(stream, client=False))
+
+        async with background_nursery() as nursery:
+            listeners = await nursery.start(partial(trio.serve_tcp, host="127.0.0.1"), serve, 0)
+            yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+
     async def send(self, message: Any) -> None:
         await self.stream.send_all(self._frames.send_data(to_json(message).decode()))
 
-    async def frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool = True) -> None:
+    async def frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool | None = None) -> None:
         """Send a frame, however wrong."""
+        masked = self._client if masked is None else masked
         length = len(payload)
         head = bytes([opcode | (0x80 if fin else 0)])
         mask = 0x80 if masked else 0
@@ -185,6 +216,11 @@ class Raw:
         found: int = answer["result"]["structuredContent"]["result"]
         return found
 
+
+ACCEPTED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: mcp\r\n"
+    b"Sec-WebSocket-Accept: %b\r\n\r\n"
+)
 
 MODERN: dict[str, Any] = {
     "protocolVersion": "2026-07-28",

@@ -170,7 +170,8 @@ class WatchedStream:
             if self.goodbye:
                 await trio.lowlevel.checkpoint()
                 return
-            # Until it is through: of a frame that is cut off, nothing may follow.
+            # Until it is through: of a frame that is cut off, nothing may follow. Of one that is not begun, it may.
+            await trio.lowlevel.checkpoint_if_cancelled()
             self.goodbye = True
             await self._send_pieces(data)
             self.goodbye = is_close
