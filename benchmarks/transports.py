@@ -64,14 +64,15 @@ def put_into(page: str, text: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run it, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.transports", description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=whole_number, default=25, help="samples of half a second (default 25)")
+    parser.add_argument("--rounds", type=whole_number, default=25, help="interleaved samples (default 25)")
+    parser.add_argument("--seconds", default="0.5", help="length of a sample (default 0.5)")
     parser.add_argument("--report", type=Path, default=REPORT, help="where the report goes (default transports.md)")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that has the table (default that of docs)")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         samples = Path(directory, "samples.json")
         files = ["--json", str(samples), "--markdown", str(chosen.report)]
-        if status := __main__.main(["transports", "--seconds", "0.5", "--rounds", str(chosen.rounds), *files]):
+        if status := __main__.main(["transports", "--seconds", chosen.seconds, "--rounds", str(chosen.rounds), *files]):
             return status
         chosen.page.write_text(put_into(chosen.page.read_text(), tables(json.loads(samples.read_text()))))
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import transports
 from benchmarks.against import interval_of_median
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +41,21 @@ def test_the_official_client_and_server_are_measured_in_both_eras() -> None:
     ours, official = ("ours on hypercorn, legacy", "ours, legacy"), ("official on uvicorn, legacy, as it comes",)
     for row in (*ours, *official, "official on Trio, legacy", "events"):
         assert row in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="two of the transports need Linux")
+def test_the_figures_of_the_transports_are_put_into_a_page(tmp_path: Path) -> None:
+    page, report = tmp_path / "page.md", tmp_path / "report.md"
+    page.write_text(f"before {transports.BEGIN} old {transports.END} after")
+    chosen = ["--page", str(page), "--report", str(report)]
+    done = run("--rounds", "1", "--seconds", "0.02", *chosen, module="benchmarks.transports")
+    assert done.returncode == 0, done.stderr
+    for row in ("Unix socket / stdio", "WebSocket / bare trio-websocket echo", "client of a list"):
+        assert row in report.read_text()
+        assert row in page.read_text()
+    assert page.read_text().startswith(f"before {transports.BEGIN}\n\n| one tool")
+    assert page.read_text().endswith(f"|\n\n{transports.END} after")
+    assert transports.BEGIN in transports.PAGE.read_text()
 
 
 @pytest.mark.parametrize("arguments", [["memroy"], ["--seconds", "soon"], ["--rounds", "0"], ["--before", "nowhere"]])
