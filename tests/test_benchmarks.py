@@ -23,14 +23,25 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
 @pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    scenarios = ["memory", "stdio", "http", "http-client", "http-both", "idle", "connections", "slow", "listeners"]
+    scenarios = ["memory", "stdio", "http", "transports", "http-client", "http-both", "idle", "connections", "slow"]
+    scenarios.append("listeners")
     done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))
     assert done.returncode == 0, done.stderr
     for scenario in scenarios:
         assert f"== {scenario}:" in done.stdout
     for contender in ("ours on hypercorn, modern, new heads", "official on uvicorn, modern, JSON", "before, modern"):
         assert contender in done.stdout
-    assert json.loads(report.read_text())
+    figures = transports.tables(json.loads(report.read_text()))
+    for row in (
+        "| Unix socket / stdio |",
+        "| WebSocket / bare trio-websocket echo |",
+        "| client of a list, WebSocket first /",
+    ):
+        assert row in figures
+    assert transports.put_into(f"before {transports.BEGIN} old {transports.END} after", "new") == (
+        f"before {transports.BEGIN}\n\nnew\n\n{transports.END} after"
+    )
+    assert transports.BEGIN in transports.PAGE.read_text()
 
 
 @pytest.mark.interop
@@ -41,21 +52,6 @@ def test_the_official_client_and_server_are_measured_in_both_eras() -> None:
     ours, official = ("ours on hypercorn, legacy", "ours, legacy"), ("official on uvicorn, legacy, as it comes",)
     for row in (*ours, *official, "official on Trio, legacy", "events"):
         assert row in done.stdout
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="two of the transports need Linux")
-def test_the_figures_of_the_transports_are_put_into_a_page(tmp_path: Path) -> None:
-    page, report = tmp_path / "page.md", tmp_path / "report.md"
-    page.write_text(f"before {transports.BEGIN} old {transports.END} after")
-    chosen = ["--page", str(page), "--report", str(report)]
-    done = run("--rounds", "1", "--seconds", "0.02", *chosen, module="benchmarks.transports")
-    assert done.returncode == 0, done.stderr
-    for row in ("Unix socket / stdio", "WebSocket / bare trio-websocket echo", "client of a list"):
-        assert row in report.read_text()
-        assert row in page.read_text()
-    assert page.read_text().startswith(f"before {transports.BEGIN}\n\n| one tool")
-    assert page.read_text().endswith(f"|\n\n{transports.END} after")
-    assert transports.BEGIN in transports.PAGE.read_text()
 
 
 @pytest.mark.parametrize("arguments", [["memroy"], ["--seconds", "soon"], ["--rounds", "0"], ["--before", "nowhere"]])

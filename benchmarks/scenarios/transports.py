@@ -55,8 +55,8 @@ def run(options: Options) -> Iterator[Group]:
             stack.callback(load.close)
         for load in loads.values():
             load.greet()
-            load.throughput(64, 0.3)  # what is slow only at first is start-up
-            load.times = Times()
+            load.throughput(64, min(0.3, options.seconds))  # what is slow only at first is start-up
+            load.measured = Times()
         measurable: dict[str, Measurable] = {**loads}
         for group in groups("transports", measurable, CASES, COMPARISONS, options):
             yield group
@@ -66,9 +66,9 @@ def run(options: Options) -> Iterator[Group]:
 
 def _times(group: Group, loads: dict[str, LinkLoad | HttpLoad]) -> Iterator[Group]:
     """Yield the latencies and the CPU time of the same samples."""
-    found = {label: load.times for label, load in loads.items()}
+    found = {label: load.measured for label, load in loads.items()}
     for load in loads.values():
-        load.times = Times()
+        load.measured = Times()
     medians = {label: times.medians for label, times in found.items()}
     yield Group(group.scenario, f"{group.case}: {MEDIAN}", "µs", medians)
     yield Group(group.scenario, f"{group.case}: {TAIL}", "µs", {label: times.tails for label, times in found.items()})
@@ -118,7 +118,7 @@ def _failover(options: Options) -> Iterator[Group]:
             stack.callback(caller.worker.close)
         for caller in callers.values():
             caller.worker.wait_ready()
-            caller.throughput(64, 0.3)
+            caller.throughput(64, min(0.3, options.seconds))
             caller.costs.clear()
         cases = {in_flight: f"client, {case}" for in_flight, case in CASES.items()}
         for group in groups("transports", callers, cases, [Comparison(LIST, ALONE, OF_ALONE)], options):
