@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
@@ -123,9 +124,13 @@ def _by_url(url: str) -> LinkFactory:
 
 
 def _by_parameters(parameters: HttpServerParameters) -> LinkFactory:
-    if parameters.kind == "ws":
-        raise ValueError(f"there is no transport for {parameters.url.partition('://')[0]}:// URLs")
-    return HttpConnector(parameters)
+    return partial(_websocket_client, parameters) if parameters.kind == "ws" else HttpConnector(parameters)
+
+
+def _websocket_client(parameters: HttpServerParameters) -> contextlib.AbstractAsyncContextManager[Link]:
+    from trio_mcp.websocket.client import websocket_client
+
+    return websocket_client(parameters.url, headers=parameters.headers)
 
 
 def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:

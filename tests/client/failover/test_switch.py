@@ -85,7 +85,7 @@ async def test_the_first_way_carries(mode: str, autojump_clock: trio.testing.Moc
 
 
 @BOTH
-@pytest.mark.parametrize("fault", [Way.tear, Way.end, Way.down, Way.stall])
+@pytest.mark.parametrize("fault", [Way.cut, Way.tear, Way.down, Way.stall])
 async def test_the_next_takes_over(
     mode: str, fault: Callable[[Way], None], autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -93,7 +93,7 @@ async def test_the_next_takes_over(
     async with connected(made, mode) as client:
         await client.list_tools()
         fault(made.ways[0])
-        made.ways[0].up = False
+        made.ways[0].down()
         async with trio.open_nursery() as nursery:
             for tool in ("look", "put"):
                 nursery.start_soon(client.call_tool, tool, {"text": tool})
@@ -142,5 +142,5 @@ async def test_a_call_in_flight_is_repeated_only_if_it_may_be(
         else:
             (error,) = outcome
             assert isinstance(error, OutcomeUnknown)
-            assert (error.method, error.way, error.reason) == ("tools/call", "a", "a is torn")
+            assert (error.method, error.way, error.reason) == ("tools/call", "a", "a is cut")
             assert made.ran == ["x"]
