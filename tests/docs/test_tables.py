@@ -18,6 +18,7 @@ from trio_mcp import (
     Backoff,
     CallOptions,
     ClientGroup,
+    FailoverParameters,
     FunctionOptions,
     HttpOptions,
     InputOptions,
@@ -55,6 +56,8 @@ def constant(name: str, room: str = "trio_mcp.") -> Any:
     return value
 
 
+FAILOVER = "trio_mcp.client.failover."
+
 CONFIG = configured("127.0.0.1", 0)
 OPTIONS = SessionOptions()
 
@@ -65,6 +68,10 @@ STATED = {
     "reset_on_progress": CallOptions().reset_on_progress,
     "CallOptions.connect_timeout": CallOptions().connect_timeout,
     "CallOptions.probe_timeout": CallOptions().probe_timeout,
+    **{
+        f"FailoverParameters({name}=…)": default(FailoverParameters, name)
+        for name in ("check_after", "check_timeout", "attempt_timeout", "head_start", "settle", "patience")
+    },
     "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
@@ -89,6 +96,11 @@ STATED = {
     "progress of one call that waits for its callback": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
     "messages in a memory link, each way": link.BUFFER,
+    "names of tools that a list of ways may call again": constant("MAX_TOOLS", FAILOVER),
+    "URIs subscribed to over a list of ways": constant("MAX_URIS", FAILOVER),
+    "bytes of these names, and of these URIs": constant("MAX_BYTES", FAILOVER),
+    "times that a list of ways sends a request again on one way that works": constant("MAX_TRIES", FAILOVER),
+    "questions of a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
     "messages in a stdio link, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
     "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": HttpOptions().ping_timeout,
