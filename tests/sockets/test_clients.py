@@ -65,6 +65,12 @@ def unused_port() -> int:
         return port
 
 
+def leave_behind(path: Path) -> None:
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path))
+
+
 async def test_nobody_listens(tmp_path: Path) -> None:
     port = unused_port()
     with pytest.raises(TransportError, match=f"can't connect to tcp://127.0.0.1:{port}: Connection refused"):
@@ -74,7 +80,7 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     for make, error in (
         (lambda: None, "No such file or directory"),
         (lambda: path.write_text("x"), "it is not a socket"),
-        (lambda: (path.unlink(), socket.socket(socket.AF_UNIX).bind(str(path))), "no server listens on it"),
+        (lambda: leave_behind(path), "no server listens on it"),
     ):
         make()  # type: ignore[no-untyped-call]
         with pytest.raises(TransportError, match=f"can't connect to {path}: {error}"):

@@ -74,6 +74,8 @@ async def demo() -> int:
             # Port 0 takes a free port; `start` returns the URL.
             "http": await start(nursery, partial(make_server().serve_http, port=0)),
             "sse": HttpServerParameters(await start(nursery, partial(make_server().serve_sse, port=0)), kind="sse"),
+            "websocket": await start(nursery, partial(make_server().serve_websocket, port=0)),
+            "tcp": await start(nursery, partial(make_server().serve_tcp, port=0)),
         }
         for name, target in targets.items():
             problems += await _try(report, name, target)

@@ -19,7 +19,7 @@ TARGET is one of
   server.py, server.py:name      a server's file, started as `trio-mcp run` does
   package.module:name            the same, by import name
   mcp.json#name                  an entry of an mcpServers file
-  https://host/mcp               a URL
+  https://host/mcp               a URL, which may also begin with http:, ws:, wss:, tcp:, tls: or unix:
 Instead of a TARGET, the line may end with -- COMMAND [ARGUMENT ...], a command that starts a server."""
 
 
@@ -38,20 +38,21 @@ class Command:
     Attributes:
         help: Its purpose, in one line.
         arguments: Its own arguments and options.
-        for_http: Whether it has the options of a server over HTTP.
+        serves: Whether it has the options of a server over HTTP, WebSocket, TCP or a Unix socket.
         has_target: Whether it talks to a server, and so has a TARGET and the options of the connection.
     """
 
     help: str
     arguments: tuple[Argument, ...] = ()
-    for_http: bool = False
+    serves: bool = False
     has_target: bool = False
 
     def groups(self) -> dict[str | None, tuple[Argument, ...]]:
         """Return all arguments and options except the TARGET, under their headings in `--help`."""
         found: dict[str | None, tuple[Argument, ...]] = {None: self.arguments}
-        if self.for_http:
-            found["for http and sse"] = HTTP
+        if self.serves:
+            found["for http, sse and websocket"] = HTTP
+            found["for tcp and unix"] = SOCKETS
         if self.has_target:
             found["the connection"] = CONNECTION
         return found
@@ -105,7 +106,9 @@ CONNECTION = (
 )
 # Options of the commands that serve. Host and port are None unless given, so that the runner's defaults count.
 SERVING = (
-    Argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ..."),
+    Argument(
+        "--transport", default="stdio", metavar="NAME", help="stdio (the default), http, sse, websocket, tcp, unix, ..."
+    ),
     Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
     Argument("--port", type=int, help="the port to listen on; 0 picks a free one"),
 )
@@ -117,7 +120,7 @@ HTTP = (
         metavar="NAME",
         help="what speaks HTTP: hypercorn (the default), h11 or httptools, which are faster",
     ),
-    Argument("--path", help="the path of the endpoint"),
+    Argument("--path", help="the path of the endpoint; for unix, that of the socket"),
     Argument("--sse-path", metavar="PATH", help="a path for HTTP+SSE as well, for old clients"),
     Argument("--stateless", action="store_const", const=True, help="keep no sessions"),
     Argument("--json-only", action="store_const", const=True, help="respond with JSON, never with a stream"),
@@ -125,6 +128,12 @@ HTTP = (
     Argument("--allowed-origin", action="append", metavar="ORIGIN", help="the origin of a web page; * for any"),
     Argument("--cors", action="store_const", const=True, help="let browsers pass responses to those pages"),
     Argument("--event-store", metavar="FILE", help="store what is sent, for clients whose connection breaks"),
+)
+SOCKETS = (
+    Argument("--allow-remote", action="store_const", const=True, help="let other machines connect without TLS"),
+    Argument("--certificate", metavar="FILE", help="serve TLS, with this certificate"),
+    Argument("--key", metavar="FILE", help="the key of the certificate; by default it is in the same file"),
+    Argument("--permissions", metavar="OCTAL", help="who may connect to the Unix socket; 600 by default"),
 )
 JSON = Argument("--json", action="store_true", help="print JSON")
 
@@ -136,10 +145,10 @@ COMMANDS = {
             Argument("--reload", action="store_true", help="restart it when a Python file beside it changes"),
             *SERVING,
         ),
-        for_http=True,
+        serves=True,
     ),
     "bridge": Command(
-        "serve what another server offers, over another transport", SERVING, for_http=True, has_target=True
+        "serve what another server offers, over another transport", SERVING, serves=True, has_target=True
     ),
     "list": Command(
         "list what a server offers",

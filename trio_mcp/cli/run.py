@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import signal
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +26,9 @@ OPTIONS = {
     "stdio": (),
     "http": (*LISTENING, *GUARDED, "sse_path", "stateless", "json_only", "event_store"),
     "sse": (*LISTENING, *GUARDED),
+    "websocket": ("host", "port", "path", "allowed_host", "allowed_origin"),
+    "tcp": ("host", "port", "allow_remote", "certificate", "key"),
+    "unix": ("path", "permissions"),
 }
 """The options that each transport takes, under the names that `argparse` gives them."""
 
@@ -99,7 +104,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     address = _address(given)
     with _event_store(given):
         try:
-            server.run(transport, **address, **_endpoint(transport, given))
+            server.run(transport, **address, **_settings(transport, address, given))
         # Python raises OverflowError for an address with a port number that has more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
@@ -151,9 +156,50 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
         trio.run(store.aclose)
 
 
+def _settings(transport: str, address: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    match transport:
+        case "tcp":
+            return _tcp(address.get("host"), **given)
+        case "unix":
+            return _unix(**given)
+    return _endpoint(transport, given) if given else {}
+
+
+def _tcp(
+    host: str | None, allow_remote: bool = False, certificate: str | None = None, key: str | None = None
+) -> dict[str, Any]:
+    from trio_mcp.sockets.addresses import is_loopback
+
+    if key is not None and certificate is None:
+        raise Exit("--key needs --certificate")
+    # In the words of the command line, and so that it is a usage error. A name has to be resolved for that; few servers
+    # are given another one.
+    if not (certificate or allow_remote or host in (None, "localhost") or is_loopback(str(host))):
+        raise Exit(f"{host} can be reached from other machines: add --certificate for TLS, or --allow-remote")
+    if certificate is None:
+        return {"allow_remote": allow_remote}
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as exc:  # an error of OpenSSL is one, too
+        raise Exit(f"can't use {certificate} as a certificate: {exc.strerror or exc}") from None
+    return {"ssl_context": context, "allow_remote": allow_remote}
+
+
+def _unix(path: str | None = None, permissions: str = "600") -> dict[str, Any]:
+    from trio_mcp.sockets.addresses import unix_path
+
+    if path is None:
+        raise Exit("--transport unix needs --path FILE, the path of the socket")
+    if not re.fullmatch("0?[0-7]{3}", permissions):
+        raise Exit(f"--permissions must be three octal digits, such as 660; got {permissions!r}")
+    try:
+        return {"path": unix_path(path), "mode": int(permissions, 8)}
+    except ValueError as exc:
+        raise Exit(str(exc)) from None
+
+
 def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
-    if not given:
-        return {}
     from trio_mcp.http.server.options import HttpOptions
 
     if given.get("runner") == "httptools":
@@ -164,9 +210,9 @@ def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
         except RuntimeError as exc:  # an extra that is not installed
             raise Exit(str(exc)) from None
     settings = {LISTS.get(name, name): value for name, value in given.items()}
-    # The stand-alone SSE transport has one path, which is its `sse_path`.
-    if transport == "sse" and "path" in settings:
-        settings["sse_path"] = settings.pop("path")
+    # The other two have one path, under a name of its own.
+    if transport in ("sse", "websocket") and "path" in settings:
+        settings[f"{transport}_path"] = settings.pop("path")
     try:
         return {"options": HttpOptions(**settings)}
     except ValueError as exc:

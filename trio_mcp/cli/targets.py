@@ -18,9 +18,11 @@ from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
-from trio_mcp.client.config import load_config
+from trio_mcp.client.config import Configured, load_config
+from trio_mcp.client.targets import SCHEMES
 from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
@@ -30,7 +32,7 @@ __all__ = ["connected", "target_of"]
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServerParameters:
+def target_of(options: argparse.Namespace) -> Configured:
     """Return the target for a `Client`.
 
     Raises:
@@ -42,23 +44,30 @@ def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServer
         process = options.process
         found = _named(options.target) if process is None else StdioServerParameters(process[0], process[1:])
         if isinstance(found, StdioServerParameters):
-            if headers:
-                raise Exit("--header is for servers that have a URL")
-            return attrs.evolve(found, env={**found.env, **env})
-        if env:
+            found = attrs.evolve(found, env={**found.env, **env})
+        elif env:
             raise Exit("--env is for servers that are started as a process")
-        return attrs.evolve(found, headers={**found.headers, **headers})
+        if isinstance(found, HttpServerParameters):
+            found = attrs.evolve(found, headers={**found.headers, **headers})
+        elif headers:
+            raise Exit("--header is for servers that are reached over HTTP or WebSocket")
+        return found
     except (TypeError, ValueError) as exc:
         raise Exit(str(exc)) from None
 
 
-def _named(name: str) -> StdioServerParameters | HttpServerParameters:
+def _named(name: str) -> Configured:
     # A URL comes first, since it may end in `.json` or `.py` like the others.
-    scheme, separator, _ = name.partition("://")
-    if separator:
-        if scheme.lower() not in ("http", "https"):
-            raise Exit(f"a URL must begin with http:// or https://; got {scheme}://")
-        return HttpServerParameters(name)
+    scheme, separator, rest = name.partition(":")
+    match scheme.lower():
+        case "http" | "https" if rest.startswith("//"):
+            return HttpServerParameters(name)
+        case "ws" | "wss" if rest.startswith("//"):
+            return HttpServerParameters(name, kind="ws")
+        case "tcp" | "tls" | "unix" if separator:
+            return read_address(name).url
+    if rest.startswith("//"):
+        raise Exit(f"a URL must begin with one of {', '.join(SCHEMES)}; got {scheme}://")
     path, _, entry = name.partition("#")
     if path.endswith(".json"):
         return _configured(path, entry)
@@ -78,7 +87,7 @@ def _named(name: str) -> StdioServerParameters | HttpServerParameters:
     )
 
 
-def _configured(path: str, name: str) -> StdioServerParameters | HttpServerParameters:
+def _configured(path: str, name: str) -> Configured:
     servers = load_config(path)
     names = ", ".join(servers) or "none"
     if not name and len(servers) == 1:

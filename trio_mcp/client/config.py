@@ -8,35 +8,48 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.errors import ConfigError
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
+from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-__all__ = ["ConfigSource", "expand", "load_config", "locate"]
+__all__ = ["ConfigSource", "Configured", "expand", "load_config", "locate"]
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+Configured: TypeAlias = StdioServerParameters | HttpServerParameters | FailoverParameters | str
+"""A target for a `Client`, as a configuration describes it; a string is the URL of a socket."""
 
 # Claude Desktop's name comes first, which most hosts use.
 TABLES = ("mcpServers", "servers")
 """The keys under which hosts list their servers; the second is VS Code's."""
 
+Kind: TypeAlias = HttpKind | Literal["socket"]
+
 # Hosts spell them differently; "streamable-http" and "streamableHttp" are both in use.
-TYPES: dict[str, HttpKind | None] = {
+TYPES: dict[str, Kind | None] = {
     "stdio": None,
     "http": "http",
     "streamable-http": "http",
     "streamableHttp": "http",
     "sse": "sse",
     "ws": "ws",
+    "websocket": "ws",
+    "tcp": "socket",
+    "unix": "socket",
 }
+
+SCHEMES: dict[str, Kind] = {"ws": "ws", "wss": "ws", "tcp": "socket", "tls": "socket", "unix": "socket"}
+"""What the scheme of a URL says about a server without a type; any other is left to HTTP."""
 
 PROCESS_KEYS = ("command", "args", "env", "cwd")
 URL_KEYS = ("url", "headers")
-KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled")
+KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "failover")
 
 # A host's own settings, accepted so that its file can be used as it is; they don't affect how a server is reached.
 HOST_KEYS = (
@@ -49,9 +62,7 @@ HOST_KEYS = (
 KINDS = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
 
-def load_config(
-    source: ConfigSource, *, environ: Mapping[str, str] | None = None
-) -> dict[str, StdioServerParameters | HttpServerParameters]:
+def load_config(source: ConfigSource, *, environ: Mapping[str, str] | None = None) -> dict[str, Configured]:
     """Read the servers of a configuration: targets for a `Client`, by name, without those that are ``disabled``.
 
     Args:
@@ -97,7 +108,7 @@ class _Reader:
         self._variables = variables
         self._problems: list[tuple[int, str]] = []
 
-    def read(self, content: object) -> dict[str, StdioServerParameters | HttpServerParameters]:
+    def read(self, content: object) -> dict[str, Configured]:
         for path, line in self._places.repeated:
             self._problems.append((line, f"{self._source}:{line}: {_where(path)}the key appears twice"))
         servers = {}
@@ -106,9 +117,7 @@ class _Reader:
             path = (*table, name)
             if not isinstance(name, str) or not name:
                 self._problem(path, "a server's name must be a non-empty string")
-            elif not isinstance(entry, Mapping):
-                self._problem(path, f"must be an object, not {_kind(entry)}")
-            elif (server := self._server(path, entry)) is not None:
+            elif (server := self._entry(path, entry)) is not None:
                 servers[name] = server
         if self._problems:
             # In the order of the file.
@@ -140,11 +149,36 @@ class _Reader:
             return ()
         return entries.items()
 
-    def _server(
-        self, path: tuple[Any, ...], entry: Mapping[Any, Any]
-    ) -> StdioServerParameters | HttpServerParameters | None:
+    def _entry(self, path: tuple[Any, ...], entry: object) -> Configured | None:
+        if not isinstance(entry, Mapping):
+            self._problem(path, f"must be an object, not {_kind(entry)}")
+            return None
         if self._of(bool, path, entry, "disabled"):
             return None
+        return self._failover(path, entry) if "failover" in entry else self._server(path, entry)
+
+    def _failover(self, path: tuple[Any, ...], entry: Mapping[Any, Any]) -> FailoverParameters | None:
+        before = len(self._problems)
+        for key in entry:
+            if key not in ("failover", "disabled", *HOST_KEYS):
+                self._problem((*path, key), "not allowed beside 'failover': it belongs in the entries of the list")
+        path = (*path, "failover")
+        targets = []
+        for index, each in enumerate(self._of(list, path[:-1], entry, "failover") or ()):
+            if isinstance(each, Mapping) and "failover" in each:
+                self._problem((*path, index), "can't be another list")
+            elif (target := self._entry((*path, index), each)) is not None:
+                targets.append(target)
+        if len(self._problems) > before:
+            return None
+        if not targets:
+            self._problem(path, "needs at least one entry that is not disabled")
+            return None
+        return FailoverParameters(targets)
+
+    def _server(
+        self, path: tuple[Any, ...], entry: Mapping[Any, Any]
+    ) -> StdioServerParameters | HttpServerParameters | str | None:
         before = len(self._problems)
         for key in entry:
             if key not in KEYS and key not in HOST_KEYS:
@@ -167,8 +201,12 @@ class _Reader:
             if not by_url:
                 return StdioServerParameters(**filled)
             # Without a type, the scheme of the URL decides.
-            kind = TYPES[entry["type"]] if "type" in entry else None
-            return HttpServerParameters(**filled, kind=kind or _kind_of(filled["url"]))
+            kind = TYPES[entry["type"]] if "type" in entry else SCHEMES.get(filled["url"].partition(":")[0].lower())
+            if kind != "socket":
+                return HttpServerParameters(**filled, kind=kind or "http")
+            if "headers" in filled:
+                raise ValueError("a server on a socket takes no 'headers'")
+            return read_address(filled["url"]).url
         except (TypeError, ValueError) as exc:
             self._problem(path, str(exc))
             return None
@@ -242,11 +280,6 @@ def _kind(value: object) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "a number"
     return next((name for kind, name in KINDS.items() if isinstance(value, kind)), type(value).__name__)
-
-
-def _kind_of(url: str) -> HttpKind:
-    # WebSocket is not a transport of the specification, but hosts' files have such entries.
-    return "ws" if url.lower().startswith(("ws://", "wss://")) else "http"
 
 
 # --- variables: ${NAME}, ${NAME:-default}, ${env:NAME} -------------------------------------------------------------

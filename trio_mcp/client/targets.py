@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
@@ -84,8 +85,9 @@ def target_name(target: object) -> str:
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
     if isinstance(target, StdioServerParameters):
         return target.command
-    name = getattr(target, "name", None) or getattr(target, "__qualname__", None)
-    return name if isinstance(name, str) else type(target).__name__
+    # That of a `Server`, which the client must not import, or of a function.
+    names = (getattr(getattr(target, "info", target), "name", None), getattr(target, "__qualname__", None))
+    return next((name for name in names if isinstance(name, str)), type(target).__name__)
 
 
 def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> contextlib.AbstractAsyncContextManager[Link]:
@@ -122,9 +124,13 @@ def _by_url(url: str) -> LinkFactory:
 
 
 def _by_parameters(parameters: HttpServerParameters) -> LinkFactory:
-    if parameters.kind == "ws":
-        raise ValueError(f"there is no transport for {parameters.url.partition('://')[0]}:// URLs")
-    return HttpConnector(parameters)
+    return partial(_websocket_client, parameters) if parameters.kind == "ws" else HttpConnector(parameters)
+
+
+def _websocket_client(parameters: HttpServerParameters) -> contextlib.AbstractAsyncContextManager[Link]:
+    from trio_mcp.websocket.client import websocket_client
+
+    return websocket_client(parameters.url, headers=parameters.headers)
 
 
 def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:

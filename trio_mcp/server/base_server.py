@@ -29,7 +29,7 @@ from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.input.rounds import InputOptions, InputRun
 from trio_mcp.server.run import Run, ServerStatistics
-from trio_mcp.server.signals import run_http, run_stdio
+from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.icons import checked_icons
@@ -42,6 +42,14 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.server.app import HttpApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
     from trio_mcp.sockets.serving import SocketSettings
+
+    class RunArguments(RunSettings, total=False):
+        """The arguments of `Server.run`: those of all transports, of which each takes its own."""
+
+        ssl_context: ssl.SSLContext | None
+        allow_remote: bool
+        mode: int
+
 
 __all__ = ["BaseServer", "Lifespan"]
 
@@ -520,16 +528,21 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, HttpSettings, type(self))
         return attrs.evolve(options or HttpOptions(), **settings)
 
-    def run(self, transport: Literal["stdio", "http", "sse"] = "stdio", **arguments: Unpack[RunSettings]) -> None:
+    def run(
+        self,
+        transport: Literal["stdio", "http", "sse", "websocket", "tcp", "unix"] = "stdio",
+        **arguments: Unpack[RunArguments],
+    ) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
         process exits. A tool that can't be cancelled gets five seconds, then the process exits with status 1.
-        Over HTTP: SIGINT or SIGTERM shuts down gracefully, a second one at once.
+        Over the other transports: SIGINT or SIGTERM shuts down gracefully, a second one at once.
 
         Args:
-            transport: ``"stdio"``, ``"http"`` or ``"sse"``.
-            arguments: For HTTP: those of `Server.serve_http`, without ``shutdown``. For stdio there are none.
+            transport: ``"stdio"``, ``"http"``, ``"sse"``, ``"websocket"``, ``"tcp"`` or ``"unix"``.
+            arguments: Those of `Server.serve_http`, `Server.serve_tcp` and so on, without ``shutdown``. For stdio there
+                are none.
 
         Raises:
             TypeError: If an argument is unknown.
@@ -547,6 +560,9 @@ class BaseServer:
             "stdio": self._run_stdio,
             "http": functools.partial(self._run_http, self.serve_http),
             "sse": functools.partial(self._run_http, self.serve_sse),
+            "websocket": functools.partial(self._run_http, self.serve_websocket),
+            "tcp": functools.partial(self._run_network, self.serve_tcp),
+            "unix": functools.partial(self._run_network, self.serve_unix),
         }
 
     def _run_stdio(self, **arguments: Any) -> None:
@@ -560,7 +576,10 @@ class BaseServer:
         from trio_mcp.http.serve import RunSettings
 
         refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
-        run_http(self.info.name, serve, arguments)
+        self._run_network(serve, **arguments)
+
+    def _run_network(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
+        run_network(self.info.name, serve, arguments)
 
 
 def _named(name: str | Implementation, version: str | None) -> Implementation:

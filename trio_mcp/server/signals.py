@@ -13,7 +13,7 @@ import trio
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.errors import TransportError
 
-__all__ = ["run_http", "run_stdio"]
+__all__ = ["run_network", "run_stdio"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -57,8 +57,8 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
         sys.exit(128 + signal.SIGTERM)
 
 
-def run_http(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
-    """Serve HTTP until SIGINT or SIGTERM, then shut down gracefully; a second signal ends it at once.
+def run_network(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
+    """Serve over a network, or a socket, until SIGINT or SIGTERM, then shut down gracefully; a second signal ends it at once.
 
     Ctrl-C exits with status 130.
 

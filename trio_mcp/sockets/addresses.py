@@ -89,5 +89,8 @@ def url_of(scheme: str, host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an IP address is one of this machine's own, which nobody can reach from elsewhere."""
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    """Return whether a host is an IP address that nobody can reach from elsewhere."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:  # a name
+        return False
