@@ -14,7 +14,7 @@ import trio
 from tests.failover.load import Load, listen
 from tests.failover.ways import Way
 from tests.waiting import eventually
-from trio_mcp import Backoff, Client, FailoverParameters, HttpServerParameters, SessionOptions, Switch, websocket_client
+from trio_mcp import Backoff, Client, FailoverParameters, HttpServerParameters, SessionOptions, Switch
 
 QUIET = 5.0
 """Seconds of load at the end, with all ways up and each client back on its best."""
@@ -52,14 +52,6 @@ RECOVERY = DETECTION + SETTINGS["head_start"] * 2 + SETTINGS["attempt_timeout"] 
 """Seconds within which a way that is up carries the calls: it is tried again, and a better one may be tried first."""
 
 
-@attrs.frozen
-class WebSocketTarget:
-    name: str
-
-    def __call__(self) -> Any:
-        return websocket_client(self.name)
-
-
 class Side:
     """A client, its load, and what it has noticed.
 
@@ -82,7 +74,7 @@ class Side:
 
     def client(self, ways: dict[str, Way]) -> Client:
         urls = {kind: way.proxy.url for kind, way in ways.items()}
-        first = WebSocketTarget(urls["websocket"].replace("http://", "ws://"))
+        first = urls["websocket"].replace("http://", "ws://")
         third: Any = HttpServerParameters(urls["sse"], kind="sse")
         if self.era == "modern":  # which HTTP+SSE does not speak, but its server does, at another path
             third = urls["sse"].replace("/sse", "/mcp")
