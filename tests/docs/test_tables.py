@@ -25,13 +25,17 @@ from trio_mcp import (
     ResponseCache,
     Server,
     SessionOptions,
+    SocketSettings,
     SqliteEventStore,
     StdioServerParameters,
     link,
     sse_client,
     stdio_client,
     stdio_server,
+    stream_link,
     streamable_http_client,
+    tcp_client,
+    unix_client,
 )
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
@@ -40,6 +44,8 @@ from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.session.outbox import Outbox
+from trio_mcp.sockets.addresses import LONGEST_PATH
+from trio_mcp.sockets.serving import SocketOptions
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -89,7 +95,17 @@ STATED = {
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
     "messages in a memory link, each way": link.BUFFER,
     "messages in a stdio link, each way": link.BUFFER,
+    "messages in a link on a socket or another stream, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
+    **{
+        f"serve_tcp({name}=…), serve_unix({name}=…)": getattr(SocketOptions(), name)
+        for name in ("head_timeout", "write_timeout", "grace")
+    },
+    "the last messages on a socket or another stream": constant("LAST_WORDS", "trio_mcp.sockets.stream_link"),
+    "connections to a TCP or Unix socket open at once": SocketOptions().max_connections,
+    "bytes of a message to a server on a socket": SocketOptions().max_message_size,
+    "bytes of a message on another stream, or from a server on a socket": default(stream_link, "max_message_size"),
+    "bytes of the path of a Unix socket, on Linux": LONGEST_PATH,
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "urgent requests of an HTTP link on their way": http_link.MAX_URGENT,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
@@ -208,7 +224,8 @@ def test_each_limit_of_a_session_has_a_row() -> None:
 
 def test_every_transport_has_the_same_limit() -> None:
     over_stdio = default(stdio_client, "max_message_size")
-    assert {default(each, "max_message_size") for each in (streamable_http_client, sse_client)} == {over_stdio}
+    others = (streamable_http_client, sse_client, stream_link, tcp_client, unix_client)
+    assert {default(each, "max_message_size") for each in others} == {over_stdio}
 
 
 def test_both_ends_of_stdio_have_the_same_limit() -> None:
@@ -273,6 +290,14 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
         assert (FIELDS[name], SETTINGS[name]) == IN_WORDS[name]
     else:
         assert read(SETTINGS[name]) == {**FIELDS, **ELSEWHERE}[name]
+
+
+def test_each_setting_of_a_socket_has_the_default_of_the_code() -> None:
+    stated = {
+        row[0].strip("`"): row[1] for row in rows_below("transports.md", "| setting | default | what it limits |")
+    }
+    assert stated == {field.name: str(field.default) for field in attrs.fields(SocketOptions)}
+    assert stated.keys() == SocketSettings.__annotations__.keys()
 
 
 BOUNDS = {
