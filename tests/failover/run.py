@@ -42,14 +42,17 @@ SETTINGS: dict[str, Any] = {
 }
 """Shorter than the defaults, so that a minute has many switches."""
 
+MARGIN = 1.0
+"""Seconds for connecting, for the calls themselves, and for a machine that is busy. Chosen."""
+
 DETECTION = SETTINGS["check_after"] + SETTINGS["check_timeout"]
 """Seconds within which a way that is silent is found out."""
 
 BACK = SETTINGS["settle"] * 16 + 10
 """Seconds within which a client is back on its best way: the time to prove itself doubles up to 16 times."""
 
-RECOVERY = DETECTION + SETTINGS["head_start"] * 2 + SETTINGS["attempt_timeout"] + SETTINGS["backoff"].longest
-"""Seconds within which a way that is up carries the calls: it is tried again, and a better one may be tried first."""
+RECOVERY = DETECTION + SETTINGS["head_start"] * 2 + SETTINGS["backoff"].longest + MARGIN
+"""Seconds within which a way that is up carries the calls: docs/how-to/failover.md."""
 
 
 class Side:
