@@ -7,21 +7,19 @@ import json
 import math
 import selectors
 import socket
-import sys
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from . import _wire
-from ._processes import DEADLINE, ROOT, Process, ProcessFailed
+from ._measure import Times
+from ._processes import DEADLINE, LINUX, ROOT, Process, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from ._wire import Era
-
-LINUX = sys.platform == "linux"
 
 _B = 7
 
@@ -94,14 +92,14 @@ class HttpLoad(HttpServer):
         new_heads: Whether no two requests have the same head, so that remembering heads gains nothing.
 
     Attributes:
-        costs: Microseconds of the server's CPU time per call, one figure for each `throughput`; Linux only.
+        times: What was measured beside each `throughput`.
     """
 
     def __init__(
         self, command: Sequence[str], era: Era = "modern", root: Path = ROOT, *, new_heads: bool = False
     ) -> None:
         super().__init__(command, root)
-        self.costs: list[float] = []
+        self.times = Times()
         self._era = era
         self._new_heads = new_heads
         self._template = _wire.add_template(era)
@@ -163,19 +161,19 @@ class HttpLoad(HttpServer):
         """
         self.open(connections)
         before = self.process.cpu_time() if LINUX else 0.0
-        count, elapsed = self._keep_busy(seconds)
-        if LINUX:
-            self.costs.append((self.process.cpu_time() - before) * 1e6 / count)
-        return count / elapsed
+        took, elapsed = self._keep_busy(seconds)
+        self.times.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
+        return len(took) / elapsed
 
     def answer(self, calls: int) -> None:
         """Have the server answer this many calls over the open connections; every answer is checked."""
-        if self._keep_busy(DEADLINE, calls)[0] != calls:
+        if len(self._keep_busy(DEADLINE, calls)[0]) != calls:
             raise self.process.failure(f"did not answer {calls} calls in {DEADLINE:.0f} seconds")
 
-    def _keep_busy(self, seconds: float, calls: float = math.inf) -> tuple[int, float]:
+    def _keep_busy(self, seconds: float, calls: float = math.inf) -> tuple[list[float], float]:
+        """Return how long each call took, and how long all of it."""
         with selectors.DefaultSelector() as selector, self.process.deadline(seconds + 60):
-            first_id, answers = self._next_id, []
+            first_id, answers, took = self._next_id, [], []
             for connection in self._connections:
                 selector.register(connection.socket, selectors.EVENT_READ, connection)
             end_id = first_id + calls
@@ -183,6 +181,7 @@ class HttpLoad(HttpServer):
             stop = started + seconds
             outstanding = 0
             for connection in self._connections:
+                connection.begun = time.perf_counter()
                 connection.send(self._request(self._take_id()))
                 outstanding += 1
             while outstanding:
@@ -192,13 +191,16 @@ class HttpLoad(HttpServer):
                     if answer is None:
                         continue
                     answers.append(answer)
-                    if self._next_id < end_id and time.perf_counter() < stop:
+                    now = time.perf_counter()
+                    took.append(now - connection.begun)
+                    if self._next_id < end_id and now < stop:
+                        connection.begun = now
                         connection.send(self._request(self._take_id()))
                     else:
                         outstanding -= 1
             elapsed = time.perf_counter() - started
         _wire.check_add_answers(b"\n".join(answers), first_id, len(answers), _B)
-        return len(answers), elapsed
+        return took, elapsed
 
     def _take_id(self) -> int:
         self._next_id += 1
@@ -214,12 +216,14 @@ class Connection:
 
     Attributes:
         fields: The header fields of the last response, by lower-case name.
+        begun: When the last request was sent; set by who measures that.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.fields: dict[bytes, bytes] = {}
+        self.begun = 0.0
         self._buffer = b""
 
     def close(self) -> None:

@@ -6,8 +6,10 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ._processes import LINUX
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,29 @@ class Spread:
     @classmethod
     def of(cls, values: list[float]) -> Spread:
         return cls(statistics.median(values), min(values), max(values))
+
+
+class Times:
+    """What was measured beside the throughput, one figure for each sample.
+
+    Attributes:
+        costs: Microseconds of the server's CPU time per call; Linux only.
+        medians: Microseconds that half of the calls took at most.
+        tails: Microseconds that 99 of 100 calls took at most.
+    """
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+        self.medians: list[float] = []
+        self.tails: list[float] = []
+
+    def add(self, seconds: Sequence[float], cpu_seconds: float) -> None:
+        """Record a sample: how long each call took, and the server's CPU time for all of them."""
+        if LINUX:
+            self.costs.append(cpu_seconds * 1e6 / len(seconds))
+        ordered = sorted(seconds)
+        self.medians.append(statistics.median(ordered) * 1e6)
+        self.tails.append(ordered[len(ordered) * 99 // 100] * 1e6)
 
 
 def interleave(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SERVERS = Path(__file__).resolve().parent / "servers"
 
+LINUX = sys.platform == "linux"
+
 DEADLINE = 60.0  # seconds that an exchange may take before its process is killed and the run fails
 
 

@@ -234,7 +234,8 @@ class ClientTelemetry(_Telemetry):
 
     ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span and OpenTelemetry's baggage in
     its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, or else
-    `TraceContext.current`. Neither arguments nor results are recorded. The requests that open the connection are not
+    `TraceContext.current`. With several ways to the server, ``trio_mcp.way`` names the one that carried the session at
+    the end, and ``trio_mcp.way.switches`` counts the switches in between. Neither arguments nor results are recorded. The requests that open the connection are not
     seen.
 
     Args:
@@ -266,6 +267,10 @@ class ClientTelemetry(_Telemetry):
                 # Known only now: the session chooses the id when it sends the request, and may never have done so.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
+                if call.way is not None:
+                    span.set_attribute("trio_mcp.way", call.way[:MAX_URI])
+                if call.switches:
+                    span.set_attribute("trio_mcp.way.switches", call.switches)
 
         return await self._observe(call.method, call.params, call.protocol_version, parent, (), proceed)
 

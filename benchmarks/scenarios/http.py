@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from benchmarks._http_load import LINUX, HttpLoad
+from benchmarks._http_load import HttpLoad
 from benchmarks._measure import Comparison, Group, Target
 from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT, server_command
+from benchmarks._processes import LINUX, ROOT, server_command
 from benchmarks._report import version_of
 from benchmarks._runners import installed_runners, our_server
 from benchmarks._throughput import groups
@@ -114,6 +114,6 @@ def _costs(group: Group, loads: dict[str, HttpLoad]) -> Group:
     """Return the CPU time that the servers took for the calls of a group: how many times as much as ours."""
     samples = {}
     for label, load in loads.items():
-        samples[label], load.costs = load.costs, []
+        samples[label], load.times.costs = load.times.costs, []
     turned = [Comparison(each.right, each.left, each.target) for each in group.comparisons]
     return Group(group.scenario, f"{group.case}, CPU time of the server", "µs/call", samples, turned, notes=group.notes)

@@ -6,10 +6,10 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import LINUX, HttpLoad
+from benchmarks._http_load import HttpLoad
 from benchmarks._measure import Comparison, Group, Target, interleave
 from benchmarks._options import peer_installed
-from benchmarks._processes import ProcessFailed, allow_files, server_command
+from benchmarks._processes import LINUX, ProcessFailed, allow_files, server_command
 from benchmarks._runners import installed_runners, our_server
 
 if TYPE_CHECKING:

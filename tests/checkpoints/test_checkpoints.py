@@ -21,6 +21,7 @@ from trio_mcp import (
     stdio_client,
     stdio_server,
     streamable_http_client,
+    websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
@@ -58,6 +59,7 @@ HELD: dict[object, str] = {
     ),
     stdio_server: ("transports/test_stdio_server.py::test_cancellation_at_every_step_leaves_the_streams_as_they_were"),
     streamable_http_client: f"transports/{ANYWHERE}",
+    websocket_client: "websocket/test_ending.py::test_a_client_that_is_cancelled_anywhere_leaves_nothing_open",
 }
 """What tests below ``tests`` cancel, at every step or where it would take long."""
 

@@ -12,6 +12,7 @@ from functools import partial
 import attrs
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from trio.testing import MockClock
 
@@ -217,6 +218,10 @@ async def test_connections_can_be_refused_and_accepted_again_at_the_same_place(t
                         await connect(proxy)
                     await stream.send_all(b"x")  # what is connected goes on
                     assert await stream.receive_some() == b"x"
+                for _ in range(2):
+                    proxy.accept()
+                    proxy.refuse()
+                await trio.testing.wait_all_tasks_blocked()
                 proxy.accept()
                 proxy.accept()
                 assert await exchange(proxy) == (DATA, "end")
@@ -276,9 +281,12 @@ async def test_a_client_calls_through_a_proxy() -> None:
     async with background_nursery() as nursery:
         url = await start(nursery, partial(server.serve_http, port=0))
         faults = itertools.repeat(Faults(sent=[Split(50)], received=[Split(20)]))
-        async with FaultProxy(url, faults) as proxy, Client(proxy.url) as client:
+        heard: list[bytes] = []
+        async with FaultProxy(url, faults, on_sent=heard.append) as proxy, Client(proxy.url) as client:
             assert proxy.url == url.replace(url.split(":")[2], f"{proxy.port}/mcp")
             assert (await client.call_tool("double", {"number": 2})).data == 4
+            assert b'"number":2' in b"".join(heard)
+            assert max(map(len, heard)) == 50
             proxy.refuse()
             proxy.reset()
             with pytest.raises(TransportError):

@@ -29,8 +29,8 @@ def free_port() -> int:
 class Served:
     """A server process that can be ended and started again on the same ports."""
 
-    def __init__(self, name: str, out: Path, **given: Any) -> None:
-        self.name, self._out = name, out
+    def __init__(self, name: str, out: Path, *, module: str = "tests.soak.serve", **given: Any) -> None:
+        self.name, self._out, self._module = name, out, module
         self._given = {"kind": "http", "name": name, "out": str(out), **given}
         self._process: trio.Process | None = None
         self.starts = 0
@@ -53,7 +53,7 @@ class Served:
         ready = self._out / f"{self.name}.ready"
         ready.unlink(missing_ok=True)
         with (self._out / f"{self.name}.log").open("a") as log:
-            command = [sys.executable, "-m", "tests.soak.serve", json.dumps(self._given)]
+            command = [sys.executable, "-m", self._module, json.dumps(self._given)]
             environment = {**os.environ, "PYTHONPATH": ""}
             self._process = await trio.lowlevel.open_process(
                 command, cwd=ROOT, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
@@ -64,6 +64,11 @@ class Served:
                 if self._process.poll() is not None:
                     raise RuntimeError(f"{self.name} ended with status {self._process.returncode}; see its log")
                 await trio.sleep(0.02)
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            self._process.send_signal(number)
 
     async def end(self, number: int) -> None:
         """Send it a signal and wait until it has exited."""

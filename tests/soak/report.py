@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+import attrs
+
 from tests.soak.calls import WITH_CLIENT, WITH_EFFECT
 from tests.soak.record import ANSWERED, CANCELLED, TIMED_OUT, effects
 from tests.soak.run import Soak
@@ -181,8 +183,8 @@ def report(soak: Soak) -> int:
         "lives": {f"{lane} {how}": number for (lane, how), number in sorted(record.lives.items())},
         "errors": {f"{lane}: {note}": number for (lane, note), number in record.errors.most_common(60)},
         "on_error": soak.load.notes,
-        "connections": {name: dict(chaos.drawn) for name, chaos in soak.chaos.items()},
-        "streams resumed": {name: chaos.resumed for name, chaos in soak.chaos.items()},
+        "connections": {name: attrs.asdict(proxy.statistics()) for name, proxy in soak.torn.items()},
+        "streams resumed": soak.resumed,
         "starts": soak.settled[-1]["starts"],
         "latest end of a call given up": round(record.late, 2),
         "cores": round(cpu(samples), 2),
@@ -200,10 +202,11 @@ def markdown(told: dict[str, Any]) -> str:
     outcomes: Counter[str] = Counter()
     for found in told["outcomes by lane"].values():
         outcomes.update(found)
-    resumed, torn = sum(told["streams resumed"].values()), Counter[str]()
-    for drawn in told["connections"].values():
-        torn.update(drawn)
-    of_calm = torn.pop("calm", 0)
+    through = told["connections"].values()
+    steps = Counter[str]()
+    for each in through:
+        steps.update(each["steps"])
+    hurt = steps.total() - steps["Pass"] - steps["Await"]  # each has at most one fault
     rows = [
         ("calls", f"{told['calls']:,}"),
         *((outcome, f"{outcomes.get(outcome, 0):,}") for outcome in ("answered", "cancelled", "timed out", "failed")),
@@ -212,8 +215,11 @@ def markdown(told: dict[str, Any]) -> str:
             "effects in the ledger; of calls without an answer",
             f"{told['effects']:,}; {told['effects without an answer']:,}",
         ),
-        ("connections through the tearing proxies; hurt", f"{of_calm + torn.total():,}; {torn.total():,}"),
-        ("streams resumed", f"{resumed:,}"),
+        (
+            "connections through the tearing proxies; hurt",
+            f"{sum(each['connections'] for each in through):,}; {hurt:,}",
+        ),
+        ("streams resumed", f"{told['streams resumed']:,}"),
         ("starts of the mortal server", f"{told['starts']['mortal']:,}"),
         ("cores in use, of one", f"{told['cores']}"),
         ("broken promises", f"{len(told['broken promises'])}"),

@@ -9,7 +9,7 @@ import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ import trio
 import trio_mcp
 from tests.server.http.certificate import over_tls
 from tests.soak.calls import ask, listen, log
-from tests.soak.chaos import Chaos
 from tests.soak.figures import figures, trim
 from tests.soak.lanes import Lane, Load
 from tests.soak.processes import Served, free_port, kill_children_now_and_then, outside, restart_now_and_then
@@ -29,6 +28,7 @@ from tests.soak.record import Ledger, Record
 from tests.soak.serve import stdio_parameters
 from tests.soak.tools import make_server
 from trio_mcp import HttpServerParameters, streamable_http_client
+from trio_mcp.testing import FaultProxy, random_faults
 
 LONG = 10.0
 """A run of at least this many minutes settles in the middle as well."""
@@ -57,7 +57,8 @@ class Soak:
         self.out = plan.out
         self.record = Record(plan.out)
         self.load = Load(self.record, plan.rate, plan.seed)
-        self.chaos: dict[str, Chaos] = {}
+        self.torn: dict[str, FaultProxy] = {}
+        self.resumed = 0
         self.served: dict[str, Served] = {}
         self.lanes: list[Lane] = []
         self.settled: list[dict[str, Any]] = []
@@ -87,7 +88,7 @@ class Soak:
         upstreams = {
             "of-mortal": {"url": url(self.served["mortal"].ports["stored"]), "mode": "legacy"},
             "of-stdio": {"url": None, "mode": "auto"},
-            "of-steady": {"url": url(self.chaos["plain"].port), "mode": "2026-07-28"},
+            "of-steady": {"url": self.torn["plain"].url, "mode": "2026-07-28"},
         }
         ports = {kind: free_port() for kind in upstreams}
         self.served["proxies"] = Served(
@@ -100,19 +101,20 @@ class Soak:
             runner=self.plan.runner,
         )
 
-    def _ways(self) -> dict[str, Callable[[], int]]:
-        steady, mortal = self.served["steady"].ports, self.served["mortal"].ports
+    def _torn(self) -> dict[str, FaultProxy]:
+        """Return proxies that treat connections as networks do."""
+        ports = {**self.served["steady"].ports, "mortal": self.served["mortal"].ports["stored"]}
         return {
-            "stored": lambda: steady["stored"],
-            "plain": lambda: steady["plain"],
-            "stateless": lambda: steady["stateless"],
-            "tls": lambda: steady["tls"],
-            "mortal": lambda: mortal["stored"],
+            name: FaultProxy(url(port), random_faults(f"{self.plan.seed}-{name}"), on_sent=self._see)
+            for name, port in ports.items()
         }
+
+    def _see(self, data: bytes) -> None:
+        self.resumed += data.startswith(b"GET ") and b"last-event-id:" in data.lower()
 
     def _make_lanes(self) -> None:
         steady = self.served["steady"].ports
-        torn = {name: chaos.port for name, chaos in self.chaos.items()}
+        torn = {name: proxy.port for name, proxy in self.torn.items()}
         proxies = self.served["proxies"].ports
 
         def to(port: int) -> Callable[[], str]:
@@ -181,13 +183,13 @@ class Soak:
         """Warm up, settle, put the load on, settle again; a long run does so twice."""
         print(f"seed {self.plan.seed}, {self.plan.runner}, {trio_mcp.__file__}", flush=True)
         self._make_servers()
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
             try:
                 for served in self.served.values():
                     await served.start()
-                for name, target in self._ways().items():
-                    self.chaos[name] = Chaos(name, target, str(self.plan.seed))
-                    await nursery.start(self.chaos[name].run)
+                self.torn = self._torn()
+                for proxy in self.torn.values():
+                    await stack.enter_async_context(proxy)
                 self._make_proxies()
                 await self.served["proxies"].start()
                 self._make_lanes()
@@ -212,8 +214,8 @@ class Soak:
 
     async def _loaded(self, phase: str, seconds: float) -> None:
         self._phase = phase
-        for chaos in self.chaos.values():
-            chaos.calm = False
+        for proxy in self.torn.values():
+            proxy.calm = False
         rng = random.Random(f"{self.plan.seed}-{phase}-{len(self.settled)}")
         async with trio.open_nursery() as nursery:
             if not self.plan.only or any("mortal" in name or name == "group" for name in self.plan.only):
@@ -226,8 +228,8 @@ class Soak:
     async def _settle(self) -> None:
         """Stop breaking connections: every lane must answer, and everything that the load has left must go away."""
         self._phase = "calm"
-        for chaos in self.chaos.values():
-            chaos.calm = True
+        for proxy in self.torn.values():
+            proxy.calm = True
         async with trio.open_nursery() as nursery:
             for lane in self.lanes:
                 nursery.start_soon(self.load.calm, lane, 5)

@@ -43,12 +43,16 @@ class OutgoingCall:
         params: Its parameters, as plain data.
         protocol_version: The negotiated revision; replacing it changes nothing.
         request_id: The id of the last attempt to send it; None before the first.
+        way: The name of the way that carried the session when the last attempt ended; None with a single way.
+        switches: How many times another way took over during the last attempt.
     """
 
     method: str
     params: dict[str, Any]
     protocol_version: str
     request_id: RequestId | None = None
+    way: str | None = None
+    switches: int = 0
 
 
 Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
@@ -250,7 +254,13 @@ class Connection:
         async def send() -> dict[str, Any]:
             # No checkpoint may come between here and where the session takes the id, or another call could take it.
             call.request_id = session.next_request_id
-            return await session.send_request(call.method, call.params, **limits)
+            before = None if self._ways is None else self._ways()
+            try:
+                return await session.send_request(call.method, call.params, **limits)
+            finally:
+                if self._ways is not None and before is not None:
+                    now = self._ways()
+                    call.way, call.switches = now.carrier, now.switches - before.switches
 
         # A middleware may respond without any checkpoint: then a call in a cancelled scope has to end here, before its
         # effect.

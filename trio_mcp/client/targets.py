@@ -85,8 +85,9 @@ def target_name(target: object) -> str:
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
     if isinstance(target, StdioServerParameters):
         return target.command
-    name = getattr(target, "name", None) or getattr(target, "__qualname__", None)
-    return name if isinstance(name, str) else type(target).__name__
+    # That of a `Server`, which the client must not import, or of a function.
+    names = (getattr(getattr(target, "info", target), "name", None), getattr(target, "__qualname__", None))
+    return next((name for name in names if isinstance(name, str)), type(target).__name__)
 
 
 def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> contextlib.AbstractAsyncContextManager[Link]:

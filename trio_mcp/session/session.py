@@ -161,10 +161,13 @@ class BaseSession(EnteredOnce):
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
                 # Until a close, or the end of the link, cancels the nursery: calls and handlers need it at any time.
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._nursery = None  # from here on nothing is started: the nursery ends, and then takes no tasks
         finally:
-            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled,
-            # so whatever a close would have settled is settled here.
+            # The session may also end because the task around it is cancelled, so whatever a close would have settled
+            # is settled here.
             self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.clear()
@@ -177,9 +180,9 @@ class BaseSession(EnteredOnce):
             self._nursery.start_soon(function)
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
-        assert self._nursery is not None
-        # Named, so that Trio's instruments and tracebacks show which request a task serves.
-        self._nursery.start_soon(serve, context, name=f"request {context.method}")
+        if self._nursery is not None:
+            # Named, so that Trio's instruments and tracebacks show which request a task serves.
+            self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
         """Close the session, from any task; closing it again does nothing.

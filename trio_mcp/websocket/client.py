@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -36,6 +37,7 @@ DEFAULT_PORTS: Final = {"ws": 80, "wss": 443}
 # What the handshake itself sends (RFC 6455, section 4.1).
 OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encoding")
 
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2}) ")
 _TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503: "busy"}
 
 
@@ -88,7 +90,7 @@ async def websocket_client(
         if opening.cancelled_caught:
             raise target.too_slow()
         if failure is not None:
-            raise target.refusal(failure, stream.broken) from None
+            raise target.refusal(failure, stream) from None
         if socket.subprotocol != SUBPROTOCOL:
             raise TransportError(
                 f"{target.shown} does not speak MCP over its WebSocket: it did not take the subprotocol {SUBPROTOCOL!r}"
@@ -189,17 +191,22 @@ class _Target:
         """Return the error for a server that does not answer."""
         return TransportError(f"{self.shown} did not answer within {OPENING_TIMEOUT:g} seconds")
 
-    def refusal(self, failure: Exception, broken: str) -> TransportError:
+    def refusal(self, failure: Exception, stream: WatchedStream) -> TransportError:
         """Return the error for a handshake that has failed."""
         cause: BaseException | None = failure
         # trio-websocket fails once more as it answers what the parser refused.
         while cause is not None and not isinstance(cause, (RemoteProtocolError, ConnectionRejected)):
             cause = cause.__context__
+        target = f"GET {self.shown}"
         if isinstance(cause, ConnectionRejected):
-            return _http_error(f"GET {self.shown}", cause)
+            return _http_error(target, cause.status_code, cause.headers, cause.body or b"")
+        # Of a body that goes to the end of the connection, trio-websocket says nothing.
+        status = _STATUS.match(stream.refusal)
+        if cause is None and status is not None:
+            return _http_error(target, int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
         hint = "" if self._tls else "; does its URL begin with wss://?"
         if cause is None:
-            how = broken or "it closed the connection"
+            how = stream.broken or "it closed the connection"
             return TransportError(f"{self.shown} did not answer the handshake of a WebSocket: {how}{hint}")
         return TransportError(f"{self.shown} is not a WebSocket of an MCP server: {cause}{hint}")
 
@@ -224,15 +231,10 @@ def _resource(parts: SplitResult) -> str:
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
 
 
-def _http_error(target: str, rejected: ConnectionRejected) -> HttpError:
-    status = rejected.status_code
-    with contextlib.suppress(ValueError):
-        return HttpError(
-            target,
-            status,
-            HTTPStatus(status).phrase,
-            {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in rejected.headers},
-            (rejected.body or b"")[:500].decode("utf-8", "replace"),
-            _TROUBLES.get(status, "refused"),
-        )
-    return HttpError(target, status, "", {}, "")
+def _http_error(target: str, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
+    reason = ""
+    with contextlib.suppress(ValueError):  # a server may make statuses up
+        reason = HTTPStatus(status).phrase
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in fields}
+    excerpt = body[:500].decode("utf-8", "replace")
+    return HttpError(target, status, reason, headers, excerpt, _TROUBLES.get(status, "refused"))

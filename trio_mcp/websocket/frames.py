@@ -50,9 +50,22 @@ class Frames:
     Attributes:
         fault: Why the next frame must not be parsed.
         partial: Whether a message has begun and not ended.
+        in_parser: How many messages have been admitted that the parser has not given back yet.
     """
 
-    __slots__ = ("_fragments", "_head", "_header", "_left", "_limit", "_open", "_size", "fault", "partial")
+    __slots__ = (
+        "_closing",
+        "_fragments",
+        "_head",
+        "_header",
+        "_left",
+        "_limit",
+        "_open",
+        "_size",
+        "fault",
+        "in_parser",
+        "partial",
+    )
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -61,8 +74,20 @@ class Frames:
         self._left = 0  # bytes of the payload that have not arrived
         self._open = False  # the last frame of the message has not begun
         self._size = self._fragments = 0  # of the message
+        self._closing = False
         self.fault: Fault | None = None
         self.partial = False
+        self.in_parser = 0
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the parser waits for the first frame of a message, and holds none that the next could overtake."""
+        return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
+
+    @property
+    def refusal(self) -> bytes:
+        """What the peer has sent in place of the end of the handshake."""
+        return bytes(self._head or b"")
 
     def admit(self, data: bytes | bytearray) -> int:
         """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
@@ -108,8 +133,10 @@ class Frames:
         self._left = length
         # Control frames may come in the middle of a message (RFC 6455, section 5.4); the parser bounds them.
         if opcode & 0x08:
+            self._closing = self._closing or opcode == 0x08
             return
         if opcode:
+            self.in_parser += 1
             self._size = self._fragments = 0
         self._size += length
         self._fragments += 1

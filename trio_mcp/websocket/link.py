@@ -13,6 +13,7 @@ from wsproto.frame_protocol import CloseReason
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.lines import CHUNK
 from trio_mcp.link import BUFFER, Link, unsent
 from trio_mcp.websocket.frames import Fault
 from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
@@ -78,15 +79,15 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
 
     async def receive(self) -> SessionMessage:
         await trio.lowlevel.checkpoint_if_cancelled()
+        with contextlib.suppress(trio.WouldBlock):
+            item = self.receive_nowait()
+            # Taken, so it must not be lost in a cancellation.
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return item
         while True:
-            try:
-                item = self.receive_nowait()
-            except trio.WouldBlock:
-                await self._arrived.park()
-            else:
-                # Taken, so it must not be lost in a cancellation.
-                await trio.lowlevel.cancel_shielded_checkpoint()
-                return item
+            await self._arrived.park()
+            with contextlib.suppress(trio.WouldBlock):
+                return self.receive_nowait()
 
     def close(self) -> None:
         """Drop everything, now and later."""
@@ -152,17 +153,18 @@ class WebSocketLink:
             await self._written.wait()
             await self._ended.wait()
 
+    async def _accept(self, data: bytes) -> None:
+        inbox = self._inbox
+        inbox.put(SessionMessage(decode(data), metadata=self._metadata), len(data))
+        if not inbox.has_room:
+            self._socket.waiting = True
+            await inbox.room()
+            self._socket.waiting = False
+
     async def _read(self) -> None:
-        socket, inbox, metadata = self._socket, self._inbox, self._metadata
+        inbox = self._inbox
         try:
-            while True:
-                text = await socket.receive()
-                data = text.encode()
-                inbox.put(SessionMessage(decode(data), metadata=metadata), len(data))
-                if not inbox.has_room:
-                    socket.waiting = True
-                    await inbox.room()
-                    socket.waiting = False
+            await self._socket.receive_all(self._accept)
         except Ended as end:
             if end.cause is not None:
                 inbox.put(SessionMessage(Failure(end.cause)))
@@ -175,12 +177,24 @@ class WebSocketLink:
         """Send every message until the session closes its side, and say goodbye."""
         try:
             async for item in self._outbound:
-                data, problem = encode_or_replace(item.message)  # type: ignore[arg-type]
-                if data is not None:
-                    await self._socket.send(data.decode())
-                if problem is not None and (failure := unsent(item, problem)) is not None:
-                    self._inbox.put(SessionMessage(failure))
+                # Join what is waiting: one system call for many small messages.
+                messages: list[bytes] = []
+                self._encode(item, messages)
+                while sum(map(len, messages)) < CHUNK:
+                    try:
+                        self._encode(self._outbound.receive_nowait(), messages)
+                    except (trio.WouldBlock, trio.EndOfChannel):
+                        break
+                if messages:
+                    await self._socket.send(messages)
         except (Ended, trio.ClosedResourceError):
             pass
         await self._socket.close(*self.farewell)
         self._written.set()
+
+    def _encode(self, item: SessionMessage, messages: list[bytes]) -> None:
+        data, problem = encode_or_replace(item.message)  # type: ignore[arg-type]
+        if data is not None:
+            messages.append(data)
+        if problem is not None and (failure := unsent(item, problem)) is not None:
+            self._inbox.put(SessionMessage(failure))

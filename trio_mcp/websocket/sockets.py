@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import trio
@@ -13,7 +13,7 @@ from wsproto.utilities import ProtocolError
 
 from trio_mcp.errors import TransportError
 from trio_mcp.websocket.frames import Fault
-from trio_mcp.websocket.stream import WatchedStream
+from trio_mcp.websocket.stream import Accept, WatchedStream
 
 __all__ = ["LAST_WORDS", "NOT_TEXT", "SUBPROTOCOL", "Ended", "Open", "Socket", "TrioSocket", "farewell"]
 
@@ -48,15 +48,15 @@ class Socket(Protocol):
 
     waiting: bool
 
-    async def receive(self) -> str:
-        """Return the next message.
+    async def receive_all(self, accept: Accept) -> None:
+        """Hand on every message, in order.
 
         Raises:
             Ended: If no more will come.
         """
 
-    async def send(self, text: str) -> None:
-        """Send a message. Only one task may do so, and cancelling it ends the WebSocket.
+    async def send(self, messages: Sequence[bytes]) -> None:
+        """Send messages. Only one task may do so, and cancelling it ends the WebSocket.
 
         Raises:
             Ended: If it can't be sent.
@@ -128,24 +128,26 @@ class TrioSocket:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    async def receive(self) -> str:
+    async def receive_all(self, accept: Accept) -> None:
+        self._stream.accept = accept
         try:
-            message = await self._connection.get_message()
+            while isinstance(message := await self._connection.get_message(), str):
+                await accept(message.encode())
+                self._stream.parsed()
         except ConnectionClosed:
-            message = None
-        if isinstance(message, str):
-            return message
-        if message is not None:
-            self._stream.give_up(
-                Fault(CloseReason.UNSUPPORTED_DATA, "only text frames carry messages, not binary ones")
-            )
+            pass
+        else:
+            self._stream.give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         raise Ended(await self._end())
 
-    async def send(self, text: str) -> None:
+    async def send(self, messages: Sequence[bytes]) -> None:
+        if self._connection.closed is not None:
+            raise Ended
         try:
-            await self._connection.send_message(text)
-        except ConnectionClosed:
-            raise Ended from None  # why is told by `receive`
+            await self._stream.send_messages(messages)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._stream.stop()
+            raise Ended from None  # why is told by `receive_all`
 
     # --- the end --------------------------------------------------------------------------------------------------
 

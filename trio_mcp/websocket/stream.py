@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +16,8 @@ import trio
 from wsproto.frame_protocol import FrameProtocol
 
 from trio_mcp._nursery import closing
-from trio_mcp.websocket.frames import Fault, Frames
+from trio_mcp.websocket.frames import BURST, Fault, Frames
+from trio_mcp.websocket.text_frames import read_text_frame, text_frame
 
 __all__ = ["CHUNK", "WatchedStream"]
 
@@ -26,6 +29,10 @@ LINGERED: Final = 64 * 1024 * 1024
 
 A browser sends a long message to its end. The operating system resets a connection that is closed with data unread, and
 the reset may destroy the close frame before the peer has read it."""
+
+
+Accept = Callable[[bytes], Awaitable[None]]
+"""Takes a message, and returns when there is room for the next."""
 
 
 class WatchedStream:
@@ -44,6 +51,7 @@ class WatchedStream:
         answered: Whether the peer's close frame has been answered.
         goodbye: Whether nothing more is sent: the close frame has gone out, or the stream is broken.
         broken: What broke the stream, in words.
+        accept: Takes the messages for which the parser is not needed; None to send all through it.
     """
 
     def __init__(
@@ -56,8 +64,10 @@ class WatchedStream:
         is_client: bool,
     ) -> None:
         self._stream = stream
-        self._ahead: bytes | bytearray = read
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._ahead = read
         self._frames = Frames(max_message_size)
+        self._limit = max_message_size
         self._write_timeout = write_timeout
         self._is_client = is_client
         self._sending = trio.Lock()
@@ -69,10 +79,20 @@ class WatchedStream:
         self.answered = False
         self.goodbye = False
         self.broken = ""
+        self.accept: Accept | None = None
+
+    @property
+    def refusal(self) -> bytes:
+        """What the peer has sent in place of the end of the handshake."""
+        return self._frames.refusal
 
     def unfinished(self) -> float:
         """Return for how long a message has been arriving, in seconds; 0 if none is."""
         return trio.current_time() - self._begun if self._frames.partial else 0.0
+
+    def parsed(self) -> None:
+        """Record that a message has come out of the parser and has been handed on."""
+        self._frames.in_parser -= 1
 
     def stand_still(self, seconds: float) -> None:
         """Don't count some time against the peer, as this program has not read."""
@@ -95,28 +115,48 @@ class WatchedStream:
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return the next bytes, at most `CHUNK`; empty once the WebSocket has ended for this side."""
         frames = self._frames
-        if self._ahead or self._ended:
-            await trio.lowlevel.checkpoint()
-        else:
-            with trio.CancelScope() as self._receiving:
-                try:
-                    self._ahead = await self._stream.receive_some(CHUNK)
-                except trio.BrokenResourceError as exc:
-                    self.broken = f"the connection broke: {exc.__cause__ or exc}"
-                    raise
-            if self._receiving.cancelled_caught:
+        while True:
+            if self._ahead or self._ended:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._fetch()
+            if self._ended or not self._ahead:
+                self._ended = True
                 return b""
+            if not frames.partial:
+                self._begun = trio.current_time()
+            if self.accept is not None and frames.at_rest:
+                await self._accept_whole(self.accept)
+                if not self._ahead:
+                    continue
+            count = frames.admit(self._ahead)
+            admitted, self._ahead = self._ahead[:count], self._ahead[count:]
+            if frames.fault is not None:  # what came before it is still parsed
+                self.give_up(frames.fault)
+            return admitted
+
+    async def _fetch(self) -> None:
+        with trio.CancelScope() as self._receiving:
+            try:
+                if self._socket is None:
+                    self._ahead = bytes(await self._stream.receive_some(CHUNK))
+                else:
+                    self._ahead = await _read(self._socket)
+            except trio.BrokenResourceError as exc:
+                self.broken = f"the connection broke: {exc.__cause__ or exc}"
+                raise
             self.heard = trio.current_time()
-        if self._ended or not self._ahead:
-            self._ended = True
-            return b""
-        if not frames.partial:
-            self._begun = trio.current_time()
-        count = frames.admit(self._ahead)
-        admitted, self._ahead = bytes(self._ahead[:count]), self._ahead[count:]
-        if frames.fault is not None and not admitted:
-            self.give_up(frames.fault)
-        return admitted
+
+    async def _accept_whole(self, accept: Accept) -> None:
+        """Hand on the messages at hand for which the parser is not needed, up to a frame for which it is."""
+        data, place, count = self._ahead, 0, 0
+        while found := read_text_frame(data, place, not self._is_client, self._limit):
+            message, place = found
+            await accept(message)
+            count += 1
+            if count % BURST == 0:
+                await trio.lowlevel.checkpoint()
+        self._ahead = data[place:]
 
     async def send_all(self, data: Any) -> None:
         """Send bytes, unless a close frame was sent before."""
@@ -130,7 +170,8 @@ class WatchedStream:
             if self.goodbye:
                 await trio.lowlevel.checkpoint()
                 return
-            # Until it is through: of a frame that is cut off, nothing may follow.
+            # Until it is through: of a frame that is cut off, nothing may follow. Of one that is not begun, it may.
+            await trio.lowlevel.checkpoint_if_cancelled()
             self.goodbye = True
             await self._send_pieces(data)
             self.goodbye = is_close
@@ -147,6 +188,11 @@ class WatchedStream:
 
     async def _send_pieces(self, data: Any) -> None:
         view = memoryview(data)
+        if self._socket is not None:
+            # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
+            # scheduler. What else may be the matter is found out below.
+            with contextlib.suppress(OSError):
+                view = view[os.write(self._socket.fileno(), view) :]
         for start in range(0, len(view), CHUNK):
             with trio.move_on_after(self._write_timeout) as scope:
                 try:
@@ -158,6 +204,10 @@ class WatchedStream:
                 self.broken = f"nothing was read for {self._write_timeout:g} seconds"
                 await trio.aclose_forcefully(self._stream)
                 raise trio.BrokenResourceError(self.broken)
+
+    async def send_messages(self, messages: Iterable[bytes]) -> None:
+        """Send messages together, each as a text frame."""
+        await self.send_all(b"".join([text_frame(message, self._is_client) for message in messages]))
 
     # --- the end --------------------------------------------------------------------------------------------------
 
@@ -181,5 +231,21 @@ class WatchedStream:
         if isinstance(self._stream, trio.SocketStream):
             await self._stream.send_eof()
         left = LINGERED
-        while left > 0 and (data := await self._stream.receive_some(CHUNK)):
+        while data := await self._stream.receive_some(CHUNK):
             left -= len(data)
+            if left < 0:
+                await trio.sleep_forever()  # a peer whose writes block can read the close frame meanwhile
+
+
+async def _read(socket: trio.socket.SocketType) -> bytes:
+    """Return the next bytes of a socket, with fewer steps than `receive_some`."""
+    # A closed socket has the number -1.
+    while (fd := socket.fileno()) >= 0:
+        await trio.lowlevel.wait_readable(fd)
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            continue
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
+    raise trio.ClosedResourceError("this stream was closed")

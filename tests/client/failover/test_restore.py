@@ -49,7 +49,7 @@ async def test_subscriptions(mode: str, planned: bool, autojump_clock: trio.test
             # What may have been missed is told.
             assert set(await take(events, 2)) == {ResourceUpdated("shop://sign"), ToolsListChanged()}
             if planned:
-                first.up = True
+                first.accept()
                 await eventually(lambda: client.transport.carrier == "a")
                 await eventually(lambda: not second.open)
                 await trio.sleep(1)
@@ -63,7 +63,7 @@ async def test_subscriptions(mode: str, planned: bool, autojump_clock: trio.test
         assert client.statistics().subscription_requests == 0
         carrier = first if planned else second
         before, switches = len(carrier.passed), len(made.switches)
-        carrier.tear()
+        carrier.cut()
         await eventually(lambda: len(made.switches) > switches)
         methods = {each.method for each in carrier.passed[before:] if isinstance(each, Request)}
         assert not {"resources/subscribe", "subscriptions/listen"} & methods
@@ -143,7 +143,7 @@ async def test_questions_of_two_ways_with_the_same_id(autojump_clock: trio.testi
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call, "old")
             await eventually(lambda: asked == ["old"])
-            made.ways[0].up = True
+            made.ways[0].accept()
             await eventually(lambda: client.transport.carrier == "a")
             nursery.start_soon(call, "new")
             await eventually(lambda: asked == ["old", "new"])
@@ -176,7 +176,7 @@ async def test_another_revision_is_refused(autojump_clock: trio.testing.MockCloc
     reports: list[str] = []
     options = SessionOptions(on_error=lambda error: reports.append(str(error)))
     async with Client(made.ways, mode=LEGACY, options=options) as client:
-        made.ways[0].tear()
+        made.ways[0].cut()
         await eventually(lambda: made.ways[0].opened == 2)
         made.ways[0].down()
         await trio.sleep(10)

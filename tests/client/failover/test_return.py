@@ -22,7 +22,7 @@ async def test_the_better_way_is_taken_back_once_it_has_worked_for_a_while(
     async with connected(made, mode, settle=10) as client:
         first.down()
         await eventually(lambda: client.transport.carrier == "b")
-        first.up = True
+        first.accept()
         up = trio.current_time()
         await eventually(lambda: client.transport.carrier == "a")
         assert 10 <= trio.current_time() - up <= 10 + 5 + 1  # the wait before the next attempt, and the settling
@@ -48,7 +48,7 @@ async def test_calls_in_flight_end_where_they_are(mode: str, autojump_clock: tri
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
             await eventually(lambda: made.ran == ["x"])
-            first.up = True
+            first.accept()
             await eventually(lambda: client.transport.carrier == "a")
             assert [way.state for way in client.transport.ways] == ["carrying", "draining"]
             assert (await client.call_tool("buy", {"text": "y"})).data == "y"
@@ -67,7 +67,7 @@ async def test_a_way_that_fails_again_soon_has_to_wait_longer(autojump_clock: tr
     waits = []
     async with connected(made, settle=4) as client:
         for _ in range(4):
-            first.tear()
+            first.cut()
             await eventually(lambda: client.transport.carrier == "b")
             lost = trio.current_time()
             await eventually(lambda: client.transport.carrier == "a")
@@ -79,8 +79,8 @@ async def test_a_way_that_fails_again_soon_has_to_wait_longer(autojump_clock: tr
 async def test_no_way_works(autojump_clock: trio.testing.MockClock) -> None:
     made = scene(3)
     for way in made.ways:
-        way.up = False
-    made.ways[1].up = True
+        way.down()
+    made.ways[1].accept()
     made.ways[1].stall()
     began = trio.current_time()
     with pytest.raises(TransportError) as caught:
@@ -125,7 +125,7 @@ async def test_calls_wait_while_no_way_works(autojump_clock: trio.testing.MockCl
                 nursery.start_soon(call, number)
             await trio.sleep(60)
             assert results == []
-            made.ways[1].up = True
+            made.ways[1].accept()
         assert len(results) == 300
     assert sorted(results) == sorted(text for text in made.ran if text != "x")
     assert made.ran.count("x") <= 1

@@ -13,7 +13,7 @@ import trio.testing
 
 from tests.client.failover.fakes import Way
 from tests.waiting import eventually
-from trio_mcp import Client, FailoverParameters, OutcomeUnknown, Server, Switch
+from trio_mcp import Client, Context, FailoverParameters, OutcomeUnknown, Server, Switch
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 BOTH = pytest.mark.parametrize("mode", [LEGACY, MODERN])
@@ -36,23 +36,26 @@ def scene(count: int = 2) -> Scene:
     server = Server("shop")
     made = Scene([Way(server, name) for name in "abc"[:count]])
 
-    async def work(text: str, wait: bool) -> str:
+    async def work(text: str, wait: bool, seconds: float, ctx: Context) -> str:
         made.ran.append(text)
         if wait:
             await made.hold.wait()
+        for step in range(3):
+            await trio.sleep(seconds / 3)
+            await ctx.report_progress(step + 1, 3)
         return text
 
     @server.tool
-    async def buy(text: str, wait: bool = False) -> str:
-        return await work(text, wait)
+    async def buy(text: str, ctx: Context, wait: bool = False, seconds: float = 0) -> str:
+        return await work(text, wait, seconds, ctx)
 
     @server.tool(annotations={"readOnlyHint": True})
-    async def look(text: str, wait: bool = False) -> str:
-        return await work(text, wait)
+    async def look(text: str, ctx: Context, wait: bool = False, seconds: float = 0) -> str:
+        return await work(text, wait, seconds, ctx)
 
     @server.tool(annotations={"idempotentHint": True})
-    async def put(text: str, wait: bool = False) -> str:
-        return await work(text, wait)
+    async def put(text: str, ctx: Context, wait: bool = False, seconds: float = 0) -> str:
+        return await work(text, wait, seconds, ctx)
 
     @server.resource("shop://sign")
     async def sign() -> str:
@@ -82,7 +85,7 @@ async def test_the_first_way_carries(mode: str, autojump_clock: trio.testing.Moc
 
 
 @BOTH
-@pytest.mark.parametrize("fault", [Way.tear, Way.end, Way.down, Way.stall])
+@pytest.mark.parametrize("fault", [Way.cut, Way.tear, Way.down, Way.stall])
 async def test_the_next_takes_over(
     mode: str, fault: Callable[[Way], None], autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -90,7 +93,7 @@ async def test_the_next_takes_over(
     async with connected(made, mode) as client:
         await client.list_tools()
         fault(made.ways[0])
-        made.ways[0].up = False
+        made.ways[0].down()
         async with trio.open_nursery() as nursery:
             for tool in ("look", "put"):
                 nursery.start_soon(client.call_tool, tool, {"text": tool})
@@ -139,5 +142,5 @@ async def test_a_call_in_flight_is_repeated_only_if_it_may_be(
         else:
             (error,) = outcome
             assert isinstance(error, OutcomeUnknown)
-            assert (error.method, error.way, error.reason) == ("tools/call", "a", "a is torn")
+            assert (error.method, error.way, error.reason) == ("tools/call", "a", "a is cut")
             assert made.ran == ["x"]

@@ -286,9 +286,9 @@ class Echo:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         extras = scope["extensions"][EXTRAS]
         extras.call(lambda: self.told.append("left"))
-        stream, self.head = extras.take_over()
+        stream, self.head = await extras.take_over()
         with pytest.raises(RuntimeError, match="any more"):
-            extras.take_over()
+            await extras.take_over()
         with pytest.raises(RuntimeError, match="when it may not"):
             await send({"type": "http.response.start", "status": 200})
         await stream.send_all(b"taken:" + self.head.partition(b"\r\n\r\n")[2])
@@ -329,7 +329,7 @@ async def test_an_application_takes_nothing_over_too_late(after: str, autojump_c
             await receive()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         try:
-            scope["extensions"][EXTRAS].take_over()
+            await scope["extensions"][EXTRAS].take_over()
         except RuntimeError as exc:
             said_so.append(str(exc))
         await send({"type": "http.response.body", "body": b"ok"})

@@ -100,7 +100,7 @@ class FailoverParameters:
         check_after: Seconds of silence after which the way that carries is asked for a sign of life.
         check_timeout: Seconds that it has to give one.
         attempt_timeout: Seconds that a way has to connect and give its first response; each failure in a row doubles
-            them, so that a server that starts slowly gets its time.
+            them, up to four times as many, so that a server that starts slowly gets its time.
         head_start: Seconds that a way has before the next one is tried as well.
         settle: Seconds for which a better way must work before it carries the session again. If it fails soon after
             that, the time is doubled, up to 16 times.

@@ -39,6 +39,9 @@ __all__ = ["ReadEnd", "Router", "WriteEnd"]
 CANCELLED: Final = "notifications/cancelled"
 INITIALIZED: Final = "notifications/initialized"
 
+OWN: Final = "failover-"
+"""How the ids of our own requests begin."""
+
 MAX_TRIES: Final = 3
 """How often a request is sent again on one way because its exchange failed, while the way as a whole works. Chosen."""
 
@@ -97,7 +100,7 @@ class Router:
     def own_id(self) -> str:
         """Return an id for a request of our own: the session's are integers."""
         self._last_id += 1
-        return f"failover-{self._last_id}"
+        return f"{OWN}{self._last_id}"
 
     def notify(self) -> None:
         """Wake everything that may have to act on a change."""
@@ -178,6 +181,8 @@ class Router:
             if asker is carrier:
                 del self._questions[known]
                 self._arrived.append(_cancellation(known, "the way to the server has failed"))
+        if self.carrier is not None and self.waiting:
+            self.carrier.flushing = True  # what the link that was draining has left
         self.notify()
 
     def _reclaim(self, carrier: Carrier, item: SessionMessage, cause: Exception) -> None:
@@ -262,9 +267,11 @@ class Router:
         """Take a response to something that is not in flight on this link."""
         message = item.message
         assert isinstance(message, (Response, ErrorResponse))
-        if message.id is not None and message.id in carrier.own:
-            carrier.own[message.id] = message
-            carrier.wake()
+        if isinstance(message.id, str) and message.id.startswith(OWN):
+            # Perhaps late, after it was asked for in vain.
+            if message.id in carrier.own:
+                carrier.own[message.id] = message
+                carrier.wake()
             return None
         if message.id is not None and carrier.lost is not None:
             self.waiting.pop(message.id, None)  # it came in the very moment in which the link was given up
@@ -281,6 +288,7 @@ class Router:
         if notification.method == CANCELLED:
             return self._take_cancellation(carrier, item, notification)
         if notification.method == ACKNOWLEDGED:
+            self._tries.clear()  # also those of the subscription: it works, however often it had to be opened
             missed = self.remembered.acknowledged(notification)
             if missed is not None:
                 self._arrived.extend(map(SessionMessage, missed))
@@ -645,7 +653,9 @@ def _doubtful(error: Exception) -> bool:
 def _not_done(error: Exception) -> bool:
     """Return whether the server has surely not done what a failed request asks for."""
     if isinstance(error, HttpError):
-        return error.trouble == "busy"
+        # A server that ends may give up a request that it has begun, and say 503 as well; but it does not say when to
+        # come back, as one does that refuses a request for now.
+        return error.trouble == "busy" and (error.status == 429 or error.retry_after is not None)
     return isinstance(error, TransportError) and not error.sent
 
 

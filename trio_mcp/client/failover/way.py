@@ -30,6 +30,10 @@ STEPS: Final = 8
 """The parts in which the wait for the very first response is measured."""
 
 MOST_DOUBLINGS: Final = 4
+"""Of the time in which a way has to prove itself."""
+
+MOST_TIME: Final = 4
+"""Times `attempt_timeout`: the most that an attempt gets. Chosen: an attempt that hangs must not hold up the next."""
 
 
 class Way:
@@ -115,7 +119,7 @@ class Way:
         began = self.attempt_since = trio.current_time()
         self.state = "connecting"
         self._router.notify()
-        limit = self._settings.attempt_timeout * 2 ** min(self._failures, MOST_DOUBLINGS)
+        limit = self._settings.attempt_timeout * min(2 ** min(self._failures, MOST_DOUBLINGS), MOST_TIME)
         use = self._use = _Use(self, self._router, self._settings, limit)
         cause: Exception | None = None
         try:
@@ -390,19 +394,17 @@ class _Use:
         seen, probe = carrier.received, router.own_id()
         carrier.suspected = False
         carrier.own[probe] = None
-        if carrier.send_nowait is not None:
+        with trio.move_on_after(patience) as limit:
             try:
-                carrier.send_nowait(SessionMessage(Request(probe, *self._sign_of_life())))
-            except (trio.WouldBlock, trio.BusyResourceError):
-                pass  # full: then it must at least take something in that time
+                # Waits while the link is full: then it must take something in that time.
+                await carrier.send(SessionMessage(Request(probe, *self._sign_of_life())))
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 router.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
-        until = trio.current_time() + patience
-        while carrier.own.get(probe, carrier) is None and trio.current_time() < until:
-            await _pause(carrier, until)
+            while carrier.own.get(probe, carrier) is None:
+                await _pause(carrier, math.inf)
         carrier.own.pop(probe, None)
         if carrier.received == seen:
-            if trio.current_time() > until + LATE:
+            if trio.current_time() > limit.deadline + LATE:
                 carrier.suspected = True  # ask again
                 return
             router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))

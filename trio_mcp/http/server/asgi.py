@@ -64,7 +64,7 @@ class Extras:
         """Return what ASGI's ``receive`` would, if that is there already; else None."""
         raise NotImplementedError
 
-    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+    async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         """Take the connection over, for another protocol, before anything is sent or read of a body.
 
         Returns:

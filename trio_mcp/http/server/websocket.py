@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from trio_mcp.link import Link
 from trio_mcp.websocket.frames import Fault, too_big
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import NOT_TEXT, SUBPROTOCOL, Ended, Socket, TrioSocket, farewell
-from trio_mcp.websocket.stream import CHUNK, WatchedStream
+from trio_mcp.websocket.stream import CHUNK, Accept, WatchedStream
 
 __all__ = ["WebSockets", "wants_websocket"]
 
@@ -75,7 +75,7 @@ class WebSockets:
             refusal = refuse(501, "this server has no WebSocket on this kind of connection")
         if refusal is not None or extras is None:
             return refusal
-        raw, read = extras.take_over()
+        raw, read = await extras.take_over()
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
         stream = WatchedStream(
@@ -95,7 +95,7 @@ class WebSockets:
     def _judge(self, request: HttpRequest) -> Refusal | None:
         headers = request.headers
         if request.method != "GET" or not wants_websocket(headers) or request.scope.get("http_version") != "1.1":
-            text = "this path is that of a WebSocket: open one"
+            text = "only WebSockets are served at this path"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         if headers.get("Sec-WebSocket-Version") != "13":
             text = "the only version of WebSocket here is 13"
@@ -199,7 +199,11 @@ class AsgiSocket:
         self._limit = limit
         self._closed = False
 
-    async def receive(self) -> str:
+    async def receive_all(self, accept: Accept) -> None:
+        while True:
+            await accept(await self._message())
+
+    async def _message(self) -> bytes:
         event = await self._receive()
         if event["type"] != "websocket.receive":
             self._closed, said = True, self._closed
@@ -212,19 +216,20 @@ class AsgiSocket:
         text: str | None = event.get("text")
         if text is None:
             await self._give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
-        # A character has at most four bytes: most messages need not be counted.
-        elif len(text) * 4 > self._limit and len(text.encode()) > self._limit:
+        data = (text or "").encode()
+        if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
-        return text or ""
+        return data
 
     async def _give_up(self, fault: Fault) -> None:
         await self.close(*fault)
         raise Ended(TransportError(f"the client sent {fault.reason}"))
 
-    async def send(self, text: str) -> None:
-        if self._closed:
-            raise Ended
-        await self._try({"type": "websocket.send", "text": text})
+    async def send(self, messages: Sequence[bytes]) -> None:
+        for message in messages:
+            if self._closed:
+                raise Ended
+            await self._try({"type": "websocket.send", "text": message.decode()})
 
     async def close(self, code: int, reason: str) -> None:
         if not self._closed:

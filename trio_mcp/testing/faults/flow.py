@@ -242,10 +242,13 @@ class FaultInjector(abc.ABC):
         self._end(Reset(cause))
 
     @abc.abstractmethod
-    def refuse(self) -> None:
+    def refuse(self, cause: Exception | None = None) -> None:
         """Refuse new connections, until `accept`; those that there are go on.
 
         A connection that a `FaultProxy` has not taken yet is reset.
+
+        Args:
+            cause: What opening a link raises, by default a `TransportError`. Without meaning on a wire.
         """
 
     @abc.abstractmethod

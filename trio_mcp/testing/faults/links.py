@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
 import attrs
 import trio
 
+from trio_mcp._checks import check_hook
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import TransportError
@@ -36,35 +37,44 @@ class FaultLinks(FaultInjector):
         target: What a `Client` takes: a `Server`, a URL, parameters, or a function that opens a link.
         faults: The faults of each link, in order; those after the last one are left alone. For the same faults each
             time, pass ``itertools.repeat(Faults(...))``.
+        on_sent: Called with each message that the target gets, if given. A sync function.
     """
 
-    def __init__(self, target: Target, faults: Iterable[Faults] = ()) -> None:
+    def __init__(
+        self,
+        target: Target,
+        faults: Iterable[Faults] = (),
+        *,
+        on_sent: Callable[[SessionMessage], object] | None = None,
+    ) -> None:
         super().__init__(faults, ON_LINKS, "a link")
+        check_hook("on_sent", on_sent, sync=True)
         self._open = link_factory(target)
-        self._refusing = False
+        self._on_sent = on_sent
+        self._refusal: Exception | None = None
 
-    def refuse(self) -> None:
-        self._refusing = True
+    def refuse(self, cause: Exception | None = None) -> None:
+        self._refusal = cause or TransportError(f"the link was refused {_ASKED_FOR}")
 
     def accept(self) -> None:
-        self._refusing = False
+        self._refusal = None
 
     @contextlib.asynccontextmanager
     async def __call__(self) -> AsyncIterator[Link]:
         """Open a link.
 
         Raises:
-            TransportError: While links are refused.
+            TransportError: While links are refused, or whatever `refuse` was given.
         """
         await trio.lowlevel.checkpoint()
-        if self._refusing:
-            raise TransportError(f"the link was refused {_ASKED_FOR}")
+        if self._refusal is not None:
+            raise self._refusal
         faults = self._next()
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
         with write, outbound, inbound, read:
             async with self._open() as inner, background_nursery() as nursery:
-                ends = _Ends(inner, outbound, inbound)
+                ends = _Ends(inner, outbound, inbound, self._on_sent)
                 sent = self._flow(0, partial(_receive, outbound), ends.send)
                 received = self._flow(1, partial(_receive, inner.read), ends.deliver)
                 nursery.start_soon(self._relay, ends, [(sent, faults.sent), (received, faults.received)])
@@ -89,17 +99,21 @@ class _Ends:
         inner: The inner link.
         outbound: Gives what the session sends.
         inbound: Takes what the session receives.
+        on_sent: Called with what is passed on to the inner link.
         written: Set once nothing more is sent.
     """
 
     inner: Link
     outbound: trio.MemoryReceiveChannel[SessionMessage]
     inbound: trio.MemorySendChannel[SessionMessage]
+    on_sent: Callable[[SessionMessage], object] | None
     written: trio.Event = attrs.Factory(trio.Event)
 
     async def send(self, messages: _Messages) -> None:
         try:
             for each in messages:
+                if self.on_sent is not None:
+                    self.on_sent(each)
                 await self.inner.write.send(each)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.outbound.close()  # why the link is lost is for the inner link to say, to the reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import trio
 
+from trio_mcp._checks import check_hook
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.testing.faults.flow import Connection, FaultInjector
+from trio_mcp.testing.faults.flow import Connection, FaultInjector, Gate
 from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 
 __all__ = ["FaultProxy"]
@@ -47,17 +48,22 @@ class FaultProxy(FaultInjector, EnteredOnce):
         target: Where the connections lead: a URL with a host and a port, of any scheme, or ``unix:/path``.
         faults: The faults of each connection, in order; those after the last one are left alone. For the same faults
             each time, pass ``itertools.repeat(Faults(...))``.
+        on_sent: Called with each piece of data that the server gets, if given. A sync function.
     """
 
-    def __init__(self, target: str, faults: Iterable[Faults] = ()) -> None:
+    def __init__(
+        self, target: str, faults: Iterable[Faults] = (), *, on_sent: Callable[[bytes], object] | None = None
+    ) -> None:
         super().__init__(faults, ON_WIRES, "a wire")
+        check_hook("on_sent", on_sent, sync=True)
+        self._on_sent = on_sent
         self._target = urlsplit(target)
         self._port = self._target.port or _PORTS.get(self._target.scheme)
         if self._target.scheme != "unix" and (self._target.hostname is None or self._port is None):
             raise ValueError(f"a target must be a URL with a host and a port, or unix:/path; got {target!r}")
         self._address: str | tuple[str, int] | None = None
         self._listener: trio.SocketListener | None = None
-        self._accepting = trio.Event()
+        self._accepting = Gate()
 
     @property
     def url(self) -> str:
@@ -78,11 +84,11 @@ class FaultProxy(FaultInjector, EnteredOnce):
             raise LocalProtocolError("the proxy has no port: it listens on a Unix socket, or its block was not entered")
         return self._address[1]
 
-    def refuse(self) -> None:
+    def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
             self._listener.socket.close()
             self._listener = None
-            self._accepting = trio.Event()
+            self._accepting.close()
             if isinstance(self._address, str):
                 Path(self._address).unlink()
 
@@ -92,7 +98,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
             listening = _bound(self._address)
             listening.listen(BACKLOG)
             self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-            self._accepting.set()
+            self._accepting.open()
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
@@ -111,7 +117,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     async def _accept_all(self, nursery: trio.Nursery) -> None:
         while True:
-            await self._accepting.wait()
+            await self._accepting.passed()
             assert self._listener is not None
             with contextlib.suppress(trio.ClosedResourceError):  # refused from now on
                 nursery.start_soon(self._serve, await self._listener.accept())
@@ -128,8 +134,11 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 await self._run(
                     connection := Connection(),
                     [
-                        (self._flow(0, partial(near.receive_some, PIECE), partial(_send, far)), faults.sent),
-                        (self._flow(1, partial(far.receive_some, PIECE), partial(_send, near)), faults.received),
+                        (
+                            self._flow(0, partial(near.receive_some, PIECE), partial(_send, far, self._on_sent)),
+                            faults.sent,
+                        ),
+                        (self._flow(1, partial(far.receive_some, PIECE), partial(_send, near, None)), faults.received),
                     ],
                 )
                 if isinstance(connection.ending, Tear):
@@ -153,7 +162,9 @@ def _bound(address: str | tuple[str, int]) -> socket.socket:
     return made
 
 
-async def _send(stream: trio.SocketStream, data: bytes) -> None:
+async def _send(stream: trio.SocketStream, watch: Callable[[bytes], object] | None, data: bytes) -> None:
+    if watch is not None and data:
+        watch(data)
     await (stream.send_all(data) if data else stream.send_eof())
 
 

@@ -177,12 +177,13 @@ class Exchange(Extras):
         if self._over is not None:
             self._over.set()
 
-    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+    async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         if self._start is not None or self._given or self.taken:
             raise RuntimeError("the connection can't be taken over any more: the request was read, or answered")
         self.taken = True
         connection = self._connection
         connection.forget()
+        await trio.lowlevel.checkpoint()
         return connection.wire.stream, connection.incoming.rest()
 
     # --- the response ---------------------------------------------------------------------------------------------

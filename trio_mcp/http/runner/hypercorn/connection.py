@@ -135,15 +135,16 @@ class HttpConnection:
             return Http2(*given, write_timeout=self._limits.write_timeout)
         return Http1(*given, receive=wire.receive, patience=self._limits.write_timeout)
 
-    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+    async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
         """Take the connection over; see `Extras.take_over`."""
         if self._taken or not isinstance(self.protocol, Http1):
             raise RuntimeError("the connection can't be taken over: it is not one of HTTP/1.1, or was taken before")
-        read = self.protocol.take_over()
+        head = self.protocol.head_to_take()
         self._taken = True
-        # The reader only waits for the client to leave. A client has nothing to send before the response.
-        self.wire.stop_waiting("the application has taken the connection over")
-        return self.wire.stream, read
+        # The reader only waits for the client to leave. Its stream must not have two.
+        self.wire.stop_waiting("the application takes the connection over")
+        await self._left.wait()
+        return self.wire.stream, head + self.protocol.connection.trailing_data[0]
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""

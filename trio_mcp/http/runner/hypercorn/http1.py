@@ -37,8 +37,8 @@ class Http1(H11Protocol):
         # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
         self.can_read = _NextRequest(self, receive, patience)
 
-    def take_over(self) -> bytes:
-        """Return the head of the request, and what has arrived after it.
+    def head_to_take(self) -> bytes:
+        """Return the head of the request for an application that takes the connection over.
 
         Raises:
             RuntimeError: If the request asks for no other protocol, or its body was read or its response begun.
@@ -48,8 +48,7 @@ class Http1(H11Protocol):
         if connection.our_state is not h11.SEND_RESPONSE or connection.next_event() is not h11.PAUSED:
             raise RuntimeError("the connection can't be taken over: the request has no Upgrade, or was answered")
         fields = b"".join([b"%b: %b\r\n" % field for field in request.headers])
-        head = b"%b %b HTTP/%b\r\n%b\r\n" % (request.method, request.target, request.http_version, fields)
-        return head + connection.trailing_data[0]
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (request.method, request.target, request.http_version, fields)
 
     @property
     def has_unread_body(self) -> bool:

@@ -15,7 +15,7 @@ from trio_mcp.http.server.asgi import EXTRAS, Extras
 
 __all__ = ["Tasks"]
 
-TakeOver: TypeAlias = Callable[[], tuple[trio.abc.Stream, bytes]]
+TakeOver: TypeAlias = Callable[[], Awaitable[tuple[trio.abc.Stream, bytes]]]
 
 
 class Events(Extras):
@@ -52,8 +52,8 @@ class Events(Extras):
             await self._change()
         return event
 
-    def take_over(self) -> tuple[trio.abc.Stream, bytes]:
-        found = self._take_over()
+    async def take_over(self) -> tuple[trio.abc.Stream, bytes]:
+        found = await self._take_over()
         self.taken = True
         return found
 

@@ -1,0 +1,136 @@
+"""Cancellation at every checkpoint, and links that can do no more than they must."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import trio
+import trio.testing
+
+from tests.client.failover.fakes import Way
+from tests.client.failover.test_switch import BOTH, connected, scene
+from tests.injection import cancel_everywhere
+from tests.waiting import eventually
+from trio_mcp import Client, Link
+
+
+@BOTH
+async def test_a_list_that_is_cancelled_anywhere_leaves_no_link(
+    mode: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    made = scene()
+    first = made.ways[0]
+
+    async def scenario() -> None:
+        first.up = True
+        async with connected(made, mode, settle=1) as client, trio.open_nursery() as nursery:
+            await client.list_tools()
+            nursery.start_soon(client.call_tool, "look", {"text": "x", "seconds": 3})
+            await trio.sleep(0.1)
+            first.down()
+            await client.call_tool("buy", {"text": "y"}, retry=True)
+            first.up = True
+            await eventually(lambda: client.transport.carrier == "a")
+
+    async def check() -> None:
+        assert [way.open for way in made.ways] == [0, 0]
+
+    assert await cancel_everywhere(scenario, check) > 100
+
+
+@BOTH
+async def test_a_call_that_is_cancelled_anywhere_costs_nothing_else(
+    mode: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    made = scene()
+    async with connected(made, mode, settle=1) as client:
+        await client.list_tools()
+
+        async def scenario() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "look", {"text": "x", "seconds": 1})
+                await trio.sleep(0.1)
+                carrier = next(way for way in made.ways if way.name == client.transport.carrier)
+                carrier.tear()
+                await trio.sleep(0.1)
+
+        async def check() -> None:
+            await eventually(lambda: client.transport.carrier is not None)
+            assert (await client.call_tool("look", {"text": "y"})).data == "y"
+            assert client.session.statistics().outgoing == 0
+
+        assert await cancel_everywhere(scenario, check) > 20
+
+
+class PlainWay(Way):
+    """A way whose channels have no more than they must, and allow one task at a time each."""
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        async with super().__call__() as link:
+            yield Link(PlainReader(link.read), PlainWriter(link.write))
+
+
+class PlainReader(trio.abc.ReceiveChannel[Any]):
+    def __init__(self, inner: trio.abc.ReceiveChannel[Any]) -> None:
+        self.inner = inner
+        self.busy = False
+
+    async def receive(self) -> Any:
+        assert not self.busy
+        self.busy = True
+        try:
+            return await self.inner.receive()
+        finally:
+            self.busy = False
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class PlainWriter(trio.abc.SendChannel[Any]):
+    def __init__(self, inner: trio.abc.SendChannel[Any]) -> None:
+        self.inner = inner
+        self.busy = False
+
+    async def send(self, value: Any) -> None:
+        assert not self.busy
+        self.busy = True
+        try:
+            await self.inner.send(value)
+        finally:
+            self.busy = False
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@BOTH
+async def test_links_that_can_do_no_more_than_they_must(mode: str, autojump_clock: trio.testing.MockClock) -> None:
+    made = scene()
+    made.ways = [PlainWay(way.server, way.name) for way in made.ways]
+    first, second = made.ways
+    results = []
+
+    async def call(client: Client, number: int) -> None:
+        results.append((await client.call_tool("look", {"text": str(number), "seconds": 3})).data)
+
+    async with connected(made, mode, settle=1) as client:
+        await client.list_tools()
+        for fault in (Way.down, Way.stall):
+            async with trio.open_nursery() as nursery:
+                for number in range(200):
+                    nursery.start_soon(call, client, number)
+                await trio.sleep(1)
+                fault(first)
+                await eventually(lambda: client.transport.carrier == "b")
+                first.up = True
+                first.resume()
+                await eventually(lambda: client.transport.carrier == "a")
+            await eventually(lambda: not second.open)
+        assert len(results) == 400
+        await trio.sleep(30)
+        assert client.transport.carrier == "a"
+        assert client.transport.switches == 4
