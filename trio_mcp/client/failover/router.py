@@ -363,6 +363,7 @@ class Router:
             self.lose(carrier, error)
             return None
         if not _doubtful(error):
+            self.remembered.forget(request_id)
             return item
         # One exchange failed, and perhaps the way with it: its task finds out.
         carrier.suspected = True
@@ -371,6 +372,7 @@ class Router:
         if _not_done(error) or self.remembered.may_repeat(sent):
             if done >= MAX_TRIES:
                 del self._tries[request_id]
+                self.remembered.forget(request_id)
                 return item
             self._tries[request_id] = done + 1
             self.repeated += 1

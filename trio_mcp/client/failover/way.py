@@ -111,8 +111,10 @@ class Way:
 
     def stop(self) -> None:
         """Give up an attempt to connect; a link that carries, or has carried, is left as usual."""
-        if self._use is not None and self.state in ("connecting", "proving"):
-            self._use.scope.cancel("the list of ways is left")
+        if self._use is not None:
+            (self._use.work if self.state in ("carrying", "draining") else self._use.scope).cancel(
+                "the block has ended"
+            )
 
     async def _attempt(self) -> None:
         """Connect once, and stay connected as long as this way is of use."""
@@ -178,6 +180,7 @@ class _Use:
         limit: Seconds that the server has for its first response.
 
     Attributes:
+        work: What is done while it carries and drains; cancelled to leave the link as usual.
         scope: Surrounds all of it. Its deadline is that of the opening, and is lifted when the link can carry.
         carrier: The link; None before it is open.
         refused: Whether the server there is not the one that the session was opened with.
@@ -191,6 +194,7 @@ class _Use:
         self._limit = limit
         self.carrier: Carrier | None = None
         self.scope = trio.CancelScope()
+        self.work = trio.CancelScope()
         self.refused = self.proven = False
         self._since = math.inf
         self._until: float | None = None
@@ -209,11 +213,12 @@ class _Use:
         self._way.state, self._way.attempt_since = "carrying", None
         self._since = trio.current_time()
         router.activate(carrier)
-        await self._carry(carrier)
-        self._until = trio.current_time()
-        if carrier is router.draining:
-            self._way.state = "draining"
-            await self._drain(carrier)
+        with self.work:
+            await self._carry(carrier)
+            self._until = trio.current_time()
+            if carrier is router.draining:
+                self._way.state = "draining"
+                await self._drain(carrier)
 
     # --- before it carries -----------------------------------------------------------------------------------------
 
@@ -372,21 +377,21 @@ class _Use:
             if not silent or trio.current_time() >= check_at:
                 seen, check_at = carrier.received, trio.current_time() + settings.check_after
             await _pause(carrier, check_at)
-        while router.closing and not router.finished:
-            await _pause(carrier, math.inf)  # the session may still read what the server sends at the end
+        if router.closing:
+            await trio.sleep_forever()  # the session may still read what the server sends at the end
 
     async def _first_response(self, carrier: Carrier) -> None:
         """Wait for the first response on the first link, where the session itself is opening."""
-        router = self._router
-        asked = 0
-        while router.carrier is carrier and not carrier.received and not router.closing:
+        router, asked_at = self._router, math.inf
+        while router.carrier is carrier and not (carrier.received or router.closing):
             if carrier.flushing:
                 await router.flush(carrier)
-            # In small parts, because the first request may leave at any time.
-            await trio.sleep(self._limit / STEPS)
-            asked = asked + 1 if carrier.in_flight else 0
-            if asked > STEPS and not carrier.received:
+            now = trio.current_time()
+            asked_at = min(asked_at, now) if carrier.in_flight else math.inf
+            if now >= asked_at + self._limit:
                 router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
+            # In small parts, because the first request may leave at any time.
+            await _pause(carrier, now + self._limit / STEPS)
 
     async def _check(self, carrier: Carrier) -> None:
         """Ask for a sign of life, and give up the link if it gives none."""
