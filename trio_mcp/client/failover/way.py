@@ -13,9 +13,17 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
-from trio_mcp.client.failover.router import Router, brief_cause
+from trio_mcp.client.failover.router import Router, brief_cause, is_busy, is_ending
 from trio_mcp.errors import McpError, TransportError
-from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Notification, Request, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import (
+    ErrorData,
+    ErrorResponse,
+    Failure,
+    Notification,
+    Request,
+    RequestId,
+    SessionMessage,
+)
 from trio_mcp.link import Link
 
 __all__ = ["Way"]
@@ -137,6 +145,8 @@ class Way:
         carrier = use.carrier
         if carrier is not None and carrier.lost is not None:
             cause = carrier.lost
+        elif carrier is not None and carrier.left is not None:
+            cause = carrier.left
         elif use.scope.cancelled_caught:
             cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
         if carrier is not None:
@@ -280,8 +290,18 @@ class _Use:
         return False
 
     async def _ask_for_life(self, carrier: Carrier) -> None:
+        """Ask a link for a sign of life that does not carry.
+
+        Raises:
+            TransportError: If it gives none, or says that it takes no requests.
+        """
         with trio.move_on_after(self._settings.check_timeout) as limit:
-            await self._ask(carrier, *self._sign_of_life())
+            try:
+                await self._ask(carrier, *self._sign_of_life())
+            except McpError as exc:
+                if is_ending(ErrorData(exc.code, exc.message, exc.data)):
+                    raise TransportError(exc.message) from exc
+                # Any other answer is a sign of life as well.
         if limit.cancelled_caught:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
 
@@ -297,7 +317,7 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
-            self.refused = True
+            self.refused = not is_ending(ErrorData(exc.code, exc.message, exc.data))
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
             remembered.check_same(result)
@@ -325,8 +345,6 @@ class _Use:
         """Send a request of our own on a link that does not carry, and return its result."""
         (answer,) = await self._ask_all(carrier, [(method, params)])
         if isinstance(answer, ErrorResponse):
-            if method == "ping":
-                return {}  # any answer is a sign of life
             raise McpError(answer.error.code, answer.error.message, answer.error.data)
         result: dict[str, Any] = answer.result
         return result
@@ -430,7 +448,12 @@ class _Use:
             )
             if carrier.suspected or (carrier.received == seen and not router.drained(carrier)):
                 carrier.suspected = False
-                await self._ask_for_life(carrier)
+                try:
+                    await self._ask_for_life(carrier)
+                except TransportError as exc:
+                    # A server that takes nothing new may still end what it has begun.
+                    if carrier.left is None or not (is_busy(exc) or isinstance(exc.__cause__, McpError)):
+                        raise
 
 
 async def _pause(carrier: Carrier, until: float) -> None:
