@@ -136,7 +136,12 @@ class WebSockets:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
             return
-        query = request.scope.get("query_string", b"").decode("latin-1")
+        scope = request.scope
+        metadata = {
+            "headers": request.headers,
+            "query": scope.get("query_string", b"").decode("latin-1"),
+            "client": scope.get("client"),
+        }
         sessions: list[Client] = []
 
         def opened(session: Client) -> None:
@@ -145,7 +150,7 @@ class WebSockets:
 
         self._count += 1
         try:
-            await self._run.serve_opening(_opening(socket, {"headers": request.headers, "query": query}), opened)
+            await self._run.serve_opening(_opening(socket, metadata), opened)
         finally:
             self._count -= 1
             self._sessions.difference_update(sessions)
