@@ -6,9 +6,11 @@ import contextlib
 import json
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -16,7 +18,8 @@ import pytest
 import trio
 
 from tests.cli.running import ROOT, command, config, environment, run
-from trio_mcp import Client, __version__
+from tests.server.http.certificate import over_tls
+from trio_mcp import Client, __version__, tcp_client
 from trio_mcp.cli.parser import COMMANDS
 
 
@@ -103,21 +106,28 @@ def test_a_target_may_be_an_entry_of_a_configuration(shop: Path) -> None:
 
 
 HTTP = ["run", "shop.py", "--transport", "http"]
+TCP = ["run", "shop.py", "--transport", "tcp"]
+UNIX = ["run", "shop.py", "--transport", "unix"]
 WRONG = {
     "no command": ([], "trio-mcp: error:"),
     "an unknown command": (["nonsense"], "trio-mcp: error:"),
     "an unknown option": (["demo", "--fast"], "trio-mcp demo: error:"),
     "a file that is not there": (["list", "nothing.py"], "there is no such file"),
     "no target at all": (["list", "shop"], "not a target"),
-    "an unknown scheme": (["list", "ftp://host/"], "must begin with http://"),
-    "a WebSocket": (["list", "ws://host/"], "a URL must begin with http:// or https://; got ws://"),
+    "an unknown scheme": (["list", "ftp://host/"], "must begin with one of http://, https://, ws://, "),
+    "no port": (["list", "tcp://host"], "'tcp://host' is not a valid URL: write tcp://HOST:PORT"),
+    "a header for a socket": (["list", "unix:x", "--header", "A: b"], "--header is for servers that are reached over"),
+    "a variable for a socket": (["list", "unix:x", "--env", "A=b"], "--env is for servers that are started as a pro"),
     "nothing after --": (["list", "--"], "must be followed by a command"),
     "a word without a sign": (["call", "shop.py", "price", "pear"], "name=value or name:=json"),
     "an unknown argument": (["call", "shop.py", "price", "itm=pear"], "did you mean 'item'?"),
     "no integer": (["call", "shop.py", "price", "item=pear", "pieces=two"], "pieces: must be integer; got 'two'"),
     "twice": (["call", "shop.py", "price", "item=a", "item=b"], "given twice"),
     "no JSON": (["call", "shop.py", "price", "{nonsense}"], "not valid JSON"),
-    "a header for a process": (["list", "shop.py", "--header", "A: b"], "--header is for servers that have a URL"),
+    "a header for a process": (
+        ["list", "shop.py", "--header", "A: b"],
+        "--header is for servers that are reached over HTTP",
+    ),
     "an invalid time": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
     "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
@@ -126,6 +136,15 @@ WRONG = {
     "a file that is not a store": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),
     "a store without sessions": ([*HTTP, "--event-store", "x", "--stateless"], "event_store needs sessions"),
     "an unknown runner": ([*HTTP, "--runner", "uvicorn"], "invalid choice: 'uvicorn'"),
+    "everybody": ([*TCP, "--host", "0.0.0.0"], "can be reached from other machines: add --certificate for TLS, or"),
+    "a path for tcp": ([*TCP, "--path", "/x"], "--path is not for --transport tcp"),
+    "a key alone": ([*TCP, "--key", "x"], "--key needs --certificate"),
+    "no certificate": ([*TCP, "--certificate", "no.pem"], "can't use no.pem as a certificate: No such file"),
+    "not a certificate": ([*TCP, "--certificate", "shop.py"], "can't use shop.py as a certificate: "),
+    "a socket without a path": (UNIX, "--transport unix needs --path FILE"),
+    "too long a path": ([*UNIX, "--path", "x" * 200], "the path of a Unix socket may have at most"),
+    "no permissions": ([*UNIX, "--path", "x", "--permissions", "rw"], "must be three octal digits, such as 660"),
+    "cors for websocket": ([*HTTP[:-1], "websocket", "--cors"], "--cors is not for --transport websocket"),
     "no host": ([*HTTP, "--allowed-host", "http://x/"], "not a host or host:port"),
 }
 
@@ -237,6 +256,8 @@ def test_the_demo_shows_every_transport_and_succeeds(tmp_path: Path) -> None:
         "stdio": (modern, seen),
         "http": (modern, closed),
         "sse": ("demo, revision 2025-11-25", seen),
+        "websocket": (modern, seen),
+        "tcp": (modern, seen),
     }
     for transport, (greeting, cancellation) in expected.items():
         rows = {line.split("  ")[1].strip(): line for line in lines if line.startswith(transport)}
@@ -245,6 +266,7 @@ def test_the_demo_shows_every_transport_and_succeeds(tmp_path: Path) -> None:
         assert any("5 notifications, then the result 5" in row for row in lines if row.startswith(transport))
         assert any(cancellation in row for row in lines if row.startswith(transport))
         assert rows
+    assert any("tcp ends, call again  add(2, 3) = 5, over ws" in row for row in lines)
     assert "Traceback" not in done.stderr
 
 
@@ -289,6 +311,7 @@ HELLO = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
 }
+ANY_PORT = ("--port", "0", "--transport")
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
@@ -296,13 +319,13 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 async def serving(folder: Path, *words: str) -> AsyncIterator[str]:
     """Yield the URL of the shop, served by a process that ends without a fault."""
     process = await trio.lowlevel.open_process(
-        command("run", "shop.py", "--port", "0", *words), cwd=folder, env=environment(), stderr=subprocess.PIPE
+        command("run", "shop.py", *words), cwd=folder, env=environment(), stderr=subprocess.PIPE
     )
     assert process.stderr is not None
     try:
         with trio.fail_after(60):
             said = b""
-            while b"serves http" not in said or not said.endswith(b"\n"):
+            while b" serves " not in said or not said.endswith(b"\n"):
                 said += await process.stderr.receive_some()
             yield said.split()[-1].decode()
             process.send_signal(signal.SIGTERM)
@@ -326,7 +349,7 @@ async def test_the_guard_and_cors_are_as_asked(shop: Path) -> None:
         page["Origin"],
         "--cors",
     ]
-    async with serving(shop, "--transport", "http", *words) as url, httpx.AsyncClient() as client:
+    async with serving(shop, *ANY_PORT, "http", *words) as url, httpx.AsyncClient() as client:
         answer = await client.post(url, json=HELLO, headers=page)
         assert answer.headers["Access-Control-Allow-Origin"] == page["Origin"]
         assert (await client.post(url, json=HELLO, headers=ACCEPT | {"Host": "shop.example"})).status_code == 200
@@ -337,7 +360,7 @@ async def test_the_guard_and_cors_are_as_asked(shop: Path) -> None:
 @pytest.mark.parametrize(("runner", "status"), [("hypercorn", b"200"), ("h11", b"400"), ("httptools", b"400")])
 async def test_the_runner_is_as_asked(shop: Path, runner: str, status: bytes) -> None:
     """Hypercorn is the one that takes lines without CR."""
-    async with serving(shop, "--transport", "http", "--runner", runner) as url:
+    async with serving(shop, *ANY_PORT, "http", "--runner", runner) as url:
         async with await trio.open_tcp_stream("127.0.0.1", httpx.URL(url).port or 0) as stream:
             await stream.send_all(b"GET /health HTTP/1.1\nHost: localhost\n\n")
             assert (await stream.receive_some()).split()[1] == status
@@ -353,7 +376,7 @@ def test_a_runner_that_is_not_installed_is_a_usage_error(shop: Path) -> None:
 
 async def test_sessions_and_streams_can_be_left_out(shop: Path) -> None:
     async with (
-        serving(shop, "--transport", "http", "--stateless", "--json-only") as url,
+        serving(shop, *ANY_PORT, "http", "--stateless", "--json-only") as url,
         httpx.AsyncClient() as client,
     ):
         answer = await client.post(url, json=HELLO, headers=ACCEPT)
@@ -363,7 +386,7 @@ async def test_sessions_and_streams_can_be_left_out(shop: Path) -> None:
 
 async def test_events_are_kept_in_a_file(shop: Path) -> None:
     async with (
-        serving(shop, "--transport", "http", "--event-store", "events.db") as url,
+        serving(shop, *ANY_PORT, "http", "--event-store", "events.db") as url,
         Client(url, mode="legacy") as client,
     ):
         assert (await client.call_tool("price", {"item": "pear"})).data == 45
@@ -372,7 +395,7 @@ async def test_events_are_kept_in_a_file(shop: Path) -> None:
 
 
 async def test_http_and_sse_stand_side_by_side(shop: Path) -> None:
-    async with serving(shop, "--transport", "http", "--path", "/a", "--sse-path", "/b") as url:
+    async with serving(shop, *ANY_PORT, "http", "--path", "/a", "--sse-path", "/b") as url:
         assert url.endswith("/a")
         async with Client(url.removesuffix("a") + "b", mode="2024-11-05") as client:
             assert client.protocol_version == "2024-11-05"
@@ -381,13 +404,43 @@ async def test_http_and_sse_stand_side_by_side(shop: Path) -> None:
 
 
 async def test_the_path_of_sse_is_that_of_its_stream(shop: Path) -> None:
-    async with serving(shop, "--transport", "sse", "--path", "/events") as url:
+    async with serving(shop, *ANY_PORT, "sse", "--path", "/events") as url:
         assert url.endswith("/events")
         async with Client(url, mode="2024-11-05") as client:
             assert client.protocol_version == "2024-11-05"
 
 
-@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize(
+    ("words", "beginning"),
+    [
+        ([*ANY_PORT, "websocket", "--path", "/x"], "ws://127.0.0.1:"),
+        ([*ANY_PORT, "tcp"], "tcp://127.0.0.1:"),
+        (["--transport", "unix", "--path", "s", "--permissions", "640"], "unix:/"),
+    ],
+)
+async def test_what_is_served_over_a_socket_is_a_target(shop: Path, words: list[str], beginning: str) -> None:
+    """Of the commands, of a bridge, and of a configuration."""
+    async with serving(shop, *words) as url:
+        assert url.startswith(beginning)
+        if beginning == "unix:/":
+            assert stat.S_IMODE((shop / "s").stat().st_mode) == 0o640
+        config(shop, one={"failover": [{"url": "tcp://127.0.0.1:1"}, {"url": url}]})
+        for target in ([url], ["mcp.json#one"], ["--", sys.executable, "-m", "trio_mcp", "bridge", url]):
+            variable = [] if len(target) == 1 else ["--env", f"PYTHONPATH={ROOT}"]
+            done = await trio.to_thread.run_sync(partial(run, shop, "list", *variable, *target))
+            assert "price(" in done.stdout, done.stderr
+
+
+async def test_tls_needs_a_certificate_alone(shop: Path) -> None:
+    _, trusting = over_tls(shop)
+    words = ["--host", "0.0.0.0", "--certificate", "cert.pem", "--key", "key.pem"]
+    async with serving(shop, *ANY_PORT, "tcp", *words) as url:
+        local = url.replace("0.0.0.0", "127.0.0.1")
+        async with Client(lambda: tcp_client(local, ssl_context=trusting)) as client:
+            assert (await client.call_tool("price", {"item": "pear"})).data == 45
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "websocket", "tcp"])
 def test_an_address_in_use_is_reported_in_one_line(shop: Path, transport: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_values
-from trio_mcp import ConfigError, HttpServerParameters, StdioServerParameters
+from trio_mcp import ConfigError, FailoverParameters, HttpServerParameters, StdioServerParameters
 from trio_mcp.client.config import expand, load_config, locate
 
 
@@ -72,6 +72,59 @@ def test_the_file_of_a_host(tmp_path: Path) -> None:
     }
 
 
+def test_sockets_and_several_ways_to_a_server() -> None:
+    entries = {
+        "a": {"url": "tcp://localhost:${PORT}"},
+        "b": {"type": "tcp", "url": "tls://host.example:8000"},
+        "c": {"type": "unix", "url": "unix:${RUN}/mcp.sock"},
+        "d": {"type": "websocket", "url": "ws://x.example/mcp", "headers": {"A": "b"}},
+        "e": {
+            "description": "three ways",
+            "failover": [
+                {"url": "wss://x.example/mcp"},
+                {"command": "x", "disabled": True},
+                {"url": "unix:/mcp.sock"},
+                {"command": "x"},
+            ],
+        },
+        "f": {"disabled": True, "failover": []},
+    }
+    assert load_config({"mcpServers": entries}, environ={"PORT": "80", "RUN": "/run"}) == {
+        "a": "tcp://localhost:80",
+        "b": "tls://host.example:8000",
+        "c": "unix:/run/mcp.sock",
+        "d": HttpServerParameters("ws://x.example/mcp", headers={"A": "b"}, kind="ws"),
+        "e": FailoverParameters(
+            [
+                HttpServerParameters("wss://x.example/mcp", kind="ws"),
+                "unix:/mcp.sock",
+                StdioServerParameters("x"),
+            ]
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"url": "tcp://host"}, "'tcp://host' is not a valid URL: write tcp://HOST:PORT"),
+        ({"type": "unix", "url": "http://host"}, "the URL of a socket must begin with tcp://, tls:// or unix:"),
+        ({"url": "unix:/x", "headers": {}}, "a server on a socket takes no 'headers'"),
+        ({"type": "tcp", "command": "x"}, "needs 'url', as its type is 'tcp'"),
+        ({"failover": []}, "failover: needs at least one entry that is not disabled"),
+        ({"failover": [{"command": "x", "disabled": True}]}, "failover: needs at least one entry that is not dis"),
+        ({"failover": {}}, "failover: must be an array, not an object"),
+        ({"failover": ["http://x"]}, "failover[0]: must be an object, not a string"),
+        ({"failover": [{"failover": []}]}, "failover[0]: can't be another list"),
+        ({"failover": [{"command": "x", "arg": 1}]}, "failover[0].arg: unknown key"),
+        ({"failover": [{"command": "x"}], "url": "http://x"}, "url: not allowed beside 'failover'"),
+    ],
+)
+def test_what_is_wrong_with_sockets_and_lists_of_ways(entry: dict[str, Any], said: str) -> None:
+    (found,) = problems({"mcpServers": {"a": entry}})
+    assert f"server 'a': {said}" in found
+
+
 def test_the_file_of_an_editor_with_servers_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_bytes(b'\xef\xbb\xbf{"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": []}')
@@ -118,7 +171,8 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
     assert [each.removeprefix(f"{path}:") for each in problems(path)] == [
         "4: server 'a': arg: unknown key; did you mean 'args'?",
         "5: server 'a': env.PORT: must be a string, not a number",
-        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws; "
+        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws, websocket, tcp, "
+        "unix; "
         "did you mean 'http'?",
         "9: server 'c': needs 'url', as its type is 'http'",
         "13: server 'e': args[1]: must be a string, not null",

@@ -43,7 +43,7 @@ from trio_mcp.sockets.listening import peer_credentials
 
 
 class _Session:
-    """What a transport's server end takes for a session; there is none, as the link is given away."""
+    """What a transport's server end takes for a session; the link itself is given away."""
 
     ending = False
 
@@ -466,7 +466,7 @@ def over_stdio(folder: Path) -> Arguments:
             yield client, lambda: os.kill(credentials.pid, signal.SIGKILL)
 
     raw = partial(_child, path, "copy", max_message_size=LIMIT)
-    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT}
+    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT, "places": 10}
 
 
 @register(SERVER_ENDS, "stdio")

@@ -26,13 +26,17 @@ from trio_mcp import (
     ResponseCache,
     Server,
     SessionOptions,
+    SocketSettings,
     SqliteEventStore,
     StdioServerParameters,
     link,
     sse_client,
     stdio_client,
     stdio_server,
+    stream_link,
     streamable_http_client,
+    tcp_client,
+    unix_client,
     websocket_client,
 )
 from trio_mcp.http.client import heads as http_heads
@@ -42,6 +46,8 @@ from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.session.outbox import Outbox
+from trio_mcp.sockets.addresses import LONGEST_PATH
+from trio_mcp.sockets.serving import SocketOptions
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -102,7 +108,17 @@ STATED = {
     "times that a list of ways sends a request again on one way that works": constant("MAX_TRIES", FAILOVER),
     "questions of a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
     "messages in a stdio link, each way": link.BUFFER,
+    "messages in a link on a socket or another stream, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
+    **{
+        f"serve_tcp({name}=…), serve_unix({name}=…)": getattr(SocketOptions(), name)
+        for name in ("head_timeout", "write_timeout", "grace")
+    },
+    "the last messages on a socket or another stream": constant("LAST_WORDS", "trio_mcp.sockets.stream_link"),
+    "connections to a TCP or Unix socket open at once": SocketOptions().max_connections,
+    "bytes of a message to a server on a socket": SocketOptions().max_message_size,
+    "bytes of a message on another stream, or from a server on a socket": default(stream_link, "max_message_size"),
+    "bytes of the path of a Unix socket, on Linux": LONGEST_PATH,
     "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": HttpOptions().ping_timeout,
     "websocket_client(ping_interval=…)": default(websocket_client, "ping_interval"),
     "opening a WebSocket, from connecting to the end of its handshake": constant("OPENING_TIMEOUT"),
@@ -236,6 +252,8 @@ def test_each_limit_of_a_session_has_a_row() -> None:
 
 def test_every_transport_has_the_same_limit() -> None:
     over_stdio = default(stdio_client, "max_message_size")
+    others = (streamable_http_client, sse_client, stream_link, tcp_client, unix_client)
+    assert {default(each, "max_message_size") for each in others} == {over_stdio}
     for client in (streamable_http_client, sse_client, websocket_client):
         assert default(client, "max_message_size") == over_stdio
 
@@ -308,6 +326,14 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
         assert (FIELDS[name], SETTINGS[name]) == IN_WORDS[name]
     else:
         assert read(SETTINGS[name]) == {**FIELDS, **ELSEWHERE}[name]
+
+
+def test_each_setting_of_a_socket_has_the_default_of_the_code() -> None:
+    stated = {
+        row[0].strip("`"): row[1] for row in rows_below("transports.md", "| setting | default | what it limits |")
+    }
+    assert stated == {field.name: str(field.default) for field in attrs.fields(SocketOptions)}
+    assert stated.keys() == SocketSettings.__annotations__.keys()
 
 
 BOUNDS = {

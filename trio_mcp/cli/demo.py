@@ -14,6 +14,7 @@ from trio_mcp._nursery import background_nursery, start
 from trio_mcp._version import __version__
 from trio_mcp.cli.demo_server import make_server
 from trio_mcp.client.client import Client
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
@@ -79,10 +80,32 @@ async def demo() -> int:
         }
         for name, target in targets.items():
             problems += await _try(report, name, target)
+        problems += await _fail_over(report, nursery)
     print(report)
     for problem in problems:
         print(f"trio-mcp demo: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
+    """End the better one of two ways to a server; return what came out wrong."""
+    end = trio.Event()
+    better = await start(nursery, partial(make_server().serve_tcp, port=0, shutdown=end))
+    other = await start(nursery, partial(make_server().serve_websocket, port=0))
+    switched = trio.Event()
+    problems: list[str] = []
+    ways = FailoverParameters([better, other], on_switch=lambda _: switched.set())
+    async with Client(ways) as client:
+        for step_name, reached in (("call over tcp", "tcp"), ("tcp ends, call again", "ws")):
+            with report.step("failover", step_name) as step:
+                total = (await client.call_tool("add", {"a": 2, "b": 3})).data
+                carrier = str(client.transport.carrier).partition(":")[0]
+                if (total, carrier) != (5, reached):
+                    problems.append(f"failover: add gave {total!r} over {carrier} instead of 5 over {reached}")
+                step.append(f"add(2, 3) = {total}, over {carrier}")
+            end.set()
+            await switched.wait()
+    return problems
 
 
 async def _try(report: _Report, transport: str, target: Target) -> list[str]:

@@ -222,7 +222,9 @@ class _Reader:
         by_url = TYPES[kind] is not None if kind is not None else "url" in entry and "command" not in entry
         needed = "url" if by_url else "command"
         if needed not in entry:
-            because = "one of 'command' and 'url'" if kind is None else f"{needed!r}, as its type is {kind!r}"
+            because = (
+                "one of 'command', 'url' and 'failover'" if kind is None else f"{needed!r}, as its type is {kind!r}"
+            )
             self._problem(path, f"needs {because}")
             return None
         return by_url

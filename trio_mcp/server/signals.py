@@ -58,7 +58,7 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
 
 
 def run_network(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
-    """Serve over a network, or a socket, until SIGINT or SIGTERM, then shut down gracefully; a second signal ends it at once.
+    """Serve sockets until SIGINT or SIGTERM, then shut down gracefully; a second signal ends it at once.
 
     Ctrl-C exits with status 130.
 

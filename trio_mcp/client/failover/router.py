@@ -7,8 +7,8 @@ link, after it the request waits for the next, or its call has failed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import attrs
 import trio
@@ -235,11 +235,9 @@ class Router:
             sent = carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr, arg-type]
             if sent is None:
                 return self._take_stray(carrier, item)
-            method = sent.message.method  # type: ignore[union-attr]
-            if method in LEARNED and kind is Response:
+            # One look-up for most calls: this is on the path of each.
+            if sent.message.method in LEARNED:  # type: ignore[union-attr]
                 self._learn(sent, message)  # type: ignore[arg-type]
-            elif facts_of(method).lasting:
-                self.remembered.forget(message.id)  # type: ignore[union-attr, arg-type]
             if self._tries:
                 self._tries.pop(message.id, None)  # type: ignore[union-attr, arg-type]
             self.heard = True
@@ -256,8 +254,12 @@ class Router:
             carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr]
         return item
 
-    def _learn(self, sent: SessionMessage, response: Response) -> None:
+    def _learn(self, sent: SessionMessage, response: Response | ErrorResponse) -> None:
         assert isinstance(sent.message, Request)
+        if _lasts(sent):
+            self.remembered.forget(sent.message.id)
+        if isinstance(response, ErrorResponse):
+            return
         was_open = self.remembered.server is not None
         self.remembered.learn(sent.message, response.result)
         if not was_open and self.remembered.server is not None:
@@ -594,8 +596,8 @@ class ReadEnd(trio.abc.ReceiveChannel[SessionMessage]):
         # For the session's reader, which takes what is there without waiting; bound once, as it does so often.
         self.receive_nowait = router.receive_nowait
 
-    async def receive(self) -> SessionMessage:
-        return await self._router.receive()
+    def receive(self) -> Coroutine[Any, Any, SessionMessage]:
+        return self._router.receive()  # not awaited here, which would be one more step for each message
 
     def close(self) -> None:
         self._router.close_read()
