@@ -198,14 +198,23 @@ class Reorders(Receives):
 
 
 @fault("unasked", ends=(False, True))
-class OnlyAnswers(Sends):
-    """takes from the server only what belongs to a request, one of them at least"""
+class AsksNothing(Sends):
+    """takes no requests from the server"""
 
     async def send(self, value: SessionMessage) -> None:
         if isinstance(value.message, Request):
             await trio.lowlevel.checkpoint()
         else:
             await super().send(value)
+
+
+class OnlyResponses(Receives):
+    """Receives nothing but responses, and what the transport reports."""
+
+    async def receive(self) -> SessionMessage:
+        while isinstance((item := await super().receive()).message, (Request, Notification)):
+            pass
+        return item
 
 
 @fault("kinds")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from tests.contract.broken import BROKEN
+from tests.contract.broken import BROKEN, OnlyResponses, with_halves
 from trio_mcp import Link, memory_link_pair
 from trio_mcp.testing import ContractBroken, check_transport
 
@@ -40,6 +40,32 @@ async def test_the_error_names_the_rule_and_says_what_happened() -> None:
 async def test_a_trait_switches_its_rule_off_and_the_report_says_so() -> None:
     report = await check_transport(pair_of("reorders"), rules={"order", "once"}, traits={"unordered"})
     assert (report.kept, report.waived) == (("once",), {"order": "unordered"})
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "trait"),
+    [
+        ("has an unbounded queue", "bounded", "no_backpressure"),
+        ("does not tell the other end of a close", "end", "no_end"),
+        ("has only one connection at a time", "together", "one_at_a_time"),
+    ],
+)
+async def test_a_transport_with_a_trait_keeps_all_other_rules(
+    name: str, rule: str, trait: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    report = await check_transport(pair_of(name), traits={trait}, max_waiting=8 * 1024 * 1024)
+    assert report.waived.items() >= {rule: trait}.items()
+    assert set(report.waived.values()) == {trait}
+
+
+async def test_a_client_that_gets_only_responses_keeps_all_other_rules(autojump_clock: trio.testing.MockClock) -> None:
+    @contextlib.asynccontextmanager
+    async def pair() -> AsyncIterator[tuple[Link, Link]]:
+        async with memory_link_pair(encode=True) as (client, server):
+            yield with_halves(client, OnlyResponses), server
+
+    report = await check_transport(pair, traits={"calls_only"})
+    assert report.waived == {"unasked": "calls_only", "independent": "calls_only"}
 
 
 async def test_a_trait_that_is_not_needed_is_a_failure() -> None:

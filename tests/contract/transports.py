@@ -30,6 +30,7 @@ from trio_mcp import (
     Server,
     SessionMessage,
     StdioServerParameters,
+    failover_client,
     memory_link_pair,
     stdio_client,
     stream_link,
@@ -412,6 +413,14 @@ def websocket(runner: str) -> None:
 
 for name in ("h11", "hypercorn"):
     websocket(name)
+
+
+@register(TRANSPORTS, "failover")
+def over_ways(_: Path) -> Arguments:
+    """One way is enough: the same code carries a session over any of them."""
+    pair = partial(served, partial(Server.serve_tcp, port=0), lambda url: failover_client([url]))
+    # The end of one connection is what it hides from a client: it opens the next.
+    return {"pair": pair, "traits": {"no_end"}}
 
 
 # --- stdio ------------------------------------------------------------------------------------------------------------
