@@ -92,14 +92,14 @@ class HttpLoad(HttpServer):
         new_heads: Whether no two requests have the same head, so that remembering heads gains nothing.
 
     Attributes:
-        times: What was measured beside each `throughput`.
+        measured: What was measured beside each `throughput`.
     """
 
     def __init__(
         self, command: Sequence[str], era: Era = "modern", root: Path = ROOT, *, new_heads: bool = False
     ) -> None:
         super().__init__(command, root)
-        self.times = Times()
+        self.measured = Times()
         self._era = era
         self._new_heads = new_heads
         self._template = _wire.add_template(era)
@@ -162,7 +162,7 @@ class HttpLoad(HttpServer):
         self.open(connections)
         before = self.process.cpu_time() if LINUX else 0.0
         took, elapsed = self._keep_busy(seconds)
-        self.times.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
+        self.measured.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
         return len(took) / elapsed
 
     def answer(self, calls: int) -> None:

@@ -119,12 +119,12 @@ class LinkLoad:
         echo: Whether it does nothing but send back what it gets.
 
     Attributes:
-        times: What was measured beside the throughput.
+        measured: What was measured beside the throughput.
     """
 
     def __init__(self, command: Sequence[str], transport: str, *, echo: bool = False) -> None:
         self.process = Process(command)
-        self.times = Times()
+        self.measured = Times()
         self._transport = transport
         self._echo = echo
         self._framing: Framing = Frames() if transport == "websocket" else Lines()
@@ -152,7 +152,7 @@ class LinkLoad:
         """Return the calls answered per second, with `in_flight` outstanding; every answer is checked."""
         before = self.process.cpu_time() if LINUX else 0.0
         took, elapsed = self._keep_busy(in_flight, seconds)
-        self.times.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
+        self.measured.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
         return len(took) / elapsed
 
     def _requests(self, count: int) -> list[bytes]:

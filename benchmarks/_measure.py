@@ -78,7 +78,7 @@ class Times:
         self.tails: list[float] = []
 
     def add(self, seconds: Sequence[float], cpu_seconds: float) -> None:
-        """Note a sample: how long each call took, and the server's CPU time for all of them."""
+        """Record a sample: how long each call took, and the server's CPU time for all of them."""
         if LINUX:
             self.costs.append(cpu_seconds * 1e6 / len(seconds))
         ordered = sorted(seconds)

@@ -59,7 +59,7 @@ nitpicky = True  # as -n on the command line, for builds elsewhere
 
 # In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3)\..*"),
+    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"SearchStrategy"),  # Hypothesis's
@@ -97,7 +97,7 @@ INTERNAL = (
     "Roots",
     "Rounds",
     "Rules",
-    "RunSettings",
+    "RunArguments",
     "SamplingCallback",
     "SamplingFeature",
     "Servable",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import transports
 from benchmarks.against import interval_of_median
 
 ROOT = Path(__file__).parent.parent
@@ -22,14 +23,21 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
 @pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    scenarios = ["memory", "stdio", "http", "http-client", "http-both", "idle", "connections", "slow", "listeners"]
+    scenarios = ["memory", "stdio", "http", "transports", "http-client", "http-both"]
+    scenarios += ["idle", "connections", "slow", "listeners"]
     done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))
     assert done.returncode == 0, done.stderr
     for scenario in scenarios:
         assert f"== {scenario}:" in done.stdout
     for contender in ("ours on hypercorn, modern, new heads", "official on uvicorn, modern, JSON", "before, modern"):
         assert contender in done.stdout
-    assert json.loads(report.read_text())
+    figures = transports.tables(json.loads(report.read_text()))
+    for row in ("Unix socket / stdio", "WebSocket / bare trio-websocket echo", "client of a list, WebSocket first /"):
+        assert f"| {row}" in figures
+    assert transports.put_into(f"before {transports.BEGIN} old {transports.END} after", "new") == (
+        f"before {transports.BEGIN}\n\nnew\n\n{transports.END} after"
+    )
+    assert transports.BEGIN in transports.PAGE.read_text()
 
 
 @pytest.mark.interop

@@ -235,8 +235,8 @@ class ClientTelemetry(_Telemetry):
     ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span and OpenTelemetry's baggage in
     its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, or else
     `TraceContext.current`. With several ways to the server, ``trio_mcp.way`` names the one that carried the session at
-    the end, and ``trio_mcp.way.switches`` counts the switches in between. Neither arguments nor results are recorded. The requests that open the connection are not
-    seen.
+    the end, and ``trio_mcp.way.switches`` counts the switches in between. Neither arguments nor results are recorded.
+    The requests that open the connection are not seen.
 
     Args:
         tracer_provider: The provider of the tracer; the global one by default.

@@ -19,6 +19,7 @@ from . import (
     slow_clients,
     startup,
     stdio,
+    transports,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "memory": memory.run,
     "stdio": stdio.run,
     "http": http.run,
+    "transports": transports.run,
     "http-client": http_client.run_client,
     "http-both": http_client.run_both,
     "idle": idle_sessions.run,

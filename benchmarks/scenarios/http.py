@@ -114,6 +114,6 @@ def _costs(group: Group, loads: dict[str, HttpLoad]) -> Group:
     """Return the CPU time that the servers took for the calls of a group: how many times as much as ours."""
     samples = {}
     for label, load in loads.items():
-        samples[label], load.times.costs = load.times.costs, []
+        samples[label], load.measured.costs = load.measured.costs, []
     turned = [Comparison(each.right, each.left, each.target) for each in group.comparisons]
     return Group(group.scenario, f"{group.case}, CPU time of the server", "µs/call", samples, turned, notes=group.notes)

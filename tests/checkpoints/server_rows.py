@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
@@ -188,7 +189,7 @@ async def serve(check: Check) -> None:
         await check(Server("x").serve(theirs))
 
 
-def over_http(function: Any) -> None:
+def over_a_network(function: Any) -> None:
     @call(function, "until it shall end")
     async def serve(check: Check) -> None:
         stop = trio.Event()
@@ -196,9 +197,18 @@ def over_http(function: Any) -> None:
         await check(function(Server("x"), port=0, shutdown=stop))
 
 
-over_http(BaseServer.serve_http)
-over_http(BaseServer.serve_sse)
-over_http(BaseServer.serve_websocket)
+over_a_network(BaseServer.serve_http)
+over_a_network(BaseServer.serve_sse)
+over_a_network(BaseServer.serve_websocket)
+over_a_network(BaseServer.serve_tcp)
+
+
+@call(BaseServer.serve_unix, "until it shall end")
+async def serve_unix(check: Check) -> None:
+    stop = trio.Event()
+    stop.set()
+    with TemporaryDirectory() as folder:
+        await check(Server("x").serve_unix(f"{folder}/socket", shutdown=stop))
 
 
 @call(BaseServer.asgi_app, "without a request")
@@ -229,6 +239,8 @@ starts_nothing(BaseServer.serve, lambda server: cancelled_before(server.serve(NO
 starts_nothing(BaseServer.serve_http, lambda server: cancelled_before(server.serve_http(port=0)))
 starts_nothing(BaseServer.serve_sse, lambda server: cancelled_before(server.serve_sse(port=0)))
 starts_nothing(BaseServer.serve_websocket, lambda server: cancelled_before(server.serve_websocket(port=0)))
+starts_nothing(BaseServer.serve_tcp, lambda server: cancelled_before(server.serve_tcp(port=0)))
+starts_nothing(BaseServer.serve_unix, lambda server: cancelled_before(server.serve_unix("/no/such/folder/socket")))
 starts_nothing(BaseServer.serve_stdio, lambda server: cancelled_before(server.serve_stdio()))
 
 

@@ -20,7 +20,10 @@ from trio_mcp import (
     sse_client,
     stdio_client,
     stdio_server,
+    stream_link,
     streamable_http_client,
+    tcp_client,
+    unix_client,
     websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
@@ -59,6 +62,9 @@ HELD: dict[object, str] = {
     ),
     stdio_server: ("transports/test_stdio_server.py::test_cancellation_at_every_step_leaves_the_streams_as_they_were"),
     streamable_http_client: f"transports/{ANYWHERE}",
+    stream_link: "sockets/test_stream_link.py::test_a_cancellation_at_any_step_leaves_the_stream_closed",
+    tcp_client: "sockets/test_clients.py::test_a_connect_that_is_cancelled_at_any_step_leaves_nothing_open",
+    unix_client: "sockets/test_clients.py::test_a_connect_that_is_cancelled_at_any_step_leaves_nothing_open",
     websocket_client: "websocket/test_ending.py::test_a_client_that_is_cancelled_anywhere_leaves_nothing_open",
 }
 """What tests below ``tests`` cancel, at every step or where it would take long."""

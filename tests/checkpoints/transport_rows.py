@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
+import trio.testing
 
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.public_names import ROOT
@@ -25,7 +26,10 @@ from trio_mcp import (
     sse_client,
     stdio_client,
     stdio_server,
+    stream_link,
     streamable_http_client,
+    tcp_client,
+    unix_client,
     websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
@@ -127,6 +131,34 @@ async def websocket(check: Check) -> None:
         async with check.block(websocket_client(url)):
             pass
         nursery.cancel_scope.cancel()
+
+
+@call(tcp_client, "connected")
+async def tcp(check: Check) -> None:
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(lambda task_status: Server("x").serve_tcp(port=0, task_status=task_status))
+        async with check.block(tcp_client(url)):
+            pass
+        nursery.cancel_scope.cancel()
+
+
+@call(unix_client, "connected")
+async def unix(check: Check) -> None:
+    with TemporaryDirectory() as folder:
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(Server("x").serve_unix, f"{folder}/socket")
+            async with check.block(unix_client(url)):
+                pass
+            nursery.cancel_scope.cancel()
+
+
+@call(stream_link, "whose peer is there, and whose peer has gone")
+async def stream(check: Check) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with check.block(stream_link(ours)):
+        pass
+    async with check.block(stream_link(theirs)):
+        pass
 
 
 # --- event stores -----------------------------------------------------------------------------------------------

@@ -171,7 +171,8 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
     assert [each.removeprefix(f"{path}:") for each in problems(path)] == [
         "4: server 'a': arg: unknown key; did you mean 'args'?",
         "5: server 'a': env.PORT: must be a string, not a number",
-        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws, websocket, tcp, unix; "
+        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws, websocket, tcp, "
+        "unix; "
         "did you mean 'http'?",
         "9: server 'c': needs 'url', as its type is 'http'",
         "13: server 'e': args[1]: must be a string, not null",

@@ -1,6 +1,6 @@
 """Streamable HTTP and HTTP+SSE as a pair of links: the real client's, and one made of what the real server is fed.
 
-A server over HTTP has no link: each POST feeds a session. Here the session hands on what it is fed, after the handshake,
+A server over HTTP has no link: each POST feeds a session. Here the session hands on what it is fed after the handshake,
 and what is sent goes to where the session's own messages would go.
 """
 
@@ -10,12 +10,13 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
 
-from tests.contract.transports import Given
-from trio_mcp import Link, Notification, Server, SessionMessage
+from tests.contract.transports import Given, register
+from trio_mcp import Link, Notification, Server, SessionMessage, sse_client, streamable_http_client
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.jsonrpc import Request
 from trio_mcp.link import BUFFER
@@ -64,7 +65,7 @@ class _Fed:
         nursery.start_soon(self._send)
 
     def feed(self, message: Any, metadata: Any = None, hold: Any = None) -> None:
-        if message == INITIALIZED or message == HANDSHAKE:
+        if message in (INITIALIZED, HANDSHAKE):
             self._session.feed(message, metadata, hold)
         else:
             if hold is not None:
@@ -126,3 +127,21 @@ async def session(
             await client.read.receive()
             await client.write.send(SessionMessage(INITIALIZED))
             yield client, given.link
+
+
+HTTP: dict[str, Callable[[Path], dict[str, Any]]] = {}
+"""By name: what `check_transport` is given."""
+
+NO_LINK = {"unordered", "no_backpressure", "no_end"}
+
+
+@register(HTTP, "Streamable HTTP, legacy era")
+def streamable(_: Path) -> dict[str, Any]:
+    serve = partial(Server.serve_http, port=0, runner="h11")
+    return {"pair": partial(session, serve, streamable_http_client), "traits": NO_LINK, "max_waiting": 8 * 1024 * 1024}
+
+
+@register(HTTP, "HTTP+SSE")
+def sse(_: Path) -> dict[str, Any]:
+    serve = partial(Server.serve_http, port=0, runner="h11", path=None, sse_path="/sse")
+    return {"pair": partial(session, serve, sse_client), "traits": NO_LINK, "max_waiting": 8 * 1024 * 1024}

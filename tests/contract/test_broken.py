@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from tests.contract.broken import BROKEN, LIMIT
 from trio_mcp.testing import ContractBroken, check_transport
+from trio_mcp.testing.contract.check import RULES
 
 
 @pytest.fixture
@@ -25,7 +26,12 @@ async def test_a_broken_transport_is_found_out(
     rules, transport = BROKEN[name]
     with pytest.raises(ContractBroken) as caught:
         await check_transport(
-            transport.pair, raw=transport.raw, cut=transport.cut, max_message_size=LIMIT, max_waiting=8 * 1024 * 1024
+            transport.pair,
+            rules=RULES.keys() - {"large"} | rules,  # that one takes a quarter of the time
+            raw=transport.raw,
+            cut=transport.cut,
+            max_message_size=LIMIT,
+            max_waiting=8 * 1024 * 1024,
         )
     assert caught.value.report.broken.keys() == rules, str(caught.value)
 

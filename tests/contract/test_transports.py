@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.contract.http import HTTP
 from tests.contract.transports import SERVER_ENDS, TRANSPORTS
 from trio_mcp.testing import check_transport
 from trio_mcp.testing.contract.check import RULES
@@ -29,10 +30,11 @@ def clock(name: str) -> trio.abc.Clock | None:
     return None if name == "stdio" else MockClock(autojump_threshold=0.05)
 
 
-@pytest.mark.parametrize("name", TRANSPORTS)
+@pytest.mark.parametrize("name", [*TRANSPORTS, *(pytest.param(name, marks=pytest.mark.legacy) for name in HTTP)])
 def test_both_ends(name: str, tmp_path: Path, clock: trio.abc.Clock | None) -> None:
-    arguments = TRANSPORTS[name](tmp_path)
-    report = trio.run(partial(check_transport, places=PLACES, **arguments), clock=clock)
+    arguments = {"places": PLACES, **(TRANSPORTS | HTTP)[name](tmp_path)}
+    report = trio.run(partial(check_transport, **arguments), clock=clock)
+    assert set(report.waived.values()) == set(arguments.get("traits", ()))
     assert {RULES[name].needs for name in report.unchecked} <= {"raw", "cut", "max_message_size"} - arguments.keys()
 
 

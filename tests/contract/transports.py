@@ -30,6 +30,7 @@ from trio_mcp import (
     Server,
     SessionMessage,
     StdioServerParameters,
+    failover_client,
     memory_link_pair,
     stdio_client,
     stream_link,
@@ -43,7 +44,7 @@ from trio_mcp.sockets.listening import peer_credentials
 
 
 class _Session:
-    """What a transport's server end takes for a session; there is none, as the link is given away."""
+    """What a transport's server end takes for a session; the link itself is given away."""
 
     ending = False
 
@@ -414,6 +415,14 @@ for name in ("h11", "hypercorn"):
     websocket(name)
 
 
+@register(TRANSPORTS, "failover")
+def over_ways(_: Path) -> Arguments:
+    """One way is enough: the same code carries a session over any of them."""
+    pair = partial(served, partial(Server.serve_tcp, port=0), lambda url: failover_client([url]))
+    # The end of one connection is what it hides from a client: it opens the next.
+    return {"pair": pair, "traits": {"no_end"}}
+
+
 # --- stdio ------------------------------------------------------------------------------------------------------------
 
 
@@ -466,7 +475,7 @@ def over_stdio(folder: Path) -> Arguments:
             yield client, lambda: os.kill(credentials.pid, signal.SIGKILL)
 
     raw = partial(_child, path, "copy", max_message_size=LIMIT)
-    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT}
+    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT, "places": 10}
 
 
 @register(SERVER_ENDS, "stdio")

@@ -18,6 +18,7 @@ from trio_mcp import (
     Backoff,
     CallOptions,
     ClientGroup,
+    FailoverParameters,
     FunctionOptions,
     HttpOptions,
     InputOptions,
@@ -25,13 +26,18 @@ from trio_mcp import (
     ResponseCache,
     Server,
     SessionOptions,
+    SocketSettings,
     SqliteEventStore,
     StdioServerParameters,
     link,
     sse_client,
     stdio_client,
     stdio_server,
+    stream_link,
     streamable_http_client,
+    tcp_client,
+    unix_client,
+    websocket_client,
 )
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
@@ -40,6 +46,8 @@ from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.session.outbox import Outbox
+from trio_mcp.sockets.addresses import LONGEST_PATH
+from trio_mcp.sockets.serving import SocketOptions
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -54,6 +62,8 @@ def constant(name: str, room: str = "trio_mcp.") -> Any:
     return value
 
 
+FAILOVER = "trio_mcp.client.failover."
+
 CONFIG = configured("127.0.0.1", 0)
 OPTIONS = SessionOptions()
 
@@ -64,6 +74,10 @@ STATED = {
     "reset_on_progress": CallOptions().reset_on_progress,
     "CallOptions.connect_timeout": CallOptions().connect_timeout,
     "CallOptions.probe_timeout": CallOptions().probe_timeout,
+    **{
+        f"FailoverParameters({name}=…)": default(FailoverParameters, name)
+        for name in ("check_after", "check_timeout", "attempt_timeout", "head_start", "settle", "patience")
+    },
     "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
@@ -88,8 +102,38 @@ STATED = {
     "progress of one call that waits for its callback": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
     "messages in a memory link, each way": link.BUFFER,
+    "names of tools that a list of ways may call again": constant("MAX_TOOLS", FAILOVER),
+    "URIs subscribed to over a list of ways": constant("MAX_URIS", FAILOVER),
+    "bytes of these names, and of these URIs": constant("MAX_BYTES", FAILOVER),
+    "times that a list of ways sends a request again on one way that works": constant("MAX_TRIES", FAILOVER),
+    "questions of a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
     "messages in a stdio link, each way": link.BUFFER,
+    "messages in a link on a socket or another stream, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
+    **{
+        f"serve_tcp({name}=…), serve_unix({name}=…)": getattr(SocketOptions(), name)
+        for name in ("head_timeout", "write_timeout", "grace")
+    },
+    "the last messages on a socket or another stream": constant("LAST_WORDS", "trio_mcp.sockets.stream_link"),
+    "connections to a TCP or Unix socket open at once": SocketOptions().max_connections,
+    "bytes of a message to a server on a socket": SocketOptions().max_message_size,
+    "bytes of a message on another stream, or from a server on a socket": default(stream_link, "max_message_size"),
+    "bytes of the path of a Unix socket, on Linux": LONGEST_PATH,
+    "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": HttpOptions().ping_timeout,
+    "websocket_client(ping_interval=…)": default(websocket_client, "ping_interval"),
+    "opening a WebSocket, from connecting to the end of its handshake": constant("OPENING_TIMEOUT"),
+    "closing a WebSocket": constant("CLOSE_GRACE", "trio_mcp.websocket"),
+    "closing a WebSocket that is cancelled, or whose peer broke the protocol": constant(
+        "LAST_WORDS", "trio_mcp.websocket.sockets"
+    ),
+    "messages to be sent in a link over a WebSocket": link.BUFFER,
+    "bytes of messages that have arrived over a WebSocket, and 1 KiB for each of them; a single one may be larger": (
+        constant("INBOX")
+    ),
+    "bytes of a message over a WebSocket, for a client": default(websocket_client, "max_message_size"),
+    "bytes of a message over a WebSocket, for a server": HttpOptions().max_message_size,
+    "fragments of a message over a WebSocket, whatever their size": constant("FREE_FRAGMENTS"),
+    "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD"),
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "urgent requests of an HTTP link on their way": http_link.MAX_URGENT,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
@@ -116,7 +160,7 @@ STATED = {
     "the body of an HTTP error": constant("ERROR_BODY_TIMEOUT"),
     "an HTTP stream after its response": constant("DRAIN_TIMEOUT"),
     "messages of an HTTP session that wait for its event store": router.MAX_UNSTORED,
-    "sessions over HTTP": HttpOptions().max_sessions,
+    "sessions over HTTP, and again open WebSockets": HttpOptions().max_sessions,
     "bytes of messages of an HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
     "HTTP requests under way, and again bodies being read": HttpOptions().max_requests,
     "bytes of HTTP requests under way, and again of bodies being read; a single one may be larger": (
@@ -208,7 +252,16 @@ def test_each_limit_of_a_session_has_a_row() -> None:
 
 def test_every_transport_has_the_same_limit() -> None:
     over_stdio = default(stdio_client, "max_message_size")
-    assert {default(each, "max_message_size") for each in (streamable_http_client, sse_client)} == {over_stdio}
+    others = (streamable_http_client, sse_client, stream_link, tcp_client, unix_client)
+    assert {default(each, "max_message_size") for each in others} == {over_stdio}
+    for client in (streamable_http_client, sse_client, websocket_client):
+        assert default(client, "max_message_size") == over_stdio
+
+
+def test_both_ends_of_a_websocket_have_the_same_patience() -> None:
+    options = HttpOptions()
+    assert default(websocket_client, "ping_timeout") == options.ping_timeout
+    assert default(websocket_client, "ping_interval") == options.keep_alive
 
 
 def test_both_ends_of_stdio_have_the_same_limit() -> None:
@@ -273,6 +326,14 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
         assert (FIELDS[name], SETTINGS[name]) == IN_WORDS[name]
     else:
         assert read(SETTINGS[name]) == {**FIELDS, **ELSEWHERE}[name]
+
+
+def test_each_setting_of_a_socket_has_the_default_of_the_code() -> None:
+    stated = {
+        row[0].strip("`"): row[1] for row in rows_below("transports.md", "| setting | default | what it limits |")
+    }
+    assert stated == {field.name: str(field.default) for field in attrs.fields(SocketOptions)}
+    assert stated.keys() == SocketSettings.__annotations__.keys()
 
 
 BOUNDS = {

@@ -37,7 +37,9 @@ def main() -> int:
     broken = list(judge.broken())
     for name, value in judge.figures():
         print(f"| {name} | {value} |")
-    for line in broken[:50]:
+    (out / "broken.log").write_text("".join(f"{line}\n" for line in broken))
+    (out / "not-succeeded.log").write_text("".join(f"{line}\n" for line in judge.not_succeeded()))
+    for line in broken[:20]:
         print(line, file=sys.stderr)
     print(f"seed {given.seed}: {len(broken)} broken promises")
     return 1 if broken else 0

@@ -29,12 +29,19 @@ class Judge:
         """Yield the broken promises."""
         for call in self._calls:
             for problem in self._of_call(call):
-                yield f"{call.name} ({call.kind}, {self._span(call.began, call.ended)}): {problem} {call.note}"
+                yield f"{self._shown(call)}: {problem}"
         unknown = self._count("unknown")
         if unknown > MOST_UNKNOWN * len(self._calls):
             yield f"{unknown} of {len(self._calls)} calls are unknown"
         for side in self._run.sides:
             yield from self._of_side(side)
+
+    def not_succeeded(self) -> Iterator[str]:
+        """Yield the calls that have not succeeded."""
+        return (self._shown(call) for call in self._calls if call.outcome != "succeeded")
+
+    def _shown(self, call: Call) -> str:
+        return f"{call.name} ({call.kind}, {self._span(call.began, call.ended)}, {call.outcome}: {call.note})"
 
     def _span(self, begin: float, end: float) -> str:
         return f"{begin - self._run.begun:.2f} to {end - self._run.begun:.2f} s"

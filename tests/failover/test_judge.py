@@ -15,7 +15,7 @@ def call(kind: str, outcome: str, began: float = 10, ended: float = 11, way: int
     return Call("c", kind, began, ended, outcome, way=f"http://127.0.0.1:{way}/mcp" if way else "")
 
 
-# Ways 1 and 2 are up all the time, but the first breaks at 20 s; from 40 s all is calm, and from 50 s quiet, up to 60 s.
+# Ways 1 and 2 are up, but for a break of the first at 20 s; from 40 s all is calm, from 50 s quiet; 60 s is the end.
 ROWS = {
     "": [
         (call("act", "succeeded"), 1),

@@ -50,7 +50,7 @@ async function post() {
 
 // Initialises, calls a tool with progress and one with a text that takes many frames, and leaves.
 function talk() {
-  const text = "é\u2028\u{1f600}x".repeat(100_000);
+  const text = "é\u2028\u{1f600}x".repeat(task.times);
   const socket = new WebSocket(task.url, "mcp");
   const send = (message) => socket.send(JSON.stringify({ jsonrpc: "2.0", ...message }));
   socket.onopen = () => {
@@ -73,8 +73,8 @@ function talk() {
     }
     if (message.id === 1) send({ id: 2, method: "tools/call", params: { name: "echo", arguments: { text } } });
   };
-  socket.onclose = ({ code, wasClean }) => {
-    Object.assign(found, { code, wasClean });
+  socket.onclose = ({ code, reason, wasClean }) => {
+    Object.assign(found, { code, reason, wasClean });
     report();
   };
 }
@@ -184,7 +184,7 @@ def server(called: list[int]) -> Server:
 @pytest.mark.parametrize("way", WEBSOCKETS)
 async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, server: Server, way: str) -> None:
     async with WAYS[way](server) as url:
-        found = await pages.visit(url=url)
+        found = await pages.visit(url=url, times=100_000)
     hello, *progress, result = found["heard"]
     assert found["protocol"] == "mcp"
     assert hello["result"]["serverInfo"]["name"] == "for pages"
@@ -197,6 +197,14 @@ async def test_a_page_initialises_and_calls_a_tool_with_progress(pages: Pages, s
 
 
 @pytest.mark.parametrize("way", WEBSOCKETS)
+async def test_a_page_that_says_too_much_learns_why_it_is_cut_off(pages: Pages, server: Server, way: str) -> None:
+    """It sends on when the server has given up, whose reset would destroy the close frame."""
+    async with WAYS[way](server) as url:
+        found = await pages.visit(url=url, times=520_000)
+    assert found["code"] == 1009, found["reason"]
+
+
+@pytest.mark.parametrize("way", WEBSOCKETS)
 @pytest.mark.parametrize("rebinding", [False, True])
 async def test_a_page_of_a_foreign_origin_is_refused(
     pages: Pages, server: Server, called: list[int], way: str, rebinding: bool
@@ -206,7 +214,7 @@ async def test_a_page_of_a_foreign_origin_is_refused(
         if rebinding:
             url = url.replace("127.0.0.1", "evil.example")
         found = await pages.visit(FOREIGN, url=url)
-    assert found == {"heard": [], "code": 1006, "wasClean": False}
+    assert found == {"heard": [], "code": 1006, "reason": "", "wasClean": False}
     assert called == []
 
 
@@ -215,7 +223,7 @@ async def test_a_page_of_an_allowed_origin_is_served(pages: Pages, server: Serve
     origins = [f"{FOREIGN}:{pages.port}"]
     async with trio.open_nursery() as nursery:
         url = await nursery.start(partial(server.serve_websocket, port=0, allowed_origins=origins))
-        found = await pages.visit(FOREIGN, url=url)
+        found = await pages.visit(FOREIGN, url=url, times=1)
         nursery.cancel_scope.cancel()
     assert found["code"] == 1000
     assert called == [3]

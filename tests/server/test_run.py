@@ -20,7 +20,7 @@ import trio.testing
 from tests.peer import call, process_peer
 from tests.server.harness import both_eras, client_of, server_with
 from trio_mcp import Client, Context, Server, memory_link_pair
-from trio_mcp.server.signals import run_http
+from trio_mcp.server.signals import run_network
 
 PROGRAM = """
 from trio_mcp import Server
@@ -82,7 +82,7 @@ def test_an_http_server_serves_even_if_it_cannot_print_its_url(monkeypatch: pyte
         served = True
 
     monkeypatch.setattr(sys, "stderr", Full())
-    run_http("s", serve, {})
+    run_network("s", serve, {})
     assert served
 
 

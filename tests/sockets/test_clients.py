@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from tests.injection import cancel_everywhere
-from tests.sockets.support import contexts, served
+from tests.sockets.support import KINDS, contexts, served
 from trio_mcp import Client, TransportError, tcp_client, unix_client
 
 
@@ -136,12 +136,13 @@ async def test_a_server_of_another_kind(data: bytes, error: str) -> None:
                 pass
 
 
-async def test_a_connect_that_is_cancelled_at_any_step_leaves_nothing_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_connect_that_is_cancelled_at_any_step_leaves_nothing_open(kind: str, tmp_path: Path) -> None:
     """A socket that is not closed would be a ResourceWarning, and so an error."""
-    async with served("tls", tmp_path) as it:
+    async with served(kind, tmp_path) as it:
 
         async def connect() -> None:
-            async with tcp_client(it.url, ssl_context=it.trusting):
+            async with unix_client(it.url) if kind == "unix" else tcp_client(it.url, ssl_context=it.trusting):
                 pass
 
         assert await cancel_everywhere(connect, trio.lowlevel.checkpoint) > 5

@@ -294,3 +294,18 @@ async def test_a_port_in_use(tmp_path: Path) -> None:
 async def test_wrong_arguments(arguments: dict[str, Any], error: str) -> None:
     with pytest.raises((TypeError, ValueError, OSError), match=error):
         await Server("test").serve_tcp(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("transport", "arguments", "error"),
+    [
+        ("unix", {}, "missing 1 required positional argument: 'path'"),
+        ("unix", {"path": "x", "port": 1}, "unexpected keyword argument 'port'"),
+        ("tcp", {"mode": 0o600}, "unexpected keyword argument 'mode'"),
+        ("http", {"mode": 0o600}, "unexpected keyword argument 'mode'"),
+        ("stdio", {"path": "x"}, "takes no 'path'"),
+    ],
+)
+def test_run_refuses_the_arguments_of_another_transport(transport: Any, arguments: Any, error: str) -> None:
+    with pytest.raises(TypeError, match=error):
+        Server("test").run(transport, **arguments)

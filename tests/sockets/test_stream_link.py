@@ -73,7 +73,7 @@ async def send(link: Link, count: int, text: str = "") -> None:
 
 
 async def receive(link: Link, count: int | None = None) -> list[Any]:
-    """Return what arrives, as numbers where it is one of ours."""
+    """Return what arrives, as a number if `numbered` has made it."""
     items: list[Any] = []
     async for item in link.read:
         message = item.message

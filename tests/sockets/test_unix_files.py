@@ -25,7 +25,7 @@ def mode_of(path: Path) -> int:
 async def test_the_permissions_are_as_told_when_the_first_client_can_connect(
     umask: int, mode: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the umask: nobody can connect before the server listens, and by then they are set."""
+    """Whatever the umask: a client can connect only once the server listens, and by then they are set."""
     seen: list[int] = []
     listen = socket.socket.listen
 

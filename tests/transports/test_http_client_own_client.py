@@ -75,11 +75,6 @@ def test_headers_are_not_in_the_representation() -> None:
     assert "secret" not in repr(parameters)
 
 
-def test_a_client_says_that_it_has_no_transport_for_the_parameters() -> None:
-    with pytest.raises(ValueError, match="no transport for wss:// URLs"):
-        Client(HttpServerParameters("wss://x", kind="ws"))
-
-
 # --- redirections -----------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 from trio_websocket import serve_websocket
+from wsproto import WSConnection
 
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
@@ -181,6 +182,27 @@ async def test_a_connection_that_breaks_is_a_loss() -> None:
             await link.write.send(NOTE)
             (failure,) = await rest(link)
             assert "the connection to the server was lost" in str(failure.error)
+
+
+async def test_a_failure_below_is_the_loss_of_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a fault of trio-websocket, or of the parser, would be."""
+    told: list[Any] = []
+
+    async def handler(raw: Raw) -> None:
+        await raw.next()
+        await raw.frame(0x09, b"a ping goes through the parser")
+        told.append(await raw.closed())
+
+    def fail(connection: Any) -> None:
+        raise ZeroDivisionError
+
+    async with Raw.serving(handler) as url, websocket_client(url) as link:
+        monkeypatch.setattr(WSConnection, "events", fail)
+        await link.write.send(NOTE)
+        (failure,) = await rest(link)
+        assert str(failure.error) == "the connection to the server failed: ZeroDivisionError: "
+        await eventually(lambda: told)
+    assert told == [(1011, "the connection failed")]
 
 
 async def test_the_last_messages_are_sent_and_the_server_hears_of_the_end() -> None:

@@ -199,6 +199,18 @@ async def test_a_server_that_does_not_answer_is_given_up(autojump_clock: MockClo
     assert 10 <= trio.current_time() < 11
 
 
+async def test_a_host_that_does_not_answer_is_given_up(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(host: str, port: int) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio, "open_tcp_stream", never)
+    with pytest.raises(TransportError, match="did not answer within 10 seconds"):
+        async with websocket_client("ws://127.0.0.1:1/mcp"):
+            pass
+
+
 async def test_where_there_is_no_server(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=r"can't connect to ws://127\.0\.0\.1:1/mcp"):
         async with websocket_client("ws://127.0.0.1:1/mcp"):

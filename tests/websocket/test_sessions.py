@@ -62,7 +62,7 @@ async def test_handlers_see_the_headers_and_the_query_of_the_handshake(way: str)
         client_of(f"{url}?room=1%202", headers={"X-User": "Ada"}) as client,
     ):
         result = await client.call_tool("seen")
-    assert result.structured_content["result"] == ["Ada", "room=1%202"]
+    assert result.structured_content["result"] == ["Ada", "room=1%202", "127.0.0.1"]
 
 
 @every_way

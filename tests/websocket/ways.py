@@ -264,7 +264,7 @@ class Tools:
         @self.server.tool
         async def seen(ctx: Context) -> list[str]:
             metadata = ctx.transport_metadata
-            return [metadata["headers"].get("X-User"), metadata["query"]]
+            return [metadata["headers"].get("X-User"), metadata["query"], metadata["client"][0]]
 
         @self.server.tool
         async def fail() -> None:

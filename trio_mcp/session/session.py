@@ -117,6 +117,7 @@ class BaseSession(EnteredOnce):
         self._era: ModernClientEra | None = None  # set on a client that has found its server to be modern
         self._nursery: trio.Nursery | None = None
         self._closing = False
+        self._stopping = False
         self._dropping = False
         # `_finished` is set last of all: `aclose` and `wait_closed` return only when nothing runs any more.
         self._entered = trio.Event()
@@ -164,10 +165,10 @@ class BaseSession(EnteredOnce):
                 try:
                     await trio.sleep_forever()
                 finally:
-                    self._nursery = None  # from here on nothing is started: the nursery ends, and then takes no tasks
+                    self._stopping = True  # before the nursery takes no more tasks
         finally:
-            # The session may also end because the task around it is cancelled, so whatever a close would have settled
-            # is settled here.
+            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled,
+            # so whatever a close would have settled is settled here.
             self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.clear()
@@ -176,13 +177,13 @@ class BaseSession(EnteredOnce):
     def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
         """Start a task of the session; do nothing if the session has not begun or has ended."""
         # Such tasks end when their work is done, so an idle session has only its reader.
-        if self._nursery is not None:
+        if self._nursery is not None and not self._stopping:
             self._nursery.start_soon(function)
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
-        if self._nursery is not None:
-            # Named, so that Trio's instruments and tracebacks show which request a task serves.
-            self._nursery.start_soon(serve, context, name=f"request {context.method}")
+        assert self._nursery is not None
+        # Named, so that Trio's instruments and tracebacks show which request a task serves.
+        self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
         """Close the session, from any task; closing it again does nothing.

@@ -89,7 +89,7 @@ def url_of(scheme: str, host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is an IP address that nobody can reach from elsewhere."""
+    """Return whether a host is an IP address that only this machine can reach."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:  # a name

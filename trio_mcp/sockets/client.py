@@ -128,7 +128,7 @@ async def _connected(path: str) -> trio.SocketStream:
 
 def _why_not(path: str, exc: OSError) -> str:
     if isinstance(exc, ConnectionRefusedError):
-        # The same for a file of another kind and for a socket that nobody listens on.
+        # The same for a file of another kind and for a socket that a server has left behind.
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 return "it is not a socket"

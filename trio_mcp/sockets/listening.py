@@ -155,7 +155,7 @@ def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
             raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from exc
         own = os.lstat(path)
         try:
-            # Between the two nobody can connect yet, whatever the umask was.
+            # Before it listens, no client can connect, whatever the umask has made of the permissions.
             os.chmod(path, mode)
             sock.listen(BACKLOG)
             yield sock

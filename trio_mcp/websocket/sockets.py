@@ -146,8 +146,7 @@ class TrioSocket:
         try:
             await self._stream.send_messages(messages)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._stream.stop()
-            raise Ended from None  # why is told by `receive_all`
+            raise Ended from None  # why is told by `receive_all`, after what has still arrived
 
     # --- the end --------------------------------------------------------------------------------------------------
 

@@ -114,6 +114,12 @@ class WatchedStream:
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return the next bytes, at most `CHUNK`; empty once the WebSocket has ended for this side."""
+        # One scope for all the messages that need no parser: for each of them it would cost as much as reading it.
+        with trio.CancelScope() as self._receiving:
+            return await self._next_piece()
+        return b""
+
+    async def _next_piece(self) -> bytes:
         frames = self._frames
         while True:
             if self._ahead or self._ended:
@@ -136,16 +142,15 @@ class WatchedStream:
             return admitted
 
     async def _fetch(self) -> None:
-        with trio.CancelScope() as self._receiving:
-            try:
-                if self._socket is None:
-                    self._ahead = bytes(await self._stream.receive_some(CHUNK))
-                else:
-                    self._ahead = await _read(self._socket)
-            except trio.BrokenResourceError as exc:
-                self.broken = f"the connection broke: {exc.__cause__ or exc}"
-                raise
-            self.heard = trio.current_time()
+        try:
+            if self._socket is None:
+                self._ahead = bytes(await self._stream.receive_some(CHUNK))
+            else:
+                self._ahead = await _read(self._socket)
+        except trio.BrokenResourceError as exc:
+            self.broken = f"the connection broke: {exc.__cause__ or exc}"
+            raise
+        self.heard = trio.current_time()
 
     async def _accept_whole(self, accept: Accept) -> None:
         """Hand on the messages at hand for which the parser is not needed, up to a frame for which it is."""

@@ -71,7 +71,7 @@ class Run:
         self.made.ways[0].down()
         while trio.current_time() < until:
             well = self.chance.choice(self.made.ways)
-            well.up = True
+            well.accept()
             well.resume()
             for way in self.made.ways:
                 if way is not well:
@@ -85,11 +85,11 @@ class Run:
             case 1:
                 way.stall()
             case 2:
-                way.tear()
+                way.cut()
             case 3:
-                way.end()
+                way.tear()
             case 4:
-                way.up = True
+                way.accept()
                 way.resume()
 
 
@@ -116,7 +116,7 @@ async def test_every_caller_is_told_the_truth(mode: str, seed: int, autojump_clo
         assert len(told["ok"]) > 2000
         # All is well again.
         for way in made.ways:
-            way.up = True
+            way.accept()
             way.resume()
         await eventually(lambda: client.transport.carrier == "a")
         await eventually(lambda: [way.open for way in made.ways] == [1, 0, 0])

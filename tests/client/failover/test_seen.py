@@ -61,10 +61,10 @@ async def test_a_switch_is_logged_and_a_hook_that_fails_harms_nothing(
     async with Client(FailoverParameters(made.ways, on_switch=fail, settle=1)) as client:
         made.ways[0].down()
         await eventually(lambda: client.transport.carrier == "b")
-        made.ways[0].up = True
+        made.ways[0].accept()
         await eventually(lambda: client.transport.carrier == "a")
     said = [record.getMessage() for record in caplog.records]
-    for line in ("switched from a to b: a is torn", "switched from b back to a", "on_switch failed"):
+    for line in ("switched from a to b: a is cut", "switched from b back to a", "on_switch failed"):
         assert line in said
 
 

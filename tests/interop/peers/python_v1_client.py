@@ -130,7 +130,7 @@ class Script:
                 return plain(await session.get_prompt(step["name"], step["arguments"]))
             case "complete":
                 ref = types.PromptReference(**step["ref"])
-                return plain(await session.complete(ref, {step["argument"]["name"]: step["argument"]["value"]}))
+                return plain(await session.complete(ref, step["argument"]))
             case "listen":
                 return await self.listen(step)
             case "large":

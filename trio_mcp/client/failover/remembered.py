@@ -29,8 +29,8 @@ UPDATED: Final = "notifications/resources/updated"
 _HARMLESS: Final = frozenset({"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 """Methods that may be repeated on another link, besides those that the method table calls repeatable."""
 
-LEARNED: Final = frozenset({*_HARMLESS, "server/discover", "tools/list"})
-"""Methods from whose results something is learned."""
+LEARNED: Final = frozenset({*_HARMLESS, "server/discover", "subscriptions/listen", "tools/list"})
+"""Methods from whose responses something is learned."""
 
 # The capability of each list, and the key of its changes in the filter of a subscription.
 _LISTS: Final = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import errno
 import os
 import socket as stdlib_socket
 import stat
@@ -17,11 +16,9 @@ import trio
 from hypercorn.config import Config, Sockets
 
 from trio_mcp._log import logger
+from trio_mcp.sockets.listening import inherited_descriptors
 
 __all__ = ["listeners_of", "open_sockets"]
-
-FIRST_INHERITED = 3
-"""The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
 
 
 @contextlib.contextmanager
@@ -30,7 +27,7 @@ def open_sockets(config: Config) -> Iterator[Sockets]:
 
     Sockets that a service manager hands over replace those of ``config.bind``.
     """
-    inherited = _inherited()
+    inherited = [f"fd://{descriptor}" for descriptor in inherited_descriptors()]  # as hypercorn spells them
     if inherited:
         config = copy.copy(config)
         config.bind = inherited
@@ -55,26 +52,6 @@ def open_sockets(config: Config) -> Iterator[Sockets]:
                     os.unlink(path)
             except OSError:
                 pass
-
-
-def _inherited() -> list[str]:
-    """Return the addresses, as hypercorn spells them, of the sockets that a service manager has handed over.
-
-    The protocol of systemd's socket activation, sd_listen_fds(3), which launchd wrappers and others speak as well: from
-    descriptor 3 on there are ``LISTEN_FDS`` sockets, if ``LISTEN_PID`` is this process.
-    """
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return []
-    # The process id guards against variables that a parent was meant to see, and left behind.
-    count = os.environ.get("LISTEN_FDS", "")
-    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # for this server, and for no process that it starts
-        os.environ.pop(name, None)
-    if not (count.isascii() and count.isdigit() and len(count) < 5):
-        raise OSError(errno.EINVAL, f"can't listen: LISTEN_FDS must be a number, got {count!r}")
-    descriptors = range(FIRST_INHERITED, FIRST_INHERITED + int(count))
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
-    return [f"fd://{descriptor}" for descriptor in descriptors]
 
 
 def _close_abandoned(exc: OSError) -> None:

@@ -228,6 +228,7 @@ class HttpApp:
     def close(self) -> None:
         """Refuse every further call: the run has ended."""
         self._closed = True
+        self._websockets.cut()
 
     async def _is_preflight(self, request: HttpRequest, answer: HttpAnswer) -> bool:
         """Add the CORS headers for an allowed origin, and respond if the request is a preflight.

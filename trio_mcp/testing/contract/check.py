@@ -48,7 +48,8 @@ class ContractReport:
     unchecked: Mapping[str, str]
 
     def __str__(self) -> str:
-        lines = [f"{len(self.kept)} rules kept, {len(self.broken)} broken"]
+        count = len(self.kept)
+        lines = [f"{count} rule{'s' * (count != 1)} kept, {len(self.broken)} broken"]
         lines += [f"broken: {name}: {_sentence(name)}. {what}" for name, what in self.broken.items()]
         lines += [f"waived: {name}, by the trait {trait!r}" for name, trait in self.waived.items()]
         lines += [f"not checked: {name}: {why}" for name, why in self.unchecked.items()]

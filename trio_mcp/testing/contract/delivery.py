@@ -72,11 +72,11 @@ async def _converse(bench: Bench) -> tuple[_Direction, _Direction]:
     async with bench.pair() as (client, server):
         up, down = _Direction(client, server), _Direction(server, client)
         # Long ones among short ones: what carries each on its own will mix them up.
-        await up.run([bench.call("x" * 100_000 * (n % 32 == 0)) if n % 2 else bench.note() for n in range(MANY)])
+        await up.run([bench.call("x" * 100_000 * (n % 32 == 0)) if n % 4 == 0 else bench.note() for n in range(MANY)])
         down.sent = []
         for n, message in enumerate(up.arrived):
             if isinstance(message, Request):
-                down.sent.append(bench.answer(message, "x" * 100_000 * (n % 32 == 1)))
+                down.sent.append(bench.answer(message, "x" * 100_000 * (n % 32 == 0)))
             elif "calls_only" not in bench.traits:
                 down.sent.append(bench.note())
         await down.run(down.sent)

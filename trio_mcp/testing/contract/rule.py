@@ -13,12 +13,13 @@ __all__ = ["TRAITS", "Needs", "Rule", "Trait", "rule"]
 
 Check: TypeAlias = Callable[[Bench], Awaitable[None]]
 Needs: TypeAlias = Literal["raw", "cut", "max_message_size"]
-Trait: TypeAlias = Literal["unordered", "calls_only", "no_end", "one_at_a_time"]
+Trait: TypeAlias = Literal["unordered", "calls_only", "no_backpressure", "no_end", "one_at_a_time"]
 
 TRAITS: Final[dict[Trait, str]] = {
     "unordered": "messages may overtake each other",
     "calls_only": "the client gets messages only while one of its requests is open",
-    "no_end": "the server does not learn that the client has closed its end, nor the client that the server has",
+    "no_backpressure": "a writer does not wait for its reader: what finds no room is refused or dropped",
+    "no_end": "an end does not learn that the other one has closed `write`",
     "one_at_a_time": "only one connection can be open at a time",
 }
 """What a transport may not promise."""
