@@ -91,9 +91,10 @@ class Frames:
 
     def admit(self, data: bytes | bytearray) -> int:
         """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
-        place = 0 if self._head is None else self._admit_head(self._head, data)
-        left = BURST
-        while place < len(data) and self._head is None and self.fault is None:
+        if self._head is not None:
+            return self._admit_head(self._head, data)
+        place, left = 0, BURST
+        while place < len(data) and self.fault is None:
             if self._left:
                 step = min(self._left, len(data) - place)
                 self._left -= step
