@@ -96,6 +96,7 @@ class TrioSocket:
         self._connection: Any = None
         self._beating: set[Any] = set()
         self._over = trio.CancelScope()  # around the opening handshake
+        self._stopped = trio.Event()  # the reader has ended
         self._failure: Exception | None = None
 
     @property
@@ -127,6 +128,7 @@ class TrioSocket:
         except Exception as exc:
             # Raised here it would end the nursery: its loss is one of the link's.
             self._failure = exc
+        self._stopped.set()
         self._over.cancel("the reader has ended")
 
     # --- messages -------------------------------------------------------------------------------------------------
@@ -156,6 +158,8 @@ class TrioSocket:
     async def _end(self) -> TransportError | None:
         """Answer the end of the connection, and return why it was lost; None if it was closed in order."""
         stream, peer, closed = self._stream, self._peer, self._connection.closed
+        if closed is None and stream.fault is None:  # the reader is about to end, by an exception that closed its queue
+            await self._stopped.wait()
         code = CloseReason.ABNORMAL_CLOSURE if closed is None else closed.code
         fault = stream.fault
         if fault is not None:
