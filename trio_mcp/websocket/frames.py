@@ -85,6 +85,11 @@ class Frames:
         return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
 
     @property
+    def in_head(self) -> bool:
+        """Whether the head of the handshake has not ended."""
+        return self._head is not None
+
+    @property
     def refusal(self) -> bytes:
         """What the peer has sent in place of the end of the handshake."""
         return bytes(self._head or b"")

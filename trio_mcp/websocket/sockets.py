@@ -114,7 +114,10 @@ class TrioSocket:
         home: Any = _Home(nursery, self._read)
         with self._over:
             # It would wait forever once its reader has ended, so `_read` cancels it then.
-            self._connection = await handshake(home)
+            try:
+                self._connection = await handshake(home)
+            except ConnectionClosed as exc:  # while it was answered
+                return exc
             nursery.start_soon(self._keep_alive, nursery)
             return None
         return self._failure or ConnectionClosed(None)
@@ -171,6 +174,7 @@ class TrioSocket:
         elif stream.answered:
             return None  # we have closed it, and the peer did not care to answer
         elif code == CloseReason.ABNORMAL_CLOSURE:
+            stream.goodbye = True  # no one is there to be told anything
             broken = stream.broken or "it was closed without a close frame"
             return TransportError(f"the connection to the {peer} was lost: {broken}")
         else:
