@@ -27,6 +27,7 @@ from trio_mcp.testing import (
     Split,
     Stall,
     Tear,
+    check_transport,
     fault_scripts,
 )
 
@@ -154,6 +155,20 @@ async def test_links_can_be_controlled_while_they_are_used(
         nursery.start_soon(control, links)
         nursery.start_soon(send_four, far.write)
         assert await heard(near.read) == outcome
+
+
+async def test_a_link_without_faults_keeps_the_contract_and_a_reset_is_a_loss() -> None:
+    @contextlib.asynccontextmanager
+    async def pair() -> AsyncIterator[tuple[Link, Link]]:
+        async with opened() as (near, far, _):
+            yield near, far
+
+    @contextlib.asynccontextmanager
+    async def cut() -> AsyncIterator[tuple[Link, Callable[[], None]]]:
+        async with opened() as (near, _, links):
+            yield near, links.reset
+
+    assert (await check_transport(pair, cut=cut)).kept
 
 
 # --- with a client ---------------------------------------------------------------------------------------------------

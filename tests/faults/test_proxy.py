@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import socket
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -319,3 +320,9 @@ def test_the_same_seed_draws_the_same_faults_of_every_kind() -> None:
     assert 200 < drawn.count(Faults()) < 300
     kinds = {type(step) for faults in drawn for step in (*faults.sent, *faults.received)}
     assert kinds == {Pass, Await, Delay, Split, Stall, Tear, Reset}
+
+
+def test_without_hypothesis_an_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'trio-mcp\[testing\]'"):
+        fault_scripts()

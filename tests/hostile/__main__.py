@@ -79,12 +79,13 @@ def main() -> int:
         grown = after["rss"] - before["rss"]
         print(f"memory {before['rss'] / 2**20:.1f} -> {after['rss'] / 2**20:.1f} MiB", end="; ")
         print(*(f"{name} {before[name]} -> {after[name]}" for name in ("tasks", "descriptors", "sessions")), sep="; ")
+        print(f"{after['marks']} calls behind what ends a connection")
         status, complaints = victim.end(), victim.complaints() + report.complaints
         print(f"status {status}; {len(complaints)} lines of complaint on standard error")
         print("\n".join(complaints[: given.show]))
     level = alone or all(after[name] <= before[name] for name in ("tasks", "descriptors", "sessions"))
     slow = report.latencies and report.latencies[-1] > LATENCY
-    return int(bool(report.faults or report.failures or complaints or status or slow or not level or grown > GROWTH))
+    return int(bool(report.faults or report.failures or complaints or status or slow or not level or grown > GROWTH or after["marks"]))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import hpack
 import trio
 
 from tests.hostile.case import CLOSED, GOAWAY, NOTHING, RESET, RESULT, SESSION, Answer, Case, Outcome
+from tests.hostile.duplex import PROBES, Fault, judge_lines, judge_websocket
 from tests.hostile.families import http2
 
 PATIENCE = 20.0
@@ -26,8 +29,8 @@ PROBE = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Probe: y\r\n\r\n"
 PROBE_STREAM = 2**31 - 1
 
 
-class Fault(Exception):
-    """The server broke a rule."""
+PORTS = {"tcp": "tcp", "ws": "tcp", "lines": "lines", "lines-tls": "lines_tls"}
+"""The port of a wire, but for that of TLS."""
 
 
 @attrs.frozen
@@ -37,12 +40,18 @@ class Target:
     Attributes:
         tcp: The port without TLS.
         tls: The port with TLS.
+        lines: The port for lines.
+        lines_tls: The port for lines in TLS.
+        unix: The path of the Unix socket for lines.
         certificate: The file to trust.
         runner: What speaks HTTP there.
     """
 
     tcp: int
     tls: int
+    lines: int
+    lines_tls: int
+    unix: str
     certificate: str
     runner: str = "hypercorn"
 
@@ -80,6 +89,13 @@ class Reader:
         self._data += data
         return bool(data)
 
+    async def receive_some(self, max_bytes: int) -> bytes:
+        """Return what comes after the responses."""
+        if not self._data:
+            await self.more()
+        data, self._data = self._data, b""
+        return data
+
     async def until(self, end: bytes) -> bytes | None:
         while end not in self._data:
             if not await self.more():
@@ -112,6 +128,8 @@ class Reader:
             if not colon or name != name.strip() or not name:
                 raise Fault(f"no header line: {line!r}")
             fields[name.decode("ascii").lower()] = value.strip().decode("latin-1")
+        if status == b"101":
+            return Response(101, fields, b"")
         if status[:1] == b"1":
             return await self.response(bodiless=bodiless, head_only=head_only)
         body = b""
@@ -261,7 +279,15 @@ class Attack:
         self._lines = lines
         self._target = target
         self._sessions = sessions
-        self._contexts = {"tls": target.context("http/1.1"), "h2": target.context("h2"), "broken-tls": target.context()}
+        over_http1 = target.context("http/1.1")
+        plain = target.context()
+        self._contexts = {
+            "tls": over_http1,
+            "wss": over_http1,
+            "h2": target.context("h2"),
+            "broken-tls": plain,
+            "lines-tls": plain,
+        }
 
     async def run(self, case: Case) -> list[Outcome]:
         """Run one case; return what came back.
@@ -277,8 +303,7 @@ class Attack:
 
     async def _run(self, case: Case) -> list[Outcome]:
         pieces = await self._sessions.filled(case.pieces)
-        port = self._target.tcp if case.wire == "tcp" else self._target.tls
-        async with await trio.open_tcp_stream("127.0.0.1", port) as tcp:
+        async with await self._connect(case.wire) as tcp:
             stream: Any = tcp
             if case.wire in self._contexts:
                 stream = trio.SSLStream(
@@ -289,12 +314,24 @@ class Attack:
                 stream = tcp
             if case.wire == "h2" and case.probe:
                 pieces.append(http2.opened(http2.get(), PROBE_STREAM))
+            if case.wire in PROBES and case.probe:
+                pieces.append(PROBES[case.wire])
             sent = trio.Event()
+            if case.reset or case.deaf:
+                with trio.move_on_after(case.deaf or PATIENCE):
+                    await self._send(stream, tcp, pieces, case.shut, sent)
+                    await trio.sleep(case.deaf)
+                linger = struct.pack("ii", 1, 0)
+                tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                tcp.socket.close()
+                return [RESET]
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, stream, tcp, pieces, case.shut, sent)
                 try:
                     if case.wire == "h2":
                         outcomes = await self._judge_frames(case, stream)
+                    elif case.wire in ("lines", "lines-tls", "unix"):
+                        outcomes = await judge_lines(case, stream)
                     elif case.wire in ("hello", "broken-tls"):
                         outcomes = await self._judge_end(case, stream)
                     else:
@@ -303,6 +340,12 @@ class Attack:
                     nursery.cancel_scope.cancel()
             await trio.aclose_forcefully(stream)
             return outcomes
+
+    async def _connect(self, wire: str) -> trio.SocketStream:
+        if wire == "unix":
+            return await trio.open_unix_socket(self._target.unix)
+        port: int = getattr(self._target, PORTS.get(wire, "tls"))
+        return await trio.open_tcp_stream("127.0.0.1", port)
 
     async def _send(
         self, stream: Any, tcp: trio.SocketStream, pieces: list[bytes | float], shut: bool, sent: trio.Event
@@ -326,6 +369,12 @@ class Attack:
     async def _judge_answers(self, case: Case, stream: Any, sent: trio.Event) -> list[Outcome]:
         outcomes: list[Outcome] = []
         reader, ended = Reader(stream), False
+        if case.wire in ("ws", "wss"):
+            got = await reader.response(bodiless=case.answers[0].bodiless)
+            check(case.answers[0], got)
+            if got is not None and got.status == 101:
+                return await judge_websocket(case, got.fields, reader)
+            return [CLOSED if got is None else got.status]
         for answer in case.answers:
             got = await reader.response(bodiless=answer.bodiless, head_only=not case.probe and case.closes is None)
             outcomes.append(CLOSED if got is None else got.status)

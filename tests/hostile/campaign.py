@@ -66,9 +66,10 @@ class Victim:
                 cwd=ROOT,
             )
         line = self._line()
-        tls = int(line["tls"].split(":")[2].partition("/")[0])
+        tls, lines, lines_tls = (int(line[name].split(":")[2].partition("/")[0]) for name in ("tls", "lines", "lines_tls"))
         (tcp,) = (port for port in line["ports"] if port != tls)
-        self.target = Target(tcp, tls, line["certificate"], self.runner)
+        unix = line["unix"].removeprefix("unix:")
+        self.target = Target(tcp, tls, lines, lines_tls, unix, line["certificate"], self.runner)
         self.fresh = self.state()
         return self
 
@@ -184,8 +185,9 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
         await beside.start(lines.start)
         async with trio.open_nursery() as good:
             if witnesses:
-                for mode in (MODERN, "legacy"):
-                    good.start_soon(witness, mode, partial(good_client, target, mode, report.latencies, over))
+                http, websocket = f"http://127.0.0.1:{target.tcp}/mcp", f"ws://127.0.0.1:{target.tcp}/ws"
+                for mode, url in ((MODERN, http), ("legacy", http), ("legacy", websocket), (MODERN, f"unix:{target.unix}")):
+                    good.start_soon(witness, url, partial(good_client, url, mode, report.latencies, over))
                 good.start_soon(witness, "TLS", partial(good_tls_client, target, report.latencies, over))
             async with trio.open_nursery() as nursery:
                 for _ in range(attackers):
@@ -205,9 +207,9 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
             yield exc
 
 
-async def good_client(target: Target, mode: Any, latencies: list[float], over: trio.Event) -> None:
+async def good_client(url: str, mode: Any, latencies: list[float], over: trio.Event) -> None:
     """Call, and check the result, until the attack ends."""
-    async with Client(f"http://127.0.0.1:{target.tcp}/mcp", mode=mode) as client:
+    async with Client(url, mode=mode) as client:
         number = 0
         while not over.is_set():
             number += 1

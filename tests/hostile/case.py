@@ -29,13 +29,17 @@ NOTHING = "nothing"
 
 RESULT = "result"
 """A line of stdio is answered with a result."""
+ALIVE = "alive"
+"""A session over a WebSocket or in lines goes on: a call after the case has its result."""
 
 SESSION = re.compile(rb"@(live|other|ended|own|batch)\.*@")
 """What stands for a session's id, which the server makes: one that is open, another one, one that was ended, one that
 is opened for this case alone, one of the revision that has batches. With dots it is as long as an id (see `padded`)."""
 
 Outcome: TypeAlias = int | str
-Wire: TypeAlias = Literal["tcp", "tls", "h2", "hello", "broken-tls", "stdio"]
+Wire: TypeAlias = Literal[
+    "tcp", "tls", "h2", "hello", "broken-tls", "stdio", "ws", "wss", "lines", "lines-tls", "unix"
+]
 Fields: TypeAlias = list[tuple[str, str]]
 
 
@@ -67,12 +71,16 @@ class Case:
         name: The kind of attack.
         rule: The rule from which the expected responses follow.
         wire: What the bytes travel over: TCP; HTTP/1.1 in TLS; HTTP/2 in TLS; TCP to the port of TLS, before its
-            handshake or (broken) after it; stdio.
+            handshake or (broken) after it; stdio; a WebSocket, over TCP or in TLS; lines over TCP, in TLS, or over a
+            Unix socket.
         pieces: What is sent, with seconds of silence in between. ``@live@`` and the like stand for ids of sessions.
-        answers: What may come back, in this order.
+        answers: What may come back, in this order. For a WebSocket: to the handshake, and how it ends, which is the code
+            of a close frame or a word.
         closes: The connection must end afterwards, or go on; None for either.
         probe: Whether another request may be sent afterwards, to check.
         shut: Whether the sending half is closed afterwards.
+        reset: Whether the connection is reset afterwards.
+        deaf: Seconds for which nothing is read; then the connection is reset.
         stream: The HTTP/2 stream that is checked.
     """
 
@@ -87,6 +95,8 @@ class Case:
     closes: bool | None = None
     probe: bool = True
     shut: bool = False
+    reset: bool = False
+    deaf: float = 0
     stream: int = 1
 
     def __str__(self) -> str:
@@ -116,6 +126,8 @@ class Draft:
     closes: bool | None = None
     probe: bool = True
     shut: bool = False
+    reset: bool = False
+    deaf: float = 0
     stream: int = 1
     bodiless: bool = False
     echo: str | None = None
@@ -153,6 +165,8 @@ def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case
         draft.closes,
         draft.probe,
         draft.shut,
+        draft.reset,
+        draft.deaf,
         draft.stream,
     )
 

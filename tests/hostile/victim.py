@@ -11,9 +11,11 @@ import json
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +26,9 @@ from pydantic import Field
 
 from tests.server.http.certificate import over_tls
 from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, stdio_server
+from trio_mcp.sockets.serving import SocketSettings
 
+marks: list[str] = []
 server = Server("victim", version="1.0", instructions="Attack me.")
 
 
@@ -51,6 +55,12 @@ async def slow(seconds: float, ctx: Context) -> str:
     await ctx.report_progress(1)
     await trio.sleep(seconds)
     return "done"
+
+
+@server.tool
+async def mark() -> None:
+    """Be called by none: each call of this tool comes after something that ends the connection."""
+    marks.append("called")
 
 
 @server.resource("text://poem")
@@ -84,10 +94,11 @@ def state() -> dict[str, Any]:
         "descriptors": process.num_fds(),
         "sessions": statistics.sessions,
         "running": statistics.running,
+        "marks": len(marks),
         "listening": statistics.listening,
         "http": {
             name: sum(endpoint[name] for endpoint in endpoints)
-            for name in ("requests", "bodies", "sessions", "sse_sessions", "exchanges", "streams", "unanswered")
+            for name in ("requests", "bodies", "sessions", "sse_sessions", "exchanges", "streams", "unanswered", "websockets")
         },
         "rss": process.memory_info().rss,
     }
@@ -97,6 +108,7 @@ async def serve(folder: Path, runner: str) -> None:
     options = HttpOptions(
         runner=runner,
         sse_path="/sse",
+        websocket_path="/ws",
         event_store=MemoryEventStore(),
         max_message_size=262_144,
         max_sessions=10_000,
@@ -104,6 +116,7 @@ async def serve(folder: Path, runner: str) -> None:
         body_timeout=2,
         write_timeout=3,
         keep_alive=1,
+        ping_timeout=10,
         grace=1,
     )
     stop = trio.Event()
@@ -117,7 +130,21 @@ async def serve(folder: Path, runner: str) -> None:
                 await server.serve_http(config=config, options=options, shutdown=stop, task_status=task_status)
                 nursery.cancel_scope.cancel()
 
-            secure = await nursery.start(run)
+            lines: SocketSettings = {"max_message_size": 262_144, "head_timeout": 2, "write_timeout": 3, "grace": 1}
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            assert config.certfile is not None
+            tls.load_cert_chain(config.certfile, config.keyfile)
+            found = {
+                "lines": await nursery.start(partial(server.serve_tcp, port=0, shutdown=stop, **lines)),
+                "lines_tls": await nursery.start(
+                    partial(server.serve_tcp, port=0, ssl_context=tls, shutdown=stop, **lines)
+                ),
+                "unix": await nursery.start(partial(server.serve_unix, folder / "lines", shutdown=stop, **lines)),
+                "certificate": config.certfile,
+            }
+            others = listening()
+            found["tls"] = await nursery.start(run)
+            found["ports"] = [port for port in listening() if port not in others]
 
             async def answer() -> None:
                 while await questions.receive_some():
@@ -125,7 +152,7 @@ async def serve(folder: Path, runner: str) -> None:
 
             questions = trio.lowlevel.FdStream(os.dup(0))
             nursery.start_soon(answer)
-            print(json.dumps({"tls": secure, "certificate": config.certfile, "ports": listening()}), flush=True)
+            print(json.dumps(found), flush=True)
             async for _ in signals:
                 stop.set()
 

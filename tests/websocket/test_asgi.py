@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.websocket.ways import Tools
 
@@ -96,8 +97,11 @@ async def test_a_refusal_has_a_status_where_the_server_can_send_one(scope: Any, 
         assert driver.sent == [{"type": "websocket.close"}]
 
 
-async def test_a_client_that_leaves_before_it_is_accepted() -> None:
-    async with driven({"type": "websocket.disconnect"}) as driver:
+@pytest.mark.parametrize("events", [[{"type": "websocket.disconnect"}], []])
+async def test_a_client_that_leaves_before_it_is_accepted_or_never_comes(
+    events: list[Any], autojump_clock: MockClock
+) -> None:
+    async with driven(*events) as driver:
         await driver.over.wait()
     assert driver.sent == []
 

@@ -363,9 +363,9 @@ class Client(EnteredOnce):
             name: The tool's name.
             arguments: Its arguments: JSON data, or anything that pydantic can turn into JSON.
             meta: Further entries for the request's ``_meta``; a key has the form ``com.example/name``.
-            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``: see `CallLimits`. Each
-                round of input starts ``timeout`` anew; time spent in callbacks between the rounds does not count
-                (modern era).
+            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``retry`` and ``urgent``:
+                see `CallLimits`. Each round of input starts ``timeout`` anew; time spent in callbacks between the
+                rounds does not count (modern era).
 
         Returns:
             The result. If the tool itself failed, ``is_error`` is set and nothing is raised: such a failure is for the

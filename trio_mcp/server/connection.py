@@ -103,7 +103,7 @@ class Connection(ServerSession):
     async def received_request(self, context: RequestContext) -> Any:
         # Not ignored: a client that is told may send the request elsewhere, since it was not carried out.
         if self.ending:
-            raise McpError(OVERLOADED, "the server is ending, and takes no further requests")
+            raise McpError(OVERLOADED, "the server is ending, and takes no further requests", {"ending": True})
         return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:

@@ -129,3 +129,34 @@ async def test_calls_wait_while_no_way_works(autojump_clock: trio.testing.MockCl
         assert len(results) == 300
     assert sorted(results) == sorted(text for text in made.ran if text != "x")
     assert made.ran.count("x") <= 1
+
+
+@pytest.mark.parametrize(
+    "when", ["at once", "while it is checked", "while one drains", "while another proves itself", "while none works"]
+)
+async def test_leaving_takes_no_time(when: str, autojump_clock: trio.testing.MockClock) -> None:
+    made = scene()
+    first, second = made.ways
+    async with connected(made, settle=3) as client:
+        if when == "while it is checked":
+            await trio.sleep(0.1)
+            first.stall()
+            await trio.sleep(7)
+        elif when == "while none works":
+            first.down()
+            second.down()
+            await eventually(lambda: client.transport.carrier is None)
+        elif when != "at once":
+            first.down()
+            await eventually(lambda: client.transport.carrier == "b")
+            async with trio.open_nursery() as nursery:
+                if when == "while one drains":
+                    nursery.start_soon(client.call_tool, "look", {"text": "x", "seconds": 100})
+                first.accept()
+                state = "draining" if when == "while one drains" else "proving"
+                await eventually(lambda: state in [way.state for way in client.transport.ways])
+                nursery.cancel_scope.cancel()
+        left = trio.current_time()
+    # A link that is stalled has a second for the last messages, and one that works leaves at once.
+    assert trio.current_time() - left <= 1
+    assert [way.open for way in made.ways] == [0, 0]

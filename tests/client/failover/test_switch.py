@@ -13,7 +13,8 @@ import trio.testing
 
 from tests.client.failover.fakes import Way
 from tests.waiting import eventually
-from trio_mcp import Client, Context, FailoverParameters, OutcomeUnknown, Server, Switch
+from trio_mcp import Client, Context, FailoverParameters, McpError, OutcomeUnknown, Server, Switch
+from trio_mcp.types import OVERLOADED
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 BOTH = pytest.mark.parametrize("mode", [LEGACY, MODERN])
@@ -144,3 +145,33 @@ async def test_a_call_in_flight_is_repeated_only_if_it_may_be(
             assert isinstance(error, OutcomeUnknown)
             assert (error.method, error.way, error.reason) == ("tools/call", "a", "a is cut")
             assert made.ran == ["x"]
+
+
+@BOTH
+async def test_a_server_that_ends_finishes_what_it_has_begun(mode: str, autojump_clock: trio.testing.MockClock) -> None:
+    """What it refuses is done elsewhere, even if it may not be repeated; nothing is unknown."""
+    made = scene()
+    ending = [True]
+
+    @made.ways[0].server.tool
+    async def refuse() -> str:
+        if ending:
+            ending.pop()
+            raise McpError(OVERLOADED, "the server is ending", {"ending": True})
+        return "done"
+
+    results: list[Any] = []
+    async with connected(made, mode) as client:
+
+        async def buy() -> None:
+            results.append((await client.call_tool("buy", {"text": "x", "wait": True})).data)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(buy)
+            await eventually(lambda: made.ran == ["x"])
+            assert (await client.call_tool("refuse")).data == "done"
+            assert client.transport.carrier == "b"
+            assert client.transport.ways[0].state == "draining"
+            made.hold.set()
+        assert results == made.ran == ["x"]
+        assert client.transport.unknown == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.hostile.case import Case, Kind, make
-from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, stdio, tls
+from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, sockets, stdio, tls, websocket
 
 FAMILIES: Mapping[str, Mapping[str, Kind]] = {
     "heads": heads.KINDS,
@@ -16,6 +16,8 @@ FAMILIES: Mapping[str, Mapping[str, Kind]] = {
     "tls": tls.KINDS,
     "http2": http2.KINDS,
     "stdio": stdio.KINDS,
+    "websocket": websocket.KINDS,
+    "sockets": sockets.KINDS,
 }
 
 

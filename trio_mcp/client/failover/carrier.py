@@ -31,6 +31,7 @@ class Carrier:
         received: How many messages have come.
         opened_here: Whether we have opened the session here ourselves, and the server has been told that it is open.
         lost: Why it can't be used any more; None while it can.
+        left: Why it is not to carry any more, although it still works; None if there is no such reason.
         suspected: Whether an exchange failed in a way that puts the whole link in doubt.
         flushing: Whether requests are being repeated on it; nothing else may be sent meanwhile.
         pause: The wait that its task is in, to be cancelled when something has changed; None if it is in none.
@@ -46,6 +47,7 @@ class Carrier:
         self.received = 0
         self.opened_here = False
         self.lost: Exception | None = None
+        self.left: Exception | None = None
         self.suspected = False
         self.flushing = False
         self._scope = scope

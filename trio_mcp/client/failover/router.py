@@ -20,6 +20,7 @@ from trio_mcp.client.failover.remembered import ACKNOWLEDGED, LEARNED, Remembere
 from trio_mcp.errors import HttpError, OutcomeUnknown, TransportError
 from trio_mcp.jsonrpc.messages import (
     Batch,
+    ErrorData,
     ErrorResponse,
     Failure,
     Malformed,
@@ -31,7 +32,7 @@ from trio_mcp.jsonrpc.messages import (
     is_request_id,
 )
 from trio_mcp.link import BUFFER
-from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.error_codes import INTERNAL_ERROR, OVERLOADED
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["ReadEnd", "Router", "WriteEnd"]
@@ -118,20 +119,36 @@ class Router:
         planned = before is not None
         if before is not None:
             self._left = (before.name, None)
-            self.draining = before
-            # Subscriptions last: they move, and everything else ends where it is.
-            for request_id, item in list(before.in_flight.items()):
-                if _lasts(item):
-                    del before.in_flight[request_id]
-                    self.waiting[request_id] = item
-                    if before.send_nowait is not None:
-                        _try(before.send_nowait, _cancellation(request_id, "another way carries the subscription"))
+            self._let_drain(before)
         left, self._left = self._left, None
         carrier.flushing = bool(self.waiting)
         if left is not None:
             if not planned:
                 self._arrived.extend(map(SessionMessage, self.remembered.missed()))
             self._announce(Switch(left[0], carrier.name, left[1], planned))
+        self.notify()
+
+    def _let_drain(self, carrier: Carrier) -> None:
+        self.draining = carrier
+        # Subscriptions last: they move, and everything else ends where it is.
+        for request_id, item in list(carrier.in_flight.items()):
+            if _lasts(item):
+                del carrier.in_flight[request_id]
+                self.waiting[request_id] = item
+                if carrier.send_nowait is not None:
+                    _try(carrier.send_nowait, _cancellation(request_id, "another way carries the subscription"))
+
+    def leave(self, carrier: Carrier, cause: Exception) -> None:
+        """Let a link carry no more because its server takes nothing now; what is in flight ends there."""
+        if carrier is not self.carrier:
+            return
+        if self.draining is not None:  # one drains at a time
+            self.lose(carrier, cause)
+            return
+        carrier.left = cause
+        self.carrier, self._left = None, (carrier.name, cause)
+        self._let_drain(carrier)
+        logger.warning("%s takes no more requests: %s", carrier.name, cause)
         self.notify()
 
     def _announce(self, switch: Switch) -> None:
@@ -235,6 +252,10 @@ class Router:
             sent = carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr, arg-type]
             if sent is None:
                 return self._take_stray(carrier, item)
+            if kind is ErrorResponse and is_ending(message.error):  # type: ignore[union-attr, arg-type]
+                self._send_elsewhere(sent)
+                self.leave(carrier, TransportError(message.error.message[:500]))  # type: ignore[union-attr]
+                return None
             # One look-up for most calls: this is on the path of each.
             if sent.message.method in LEARNED:  # type: ignore[union-attr]
                 self._learn(sent, message)  # type: ignore[arg-type]
@@ -250,9 +271,7 @@ class Router:
             return self._take_failure(carrier, item, message)  # type: ignore[arg-type]
         if kind is Batch:
             return self._take_batch(carrier, item, message)  # type: ignore[arg-type]
-        if kind is Malformed and not message.expects_answer and message.id is not None:  # type: ignore[union-attr]
-            carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr]
-        return item
+        return self._take_malformed(carrier, item)
 
     def _learn(self, sent: SessionMessage, response: Response | ErrorResponse) -> None:
         assert isinstance(sent.message, Request)
@@ -265,6 +284,34 @@ class Router:
         if not was_open and self.remembered.server is not None:
             self.notify()  # a better way may wait for the session to be open
 
+    def _take_malformed(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
+        message = item.message
+        assert isinstance(message, Malformed)
+        if message.expects_answer:
+            return item
+        if message.id is not None:
+            carrier.in_flight.pop(message.id, None)
+        elif message.code == INTERNAL_ERROR:
+            # The transport's own report, such as that a notification was not accepted: the way is in doubt.
+            logger.warning("%s: %s", carrier.name, message.reason)
+            self._suspect(carrier)
+            return None
+        return item
+
+    def _suspect(self, carrier: Carrier) -> None:
+        """Let the task of a way find out whether its link still works."""
+        carrier.suspected = True
+        carrier.wake()
+
+    def _send_elsewhere(self, item: SessionMessage) -> None:
+        """Send a request again that the server has surely not begun, or that may be repeated."""
+        assert isinstance(item.message, Request)
+        self.repeated += 1
+        self.waiting[item.message.id] = item
+        if self.carrier is not None:
+            self.carrier.flushing = True
+            self.carrier.wake()
+
     def _take_stray(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
         """Take a response to something that is not in flight on this link."""
         message = item.message
@@ -274,6 +321,8 @@ class Router:
             if message.id in carrier.own:
                 carrier.own[message.id] = message
                 carrier.wake()
+                if isinstance(message, ErrorResponse) and is_ending(message.error):
+                    self.leave(carrier, TransportError(message.error.message[:500]))
             return None
         if message.id is not None and carrier.lost is not None:
             self.waiting.pop(message.id, None)  # it came in the very moment in which the link was given up
@@ -349,10 +398,12 @@ class Router:
             return None
         if request_id in carrier.own:
             carrier.own[request_id] = failure
-            if carrier is self.carrier:
-                self.lose(carrier, error)  # it was asked for a sign of life, and can't give one
-            else:
+            if carrier is not self.carrier:
                 carrier.wake()
+            elif is_busy(error):
+                self.leave(carrier, error)
+            else:
+                self.lose(carrier, error)  # it was asked for a sign of life, and can't give one
             return None
         sent = carrier.in_flight.pop(request_id, None)
         if sent is None:
@@ -363,21 +414,18 @@ class Router:
             self.lose(carrier, error)
             return None
         if not _doubtful(error):
+            self.remembered.forget(request_id)
             return item
         # One exchange failed, and perhaps the way with it: its task finds out.
-        carrier.suspected = True
-        carrier.wake()
+        self._suspect(carrier)
         done = self._tries.get(request_id, 0)
         if _not_done(error) or self.remembered.may_repeat(sent):
             if done >= MAX_TRIES:
                 del self._tries[request_id]
+                self.remembered.forget(request_id)
                 return item
             self._tries[request_id] = done + 1
-            self.repeated += 1
-            self.waiting[request_id] = sent
-            if self.carrier is not None:
-                self.carrier.flushing = True
-                self.carrier.wake()
+            self._send_elsewhere(sent)
             return None
         self._reclaim(carrier, sent, error)
         return None
@@ -659,6 +707,16 @@ def _not_done(error: Exception) -> bool:
         # come back, as one does that refuses a request for now.
         return error.trouble == "busy" and (error.status == 429 or error.retry_after is not None)
     return isinstance(error, TransportError) and not error.sent
+
+
+def is_busy(error: Exception) -> bool:
+    """Return whether a server has refused an exchange for now."""
+    return isinstance(error, HttpError) and error.trouble == "busy"
+
+
+def is_ending(error: ErrorData) -> bool:
+    """Return whether a server of this library has refused a request because it ends, so that it has not begun it."""
+    return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
 
 
 def _lasts(item: SessionMessage) -> bool:

@@ -13,9 +13,17 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
-from trio_mcp.client.failover.router import Router, brief_cause
+from trio_mcp.client.failover.router import Router, brief_cause, is_busy, is_ending
 from trio_mcp.errors import McpError, TransportError
-from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Notification, Request, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import (
+    ErrorData,
+    ErrorResponse,
+    Failure,
+    Notification,
+    Request,
+    RequestId,
+    SessionMessage,
+)
 from trio_mcp.link import Link
 
 __all__ = ["Way"]
@@ -111,8 +119,10 @@ class Way:
 
     def stop(self) -> None:
         """Give up an attempt to connect; a link that carries, or has carried, is left as usual."""
-        if self._use is not None and self.state in ("connecting", "proving"):
-            self._use.scope.cancel("the list of ways is left")
+        if self._use is not None:
+            (self._use.work if self.state in ("carrying", "draining") else self._use.scope).cancel(
+                "the block has ended"
+            )
 
     async def _attempt(self) -> None:
         """Connect once, and stay connected as long as this way is of use."""
@@ -135,6 +145,8 @@ class Way:
         carrier = use.carrier
         if carrier is not None and carrier.lost is not None:
             cause = carrier.lost
+        elif carrier is not None and carrier.left is not None:
+            cause = carrier.left
         elif use.scope.cancelled_caught:
             cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
         if carrier is not None:
@@ -178,6 +190,7 @@ class _Use:
         limit: Seconds that the server has for its first response.
 
     Attributes:
+        work: What is done while it carries and drains; cancelled to leave the link as usual.
         scope: Surrounds all of it. Its deadline is that of the opening, and is lifted when the link can carry.
         carrier: The link; None before it is open.
         refused: Whether the server there is not the one that the session was opened with.
@@ -191,6 +204,7 @@ class _Use:
         self._limit = limit
         self.carrier: Carrier | None = None
         self.scope = trio.CancelScope()
+        self.work = trio.CancelScope()
         self.refused = self.proven = False
         self._since = math.inf
         self._until: float | None = None
@@ -209,11 +223,12 @@ class _Use:
         self._way.state, self._way.attempt_since = "carrying", None
         self._since = trio.current_time()
         router.activate(carrier)
-        await self._carry(carrier)
-        self._until = trio.current_time()
-        if carrier is router.draining:
-            self._way.state = "draining"
-            await self._drain(carrier)
+        with self.work:
+            await self._carry(carrier)
+            self._until = trio.current_time()
+            if carrier is router.draining:
+                self._way.state = "draining"
+                await self._drain(carrier)
 
     # --- before it carries -----------------------------------------------------------------------------------------
 
@@ -275,8 +290,18 @@ class _Use:
         return False
 
     async def _ask_for_life(self, carrier: Carrier) -> None:
+        """Ask a link for a sign of life that does not carry.
+
+        Raises:
+            TransportError: If it gives none, or says that it takes no requests.
+        """
         with trio.move_on_after(self._settings.check_timeout) as limit:
-            await self._ask(carrier, *self._sign_of_life())
+            try:
+                await self._ask(carrier, *self._sign_of_life())
+            except McpError as exc:
+                if is_ending(ErrorData(exc.code, exc.message, exc.data)):
+                    raise TransportError(exc.message) from exc
+                # Any other answer is a sign of life as well.
         if limit.cancelled_caught:
             raise TransportError(f"it gave no sign of life within {self._settings.check_timeout:g} seconds")
 
@@ -292,7 +317,7 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
-            self.refused = True
+            self.refused = not is_ending(ErrorData(exc.code, exc.message, exc.data))
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
             remembered.check_same(result)
@@ -320,8 +345,6 @@ class _Use:
         """Send a request of our own on a link that does not carry, and return its result."""
         (answer,) = await self._ask_all(carrier, [(method, params)])
         if isinstance(answer, ErrorResponse):
-            if method == "ping":
-                return {}  # any answer is a sign of life
             raise McpError(answer.error.code, answer.error.message, answer.error.data)
         result: dict[str, Any] = answer.result
         return result
@@ -372,21 +395,21 @@ class _Use:
             if not silent or trio.current_time() >= check_at:
                 seen, check_at = carrier.received, trio.current_time() + settings.check_after
             await _pause(carrier, check_at)
-        while router.closing and not router.finished:
-            await _pause(carrier, math.inf)  # the session may still read what the server sends at the end
+        if router.closing:
+            await trio.sleep_forever()  # the session may still read what the server sends at the end
 
     async def _first_response(self, carrier: Carrier) -> None:
         """Wait for the first response on the first link, where the session itself is opening."""
-        router = self._router
-        asked = 0
-        while router.carrier is carrier and not carrier.received and not router.closing:
+        router, asked_at = self._router, math.inf
+        while router.carrier is carrier and not (carrier.received or router.closing):
             if carrier.flushing:
                 await router.flush(carrier)
-            # In small parts, because the first request may leave at any time.
-            await trio.sleep(self._limit / STEPS)
-            asked = asked + 1 if carrier.in_flight else 0
-            if asked > STEPS and not carrier.received:
+            now = trio.current_time()
+            asked_at = min(asked_at, now) if carrier.in_flight else math.inf
+            if now >= asked_at + self._limit:
                 router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
+            # In small parts, because the first request may leave at any time.
+            await _pause(carrier, now + self._limit / STEPS)
 
     async def _check(self, carrier: Carrier) -> None:
         """Ask for a sign of life, and give up the link if it gives none."""
@@ -425,7 +448,12 @@ class _Use:
             )
             if carrier.suspected or (carrier.received == seen and not router.drained(carrier)):
                 carrier.suspected = False
-                await self._ask_for_life(carrier)
+                try:
+                    await self._ask_for_life(carrier)
+                except TransportError as exc:
+                    # A server that takes nothing new may still end what it has begun.
+                    if carrier.left is None or not (is_busy(exc) or isinstance(exc.__cause__, McpError)):
+                        raise
 
 
 async def _pause(carrier: Carrier, until: float) -> None:

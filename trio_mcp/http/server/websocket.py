@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -118,9 +118,11 @@ class WebSockets:
     ) -> None:
         """Serve a WebSocket that an ASGI server has opened, or refuse it."""
         scope = request.scope
+        event: Mapping[str, Any] = {}
         with trio.move_on_after(self._options.head_timeout):
-            if (await receive())["type"] != "websocket.connect":
-                return
+            event = await receive()
+        if event.get("type") != "websocket.connect":
+            return
         refusal = refusal or _without_subprotocol(scope.get("subprotocols", ()))
         refusal = refusal or (ending() if self._ending else None)
         if refusal is not None:

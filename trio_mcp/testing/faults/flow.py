@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import attrs
@@ -180,10 +181,12 @@ class Connection:
     """A connection that can be ended from outside.
 
     Attributes:
+        faults: What happens to it.
         scope: Around all that the connection does.
         ending: How it ends; None if by itself.
     """
 
+    faults: Faults
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     ending: Tear | Reset | None = None
 
@@ -263,12 +266,18 @@ class FaultInjector(abc.ABC):
     def _note(self, step: Step) -> None:
         self._steps[type(step).__name__] += 1
 
-    def _next(self) -> Faults:
-        """Return the faults of a new connection."""
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Connection]:
+        """Count a new connection, which has the next faults, while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
-        return faults
+        connection = Connection(faults)
+        self._live.add(connection)
+        try:
+            yield connection
+        finally:
+            self._live.discard(connection)
 
     def _flow(
         self,
@@ -281,8 +290,8 @@ class FaultInjector(abc.ABC):
 
         return Flow(receive, send, self._gates[direction], self._note, passed)
 
-    async def _run(self, connection: Connection, flows: Iterable[tuple[Flow[PieceT], tuple[Step, ...]]]) -> None:
-        """Let a connection run until its end, and note how it ends."""
+    async def _run(self, connection: Connection, sent: Flow[PieceT], received: Flow[PieceT]) -> None:
+        """Let both directions of a connection run until it ends."""
 
         async def play(flow: Flow[PieceT], steps: tuple[Step, ...]) -> None:
             try:
@@ -292,11 +301,10 @@ class FaultInjector(abc.ABC):
             if ending is not None:
                 connection.end(ending)
 
-        self._live.add(connection)
         try:
             with connection.scope:
                 async with trio.open_nursery() as nursery:
-                    for flow, steps in flows:
-                        nursery.start_soon(play, flow, steps)
+                    nursery.start_soon(play, sent, connection.faults.sent)
+                    nursery.start_soon(play, received, connection.faults.received)
         finally:
             self._live.discard(connection)

@@ -16,8 +16,8 @@ from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
 from trio_mcp.link import BUFFER, Link, hand_on
-from trio_mcp.testing.faults.flow import Connection, FaultInjector, Flow
-from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Step, Tear
+from trio_mcp.testing.faults.flow import Connection, FaultInjector
+from trio_mcp.testing.faults.steps import ON_LINKS, Faults, Reset, Tear
 
 __all__ = ["FaultLinks"]
 
@@ -69,15 +69,12 @@ class FaultLinks(FaultInjector):
         await trio.lowlevel.checkpoint()
         if self._refusal is not None:
             raise self._refusal
-        faults = self._next()
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-        with write, outbound, inbound, read:
+        with self._opened() as connection, write, outbound, inbound, read:
             async with self._open() as inner, background_nursery() as nursery:
                 ends = _Ends(inner, outbound, inbound, self._on_sent)
-                sent = self._flow(0, partial(_receive, outbound), ends.send)
-                received = self._flow(1, partial(_receive, inner.read), ends.deliver)
-                nursery.start_soon(self._relay, ends, [(sent, faults.sent), (received, faults.received)])
+                nursery.start_soon(self._relay, connection, ends)
                 yield Link(read, write)
                 # Left without an exception: what was written last still goes out, as on any other link.
                 read.close()
@@ -85,9 +82,12 @@ class FaultLinks(FaultInjector):
                 with trio.move_on_after(GRACE):
                     await ends.written.wait()
 
-    async def _relay(self, ends: _Ends, flows: list[tuple[Flow[_Messages], tuple[Step, ...]]]) -> None:
-        connection = Connection()
-        await self._run(connection, flows)
+    async def _relay(self, connection: Connection, ends: _Ends) -> None:
+        await self._run(
+            connection,
+            self._flow(0, partial(_receive, ends.outbound), ends.send),
+            self._flow(1, partial(_receive, ends.inner.read), ends.deliver),
+        )
         await ends.close(connection.ending)
 
 

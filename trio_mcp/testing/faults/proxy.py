@@ -16,7 +16,7 @@ import trio
 from trio_mcp._checks import check_hook
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.testing.faults.flow import Connection, FaultInjector, Gate
+from trio_mcp.testing.faults.flow import FaultInjector, Gate
 from trio_mcp.testing.faults.steps import ON_WIRES, Faults, Reset, Tear
 
 __all__ = ["FaultProxy"]
@@ -123,8 +123,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, near: trio.SocketStream) -> None:
-        with near.socket:
-            faults = self._next()
+        with near.socket, self._opened() as connection:
             try:
                 far = await self._connect()
             except OSError:
@@ -132,14 +131,9 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 return
             with far.socket:
                 await self._run(
-                    connection := Connection(),
-                    [
-                        (
-                            self._flow(0, partial(near.receive_some, PIECE), partial(_send, far, self._on_sent)),
-                            faults.sent,
-                        ),
-                        (self._flow(1, partial(far.receive_some, PIECE), partial(_send, near, None)), faults.received),
-                    ],
+                    connection,
+                    self._flow(0, partial(near.receive_some, PIECE), partial(_send, far, self._on_sent)),
+                    self._flow(1, partial(far.receive_some, PIECE), partial(_send, near, None)),
                 )
                 if isinstance(connection.ending, Tear):
                     await _tear(near, far)

@@ -82,8 +82,16 @@ def fault_scripts(
         connections: For how many connections at most.
         most: The most of an amount, in bytes or messages.
         longest: The longest wait, in seconds.
+
+    Raises:
+        ModuleNotFoundError: If Hypothesis is not installed.
     """
-    from hypothesis import strategies as st  # here, so that the rest does without it
+    # Here, so that the rest does without it.
+    try:
+        from hypothesis import strategies as st
+    except ModuleNotFoundError as exc:
+        text = "fault_scripts() needs Hypothesis, which is not installed: pip install 'trio-mcp[testing]'"
+        raise ModuleNotFoundError(text, name=exc.name) from exc
 
     amounts, waits = st.integers(1, most), st.floats(0, longest)
     fields: dict[type[Step], tuple[SearchStrategy[Any], ...]] = {
