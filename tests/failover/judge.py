@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.failover.load import Call, has_effect, may_repeat
-from tests.failover.run import BACK, RECOVERY, Run, Side
+from tests.failover.run import BACK, MARGIN, RECOVERY, Run, Side
 from tests.failover.ways import longest_up
 from tests.soak.record import effects
 
@@ -75,7 +75,8 @@ class Judge:
         if not ways:
             if self._promised(call.began, call.ended):
                 yield "a way was up"
-        elif any(since < call.began and call.ended < until for since, until in ways[0].intervals()):
+        # What broke it a moment before may reach the client only after the call has been sent.
+        elif any(since < call.began - MARGIN and call.ended < until for since, until in ways[0].intervals()):
             yield "nothing has broken its way, so a planned return has, or haste"
 
     def _of_side(self, side: Side) -> Iterator[str]:

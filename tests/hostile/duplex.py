@@ -103,9 +103,9 @@ class Replies:
         self.outcomes.append(RESULT if error is None else error["code"])
         return not self._missing
 
-    def end(self, outcome: Outcome) -> list[Outcome]:
+    def end(self, outcome: Outcome, reason: bytes = b"") -> list[Outcome]:
         if outcome not in self._answer.allowed:
-            raise Fault(f"{outcome} after {self.outcomes[:5]}, and not one of {sorted(map(str, self._answer.allowed))}")
+            raise Fault(f"{outcome} {reason!r} after {self.outcomes[:5]}, and not one of {sorted(map(str, self._answer.allowed))}")
         if "echo" in self._missing:
             raise Fault(f"{self._answer.echo!r} did not come back: {self.outcomes[:5]}")
         return [*dict.fromkeys(self.outcomes), outcome]
@@ -146,7 +146,7 @@ async def judge_websocket(case: Case, fields: dict[str, str], stream: Any) -> li
             return [101, *replies.end(ALIVE)]
         if opcode == 8:
             code = int.from_bytes(payload[:2], "big") if payload else 1005
-            return [101, *replies.end(code)]
+            return [101, *replies.end(code, payload[2:])]
     return [101, *replies.end(CLOSED)]
 
 

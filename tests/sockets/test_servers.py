@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import trio.testing
 from tests.peer import call
 from tests.sockets.support import KINDS, contexts, opening, served
 from tests.waiting import eventually
-from trio_mcp import Client, Context, McpError, Server, ToolsListChanged, TransportError, tcp_client
+from trio_mcp import Client, Context, Link, McpError, Server, ToolsListChanged, TransportError, tcp_client
+from trio_mcp.sockets import serving
+from trio_mcp.sockets.stream_link import link_on_terms
 from trio_mcp.types.error_codes import OVERLOADED
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -236,6 +239,42 @@ async def test_a_handshake_under_way_does_not_hold_up_the_end(
         it.shutdown.set()
         await it.ended.wait()
         assert trio.current_time() - began < 0.1
+
+
+async def test_a_connection_that_comes_as_the_server_ends_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is accepted already, but its session has not begun when the others are told of the end."""
+    begun, proceed = trio.Event(), trio.Event()
+
+    @contextlib.asynccontextmanager
+    async def slow_link(*arguments: Any) -> AsyncIterator[Link]:
+        begun.set()
+        await proceed.wait()
+        async with link_on_terms(*arguments) as link:
+            yield link
+
+    monkeypatch.setattr(serving, "link_on_terms", slow_link)
+    async with served("unix", tmp_path) as it, await it.connect():
+        await begun.wait()
+        it.shutdown.set()
+        await trio.testing.wait_all_tasks_blocked()
+        proceed.set()
+        with trio.fail_after(2):  # the grace is longer
+            await it.ended.wait()
+
+
+async def test_a_fault_of_the_library_ends_one_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served("unix", tmp_path) as it, it.client() as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(serving, "peer_credentials", lambda _: 1 / 0)
+            with pytest.raises(TransportError):
+                async with it.client():
+                    pass
+        await client.list_tools()
+    assert [record.getMessage() for record in caplog.records] == ["a connection failed"]
 
 
 async def test_ctrl_c_in_a_handler_gets_out(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ class BaseServer:
             self, host, port, self._http_options("serve_websocket", options, settings), config, shutdown, task_status
         )
 
-    async def serve_tcp(
+    async def serve_tcp(  # noqa: ASYNC128 - passes task_status on
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
@@ -450,7 +450,7 @@ class BaseServer:
         listening = listen_tcp(host, port, tls=ssl_context is not None, allow_remote=allow_remote)
         await self._serve_sockets("serve_tcp", listening, ssl_context, shutdown, task_status, settings)
 
-    async def serve_unix(
+    async def serve_unix(  # noqa: ASYNC128 - passes task_status on
         self,
         path: str | os.PathLike[str],
         *,

@@ -68,19 +68,16 @@ async def _encrypted(
     encrypted = trio.SSLStream(stream, context, server_hostname=address.host)
     try:
         await encrypted.do_handshake()
-    except BaseException as exc:
-        # Nothing waits in it, so a cancellation closes it as well as an error does.
+    except trio.BrokenResourceError as exc:
         stream.socket.close()
-        if not isinstance(exc, trio.BrokenResourceError):
-            raise
         cause = exc.__cause__
+        text = f"the TLS handshake with {address.url} failed: is it without TLS? (Then write tcp://{address.place}.)"
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
-        else:
-            text = (
-                f"the TLS handshake with {address.url} failed: is it without TLS? (Then write tcp://{address.place}.)"
-            )
         raise TransportError(text) from exc
+    except BaseException:
+        stream.socket.close()
+        raise
     return encrypted
 
 
@@ -111,7 +108,7 @@ async def _connected(path: str) -> trio.SocketStream:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        while True:
+        while True:  # noqa: ASYNC913 - there is one above
             try:
                 sock.connect(path)
                 return trio.SocketStream(trio.socket.from_stdlib_socket(sock))

@@ -54,10 +54,11 @@ def peer_credentials(sock: Any) -> PeerCredentials | None:
 
 def keep_alive(sock: Any) -> None:
     """Let the system notice a peer that is gone without a word."""
-    sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE.items():
-        if hasattr(stdlib_socket, name):
-            sock.setsockopt(stdlib_socket.IPPROTO_TCP, getattr(stdlib_socket, name), value)
+    with contextlib.suppress(OSError):  # it is gone already
+        sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if hasattr(stdlib_socket, name):
+                sock.setsockopt(stdlib_socket.IPPROTO_TCP, getattr(stdlib_socket, name), value)
 
 
 def inherited_descriptors() -> list[int]:

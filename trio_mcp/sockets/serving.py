@@ -165,6 +165,9 @@ class _Server:
         def opened(session: Session) -> None:
             sessions.append(session)
             self._sessions.add(session)
+            # It came when the server had begun to end, so `end` does not know it.
+            if self._ending:
+                accepted.socket.close()
 
         options = self._options
         terms = Terms("the client", guarded=True, deadline=deadline, write_timeout=options.write_timeout)

@@ -85,15 +85,21 @@ class Frames:
         return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
 
     @property
+    def in_head(self) -> bool:
+        """Whether the head of the handshake has not ended."""
+        return self._head is not None
+
+    @property
     def refusal(self) -> bytes:
         """What the peer has sent in place of the end of the handshake."""
         return bytes(self._head or b"")
 
     def admit(self, data: bytes | bytearray) -> int:
         """Return how many of the next bytes may be parsed now: whole pieces of at most `BURST` frames."""
-        place = 0 if self._head is None else self._admit_head(self._head, data)
-        left = BURST
-        while place < len(data) and self._head is None and self.fault is None:
+        if self._head is not None:
+            return self._admit_head(self._head, data)
+        place, left = 0, BURST
+        while place < len(data) and self.fault is None:
             if self._left:
                 step = min(self._left, len(data) - place)
                 self._left -= step

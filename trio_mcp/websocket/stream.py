@@ -74,6 +74,9 @@ class WatchedStream:
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
+        # A server's end gives the parser no frame before it has answered the handshake: trio-websocket would not look at
+        # what the parser makes of it until still more arrives.
+        self._answering = trio.Event()
         self.heard = trio.current_time()
         self.fault: Fault | None = None
         self.answered = False
@@ -108,6 +111,7 @@ class WatchedStream:
     def stop(self) -> None:
         """Read no more."""
         self._ended = True
+        self._answering.set()
         self._receiving.cancel("the WebSocket has ended")
 
     # --- what trio-websocket calls --------------------------------------------------------------------------------
@@ -121,8 +125,12 @@ class WatchedStream:
 
     async def _next_piece(self) -> bytes:
         frames = self._frames
+        if not (self._is_client or frames.in_head):
+            await self._answering.wait()
         while True:
             if self._ahead or self._ended:
+                # What was read takes its time, and in that time the peer is not silent.
+                self.heard = trio.current_time()
                 await trio.lowlevel.checkpoint()
             else:
                 await self._fetch()
@@ -170,6 +178,7 @@ class WatchedStream:
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
+            self._answering.set()
             is_close = data[:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
