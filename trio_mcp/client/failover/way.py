@@ -390,6 +390,7 @@ class _Use:
             silent = carrier.received == seen
             if carrier.suspected or (silent and trio.current_time() >= check_at):
                 await self._check(carrier)
+                await trio.sleep(router.pause)
             if carrier.flushing:
                 await router.flush(carrier)
             if not silent or trio.current_time() >= check_at:
