@@ -184,6 +184,7 @@ class Reorders(Receives):
     """reorders"""
 
     held: SessionMessage | None = None
+    due = 50
 
     async def receive(self) -> SessionMessage:
         if self.held is not None:
@@ -191,9 +192,10 @@ class Reorders(Receives):
             held, self.held = self.held, None
             return held
         item = await super().receive()
-        if self.count % 100 == 99:
+        if self.count >= self.due:
             with contextlib.suppress(trio.WouldBlock, trio.EndOfChannel):
                 item, self.held = self.inner.receive_nowait(), item
+                self.due = self.count + 50
         return item
 
 

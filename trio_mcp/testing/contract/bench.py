@@ -325,13 +325,15 @@ def tasks() -> dict[Any, str]:
 
 
 def descriptors() -> dict[Any, str]:
-    """Return the open descriptors of this process, with what they lead to; nothing where there is no way to tell."""
+    """Return the open descriptors of this process, with what they lead to where the system tells."""
     found: dict[Any, str] = {}
-    with contextlib.suppress(OSError):
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # the folder's own, closed meanwhile
-                target = os.readlink(f"/proc/self/fd/{number}")
-                found[number, target] = f"{number}: {target}"
+    for number in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # the folder's own is closed meanwhile
+            status = os.fstat(int(number))
+            target = "open"
+            with contextlib.suppress(OSError):  # on Linux alone these are links
+                target = os.readlink(f"/dev/fd/{number}")
+            found[number, status.st_dev, status.st_ino] = f"{number}: {target}"
     return found
 
 

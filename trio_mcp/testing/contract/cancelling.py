@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -236,7 +236,7 @@ async def cancel_send(bench: Bench) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming], when: str) -> Any:
+async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
     """Read all the while, and check that exactly what was sent arrives."""
     last = bench.note()
     arrived: list[Incoming] = []
