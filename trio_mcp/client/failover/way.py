@@ -250,7 +250,7 @@ class _Use:
         if router.remembered.server is not None:
             self.scope.deadline = trio.current_time() + self._limit
             await self._open_session(carrier)
-        while True:
+        while True:  # noqa: ASYNC913 - a round that does not return proves or restores
             if router.carrier is not None:
                 self.scope.deadline = math.inf
                 if not await self._prove(carrier, began):
