@@ -26,11 +26,10 @@ ROWS = {
         (call("act again", "succeeded"), 2),
         (call("put", "succeeded"), 3),
         (call("look", "succeeded"), 0),
-        (call("look", "unknown", 10, 12), 0),
     ],
     "the response is wrong": [(call("look", "wrong"), 0), (call("act", "wrong"), 1)],
     "safe, and it unknown, although a way was up": [(call("look", "unknown", 10, 39), 0)],
-    "safe, and it failed, although a way was up": [(call("put", "failed", 10, 39), 1)],
+    "safe, and it failed, although a way was up": [(call("put", "failed", 10, 39), 1), (call("look", "failed"), 0)],
     "it succeeded, and the ledger does not have it": [(call("act", "succeeded"), 0), (call("put", "succeeded"), 0)],
     "it may not be repeated, and the ledger has it 2 times": [
         (call("act", "succeeded"), 2),
@@ -39,7 +38,7 @@ ROWS = {
     "it failed, and the ledger has it": [(call("act", "failed"), 1)],
     "nothing has broken its way": [(call("act", "unknown", 19, 21, way=2), 0)],
     "a way was up": [(call("act", "unknown", 10, 39), 0)],
-    "all ways were up, and each client on its best": [(call("look", "failed", 51, 52), 0)],
+    "all ways were up, and each client on its best": [(call("fail", "failed", 51, 52), 0)],
 }
 
 
@@ -77,7 +76,7 @@ def test_what_a_client_has_noticed_is_compared_with_the_times_of_the_ways(tmp_pa
     modern.errors.append(ValueError("odd"))
     modern.lost.append("gone")
     run.quiet = run.calmed + BACK
-    modern.load.calls += [Call("y", "look", 1, 2, "unknown") for _ in range(20)]
+    modern.load.calls += [Call("y", "act", 1, 2, "unknown") for _ in range(20)]
     expected = (
         "calls are unknown",
         "legacy: no safe call succeeded from 25.00 to 35.00 s; a way was up for 10.0 s",

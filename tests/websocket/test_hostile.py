@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from pydantic_core import to_json
 from wsproto.frame_protocol import Opcode
 
 from tests.waiting import eventually
 from tests.websocket.test_sessions import client_of
 from tests.websocket.ways import Raw, Tools, every_way, on_our_runners, serving
+from trio_mcp.websocket.stream import WatchedStream
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING = (
     Opcode.TEXT,
@@ -187,3 +189,56 @@ async def test_floods_hold_up_no_other_session(way: str) -> None:
             assert not (await client.call_tool("add", {"a": number, "b": 1})).is_error
         nursery.cancel_scope.cancel()
     assert time.monotonic() - begun < 10
+
+
+HEAD = (
+    b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: mcp\r\n\r\n"
+)
+
+
+@on_our_runners
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"\x81" + bytes([0x80 | len(PINGED)]) + bytes(4) + PINGED, (TEXT, b'{"jsonrpc":"2.0","id":7,"result":{}}')),
+        (b"\x89\x81" + bytes(4) + b"x", (Opcode.PONG, b"x")),
+        (b"\x83\x80" + bytes(4), (CLOSE, (1002, "Invalid opcode 0x3"))),
+        (b"GET / HTTP/1.1\r\n\r\n", (CLOSE, (1002, "Invalid opcode 0x7"))),
+    ],
+    ids=["a message", "a ping", "a wrong frame", "no frame"],
+)
+async def test_what_comes_with_the_handshake_is_read_at_once(
+    way: str, data: bytes, found: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Tools().server, way) as url:
+        stream, got = await Raw.connect(url, HEAD + data)
+        async with stream:
+            assert got.startswith(b"HTTP/1.1 101 ")
+            raw = Raw(stream, got.partition(b"\r\n\r\n")[2])
+            with trio.fail_after(5):
+                opcode, payload = await raw.next()
+    assert (opcode, payload.encode() if opcode == TEXT else payload) == found
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@on_our_runners
+async def test_a_client_that_leaves_without_a_close_frame_is_told_nothing(way: str) -> None:
+    """Above all not that the server is ending."""
+    async with serving(Tools().server, way) as url, Raw.open(url) as raw:
+        assert await raw.add(1) == 2
+        await raw.stream.send_eof()
+        assert await raw.next() == (0, None)
+
+
+async def test_a_peer_is_not_silent_while_what_it_has_sent_is_worked_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    ends = trio.testing.memory_stream_pair()
+    head = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
+    stream = WatchedStream(ends[0], head + b"\x89\0" * 1000, max_message_size=1000, is_client=True)
+    assert await stream.receive_some() == head
+    for _ in range(5):
+        await trio.sleep(100)
+        assert await stream.receive_some()
+        assert stream.heard == trio.current_time()

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -13,7 +14,7 @@ from tests.client.failover.fakes import Way
 from tests.client.failover.test_switch import BOTH, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
-from trio_mcp import Client, Link
+from trio_mcp import Client, Link, OutcomeUnknown
 
 
 @BOTH
@@ -132,3 +133,40 @@ async def test_links_that_can_do_no_more_than_they_must(mode: str, autojump_cloc
         await trio.sleep(30)
         assert client.transport.carrier == "a"
         assert client.transport.switches == 4
+
+
+class LateWriter(PlainWriter):
+    """A writer that is told of its success only after the link has failed."""
+
+    def __init__(self, inner: trio.abc.SendChannel[Any], way: Way) -> None:
+        super().__init__(inner)
+        self.way = way
+
+    async def send(self, value: Any) -> None:
+        await super().send(value)
+        if getattr(value.message, "method", None) == "tools/call":
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.1)
+                self.way.cut()
+                await trio.sleep(0.1)
+
+
+class LateWay(Way):
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        async with super().__call__() as link:
+            yield Link(link.read, LateWriter(link.write, self))
+
+
+@BOTH
+async def test_a_link_that_fails_as_it_takes_a_request(mode: str, autojump_clock: trio.testing.MockClock) -> None:
+    made = scene()
+    made.ways[0] = LateWay(made.ways[0].server, "a")
+    async with connected(made, mode, settle=0.5) as client:
+        await client.list_tools()
+        with pytest.raises(OutcomeUnknown):
+            await client.call_tool("buy", {"text": "x", "wait": True})
+        await eventually(lambda: client.transport.carrier == "a")
+        made.hold.set()
+        assert (await client.call_tool("look", {"text": "y", "seconds": 1})).data == "y"
+    assert made.ran == ["x", "y", "y"]

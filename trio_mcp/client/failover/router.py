@@ -46,6 +46,10 @@ OWN: Final = "failover-"
 MAX_TRIES: Final = 3
 """How often a request is sent again on one way because its exchange failed, while the way as a whole works. Chosen."""
 
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 1.0
+"""Seconds between these. Chosen: new calls wait as well, and a way that is about to fail gets the time to do so."""
+
 MAX_QUESTIONS: Final = 4096
 """The server's requests under way that are kept track of. Chosen: more than a session lets in."""
 
@@ -190,10 +194,10 @@ class Router:
             logger.warning("%s has failed: %s", carrier.name, cause)
         if carrier is self.draining:
             self.draining = None
-        for request_id, item in carrier.in_flight.items():
-            if request_id != carrier.half_sent:  # its sender finds that out by itself
+        for request_id, item in list(carrier.in_flight.items()):
+            if request_id != carrier.half_sent:  # it may not have left; `_hand_over` finds out
+                del carrier.in_flight[request_id]
                 self._reclaim(carrier, item, cause)
-        carrier.in_flight.clear()
         for known, (asker, _) in list(self._questions.items()):
             if asker is carrier:
                 del self._questions[known]
@@ -214,6 +218,12 @@ class Router:
             error = OutcomeUnknown(request.method, carrier.name, brief_cause(cause))
             error.__cause__ = cause
             self._arrived.append(SessionMessage(Failure(error, request.id)))
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before requests are sent again on a way that works, but on which they failed."""
+        tries = max(self._tries.values(), default=0)
+        return 0.0 if tries < 2 else min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE)
 
     def drained(self, carrier: Carrier) -> bool:
         """Return whether nothing is under way on a link any more that it has to finish."""
@@ -420,7 +430,7 @@ class Router:
         self._suspect(carrier)
         done = self._tries.get(request_id, 0)
         if _not_done(error) or self.remembered.may_repeat(sent):
-            if done >= MAX_TRIES:
+            if done >= MAX_TRIES and not _lasts(sent):
                 del self._tries[request_id]
                 self.remembered.forget(request_id)
                 return item
@@ -566,11 +576,27 @@ class Router:
                 await self.changed.wait()
                 continue
             try:
-                if await target.send(out):
+                if await self._hand_over(target, out):
                     self._sent(out, target)
                     return
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 self._refused(target, exc)
+
+    async def _hand_over(
+        self, carrier: Carrier, item: SessionMessage, queue: dict[RequestId, SessionMessage] | None = None
+    ) -> bool:
+        """Send a message over a link, as `Carrier.send` does."""
+        sent = await carrier.send(item, queue)
+        cause, message = carrier.lost, item.message
+        if not sent or cause is None or not isinstance(message, Request):
+            return sent
+        # The link took the request, and was lost before this task ran again: `lose` could not know.
+        if carrier.in_flight.pop(message.id, None) is not None:
+            self._reclaim(carrier, item, cause)
+            if self.carrier is not None and self.waiting:
+                self.carrier.flushing = True
+            self.notify()
+        return sent
 
     def _refused(self, carrier: Carrier, exc: Exception) -> None:
         self.lose(carrier, TransportError(f"the link takes no more messages{f': {exc}' if str(exc) else ''}"))
@@ -622,7 +648,7 @@ class Router:
         """Repeat on a link what waits for it."""
         try:
             while self.waiting and self.carrier is carrier:
-                await carrier.send(next(iter(self.waiting.values())), self.waiting)
+                await self._hand_over(carrier, next(iter(self.waiting.values())), self.waiting)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             self._refused(carrier, exc)
         carrier.flushing = False

@@ -126,6 +126,7 @@ class Stuck:
 
 
 def ways(bench: Bench, client: End, server: End) -> list[tuple[End, End]]:
+    """Return each sender with its receiver, for the directions that can be used at any time."""
     ways = [(client, server), (server, client)]
     return ways[:1] if "calls_only" in bench.traits else ways
 
