@@ -74,8 +74,8 @@ class WatchedStream:
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
-        # A server's end gives the parser no frame before it has answered the handshake: trio-websocket would not look at
-        # what the parser makes of it until still more arrives.
+        # On a server, the parser gets no frame before the handshake is answered: trio-websocket would not look at what
+        # it makes of one until still more arrives.
         self._answering = trio.Event()
         self.heard = trio.current_time()
         self.fault: Fault | None = None
