@@ -71,9 +71,7 @@ def main() -> int:
         report = trio.run(partial(attack, victim.target, todo, attackers=given.attackers, witnesses=not alone))
         print(f"{len(todo)} cases in {time.monotonic() - began:.1f} s, seed {given.seed}, on {given.runner}")
         if len(todo) < (drawn := sum(shares(given.requests).values())) and given.family is None:
-            print(
-                f"{drawn - len(todo)} of {drawn} left out: they are over HTTP/2, which only hypercorn speaks, or lines: for h11"
-            )
+            print(f"{drawn - len(todo)} of {drawn} left out: HTTP/2 is for hypercorn alone, lines are for h11")
         if alone:
             print(todo[0].shown(10_000), "->", report.outcomes)
         after = trio.run(victim.rest)

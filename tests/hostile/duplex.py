@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -142,12 +143,13 @@ async def judge_websocket(case: Case, fields: dict[str, str], stream: Any) -> li
     if {name: value.lower() for name, value in got.items()} != {name: value.lower() for name, value in wanted.items()}:
         raise Fault(f"{fields}, and not {wanted}")
     replies = Replies(case.answers[1])
-    async for opcode, payload in frames(Bytes(stream)):
-        if opcode == 1 and replies.take(payload):
-            return [101, *replies.end(ALIVE)]
-        if opcode == 8:
-            code = int.from_bytes(payload[:2], "big") if payload else 1005
-            return [101, *replies.end(code, payload[2:])]
+    async with contextlib.aclosing(frames(Bytes(stream))) as found:
+        async for opcode, payload in found:
+            if opcode == 1 and replies.take(payload):
+                return [101, *replies.end(ALIVE)]
+            if opcode == 8:
+                code = int.from_bytes(payload[:2], "big") if payload else 1005
+                return [101, *replies.end(code, payload[2:])]
     return [101, *replies.end(CLOSED)]
 
 

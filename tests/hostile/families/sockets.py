@@ -214,7 +214,7 @@ def cancellations(rng: random.Random) -> Draft:
 
 def answers_unread(rng: random.Random) -> Draft:
     one = line(call(rng, "x" * 60_000))
-    return drafted(rng, [one] * 300, set(), "docs/reference/limits.md: write_timeout", deaf=4.0)
+    return drafted(rng, [one] * 120, set(), "docs/reference/limits.md: write_timeout", deaf=4.0)
 
 
 def half_closed(rng: random.Random) -> Draft:
