@@ -126,8 +126,9 @@ class Stuck:
 
 
 def ways(bench: Bench, client: End, server: End) -> list[tuple[End, End]]:
-    ways = [(client, server), (server, client)]
-    return ways[:1] if "calls_only" in bench.traits else ways
+    """Return the directions that notifications may take at any time, by source and target."""
+    up, down = (client, server), (server, client)
+    return [up] if "calls_only" in bench.traits else [up, down]
 
 
 @rule("A reader that does not read makes the writer wait, after a bounded number of bytes", unless="no_backpressure")
