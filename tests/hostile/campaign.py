@@ -28,7 +28,7 @@ LATENCY = 10.0
 """Seconds that a call of a good client may take at most while the server is attacked, on a busy machine."""
 
 GROWTH = 64 * 1024 * 1024
-"""Bytes that the resident memory of the server may grow by: what many connections at once take is not all given back."""
+"""Bytes that the resident memory of the server may grow by: not all that many connections take is given back."""
 
 
 class Victim:
