@@ -1,4 +1,4 @@
-"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and a faster stream for reading a pipe."""
+"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and faster reads of pipes and sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import hand_on, report_unsent
 
-__all__ = ["CHUNK", "CLOSE_GRACE", "PipeReader", "check_size", "read_lines", "write_lines"]
+__all__ = ["CHUNK", "CLOSE_GRACE", "PipeReader", "check_size", "read_lines", "read_socket", "write_lines"]
 
 CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
@@ -22,8 +22,8 @@ Messages that wait together are written together up to this size.
 """
 
 CLOSE_GRACE = 1.0
-"""Seconds that the client may take for each `CHUNK` of the last messages. Chosen: a client that does not read must not
-keep the process alive, but one that reads slowly gets them all."""
+"""Seconds that the peer may take for each `CHUNK` of the last messages. Chosen: a peer that does not read must not hold
+up the end, but one that reads slowly gets them all."""
 
 
 async def read_lines(
@@ -111,6 +111,26 @@ async def write_lines(
                 with view[start : start + CHUNK] as piece:
                     await send(piece)
                 limit.deadline = trio.current_time() + CLOSE_GRACE
+
+
+async def read_socket(socket: trio.socket.SocketType) -> bytes:
+    """Return the next bytes of a socket, at most a `CHUNK`; none at the end.
+
+    Raises:
+        trio.BrokenResourceError: If the connection breaks.
+        trio.ClosedResourceError: If it was closed here.
+    """
+    # It waits first, for the reason that `PipeReader` has. Ask for the descriptor each time: that of a closed socket is
+    # -1, and the number that it had may belong to another file by now.
+    while (fd := socket.fileno()) >= 0:
+        await trio.lowlevel.wait_readable(fd)
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            continue
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
+    raise trio.ClosedResourceError("this stream was closed")
 
 
 def check_size(max_bytes: int | None) -> None:

@@ -20,8 +20,8 @@ __all__ = ["DELIVERY_TIME", "Delivery", "Notices"]
 DELIVERY_TIME: Final = 1.0
 """How many seconds a call waits, once it is answered, for the callbacks of what arrived before its answer.
 
-Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs costs each call no
-more than people bear to wait without a sign.
+Chosen: a callback that writes to a screen, a file or a socket takes far less; and one that hangs delays each
+call by no more than people put up with.
 """
 
 # How many notices are handled before other tasks get to run; as for messages (`READ_BURST` in session.py).

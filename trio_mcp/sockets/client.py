@@ -21,7 +21,7 @@ from trio_mcp.sockets.stream_link import Terms, link_on_terms
 __all__ = ["tcp_client", "unix_client"]
 
 AGAIN = 0.01
-"""Seconds until a server is asked again that has no room for a connection that waits to be accepted (chosen)."""
+"""Seconds between attempts to connect while the backlog of a Unix socket is full (chosen)."""
 
 MAYBE_FULL = " before it answered: is it full?"
 

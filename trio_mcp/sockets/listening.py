@@ -24,10 +24,10 @@ FIRST_INHERITED = 3
 BACKLOG = 65535
 """Connections that wait to be accepted, as `trio.open_tcp_listeners` has it: as many as the system allows."""
 
-# Linux's defaults take two hours to notice a peer that is gone without a word (tcp(7)).
+# Linux's defaults take two hours to notice a peer that has vanished (tcp(7)).
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds of silence before the system asks whether the peer is still there, seconds between two such questions, and
-how many may stay without an answer. Chosen: two minutes in all."""
+how many may go unanswered. Chosen: two minutes in all."""
 
 
 class PeerCredentials(NamedTuple):
@@ -45,7 +45,7 @@ class PeerCredentials(NamedTuple):
 
 
 def peer_credentials(sock: Any) -> PeerCredentials | None:
-    """Return who is at the other end of a Unix socket; None where the system does not tell (it is Linux's)."""
+    """Return who is at the other end of a Unix socket; None where the system can't tell: only Linux can."""
     option = getattr(stdlib_socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -53,7 +53,7 @@ def peer_credentials(sock: Any) -> PeerCredentials | None:
 
 
 def keep_alive(sock: Any) -> None:
-    """Let the system notice a peer that is gone without a word."""
+    """Let the system notice a peer that has vanished."""
     with contextlib.suppress(OSError):  # it is gone already
         sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
         for name, value in KEEP_ALIVE.items():
@@ -117,8 +117,8 @@ async def listen_tcp(
         for name in names:
             if not (tls or allow_remote or is_loopback(name[0])):
                 raise ValueError(
-                    f"{name[0]} can be reached from other machines, and anybody there could call the tools and read "
-                    "along: pass ssl_context=, or allow_remote=True"
+                    f"{name[0]} can be reached from other machines, where anyone could call the tools and read the "
+                    "traffic: pass ssl_context=, or allow_remote=True"
                 )
         yield listeners, url_of("tls" if tls else "tcp", *names[0][:2])
 
@@ -148,7 +148,7 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
 @contextlib.contextmanager
 def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
     path = unix_path(os.path.abspath(path))  # which may be longer than a relative one
-    _make_way(path)
+    _remove_stale(path)
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as sock:
         try:
             sock.bind(path)
@@ -167,7 +167,7 @@ def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
                     os.unlink(path)
 
 
-def _make_way(path: str) -> None:
+def _remove_stale(path: str) -> None:
     """Remove a socket that a server has left behind.
 
     Raises:

@@ -123,7 +123,7 @@ class _Server:
         self._tls = tls
         self._ending = False
         self._count = 0
-        self._greetings: set[trio.CancelScope] = set()
+        self._handshakes: set[trio.CancelScope] = set()
         self._sessions: set[Session] = set()
         self._interruptions: list[BaseException] = []
 
@@ -155,7 +155,7 @@ class _Server:
             keep_alive(accepted.socket)
         if self._tls is not None:
             encrypted = trio.SSLStream(accepted, self._tls, server_side=True)
-            if not await self._greeted(encrypted, deadline):
+            if not await self._shake_hands(encrypted, deadline):
                 return
             if certificate := encrypted.getpeercert():
                 metadata["certificate"] = certificate
@@ -178,23 +178,23 @@ class _Server:
         finally:
             self._sessions.difference_update(sessions)
 
-    async def _greeted(self, stream: trio.SSLStream[trio.SocketStream], deadline: float) -> bool:
-        with trio.CancelScope(deadline=deadline) as greeting:
-            self._greetings.add(greeting)
+    async def _shake_hands(self, stream: trio.SSLStream[trio.SocketStream], deadline: float) -> bool:
+        with trio.CancelScope(deadline=deadline) as handshake:
+            self._handshakes.add(handshake)
             try:
                 await stream.do_handshake()
                 return not self._ending
             except trio.BrokenResourceError:
                 pass
             finally:
-                self._greetings.discard(greeting)
+                self._handshakes.discard(handshake)
         return False
 
     async def end(self, deadline: float) -> None:
         """End each connection when its requests under way have ended, and at the latest at a time."""
         self._ending = True
-        for greeting in self._greetings:
-            greeting.cancel("the server is ending")
+        for handshake in self._handshakes:
+            handshake.cancel("the server is ending")
         async with trio.open_nursery() as nursery:
             for session in self._sessions:
                 nursery.start_soon(self._end, session, deadline)

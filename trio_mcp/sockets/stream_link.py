@@ -28,7 +28,7 @@ LAST_WORDS = 10.0
 that `CLOSE_GRACE` allows."""
 
 MOMENT = 0.5
-"""Seconds between a failed write and the end of what the peer has sent before. Chosen: it is only local reads."""
+"""Seconds after a failed write in which what the peer sent before is still read. Chosen: it has arrived already."""
 
 
 @attrs.frozen
@@ -37,10 +37,11 @@ class Terms:
 
     Attributes:
         peer: Who it is, for error messages.
-        guarded: Whether its first line must be a JSON object, as it may be anybody.
+        guarded: Whether its first line must be a JSON object, because the peer may be any program.
         deadline: The time by which its first line must be complete.
         write_timeout: Seconds that it may take to read 64 KiB once its buffers are full.
-        hint: What it may mean if a server leaves without a word; None for a peer that may leave at any time.
+        hint: What to suggest if a server closes the connection before it answers; None for a peer that may close it at
+            any time.
     """
 
     peer: str = "the peer"
@@ -82,7 +83,7 @@ async def stream_link(
 async def link_on_terms(
     stream: trio.abc.Stream, terms: Terms, max_message_size: int, metadata: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Link]:
-    """Do what `stream_link` does, for a peer that more is known of.
+    """Do what `stream_link` does, for a peer of which more is known.
 
     If it is guarded, and its first line is not a JSON object, above all if that is the line of an HTTP request, nothing
     after it is looked at, and the link is lost.
@@ -132,7 +133,7 @@ class _Lines:
                 await self._wire.wait_for_lull()
 
     async def read(self) -> None:
-        """Read to the end, and report it if it is not a proper one."""
+        """Read to the end, and report an end that is not orderly."""
         error: TransportError | None = None
         with self._reading:
             try:
@@ -179,16 +180,16 @@ class _Lines:
                 at = len(data)  # so that each byte is looked at once, however small the chunks are
                 data += chunk if data else chunk.lstrip()
                 if data and not data.startswith(b"{"):
-                    raise self._stranger(data)
+                    raise self._not_mcp(data)
                 end = data.find(b"\n", at)
         if scope.cancelled_caught:
-            raise TransportError(f"{self._terms.peer} has not sent its first message in time")
+            raise TransportError(f"{self._terms.peer} did not send its first message in time")
         first = decode(data[:end]) if end >= 0 else None
         if isinstance(first, Malformed) and first.code == PARSE_ERROR:
-            raise self._stranger(data)
+            raise self._not_mcp(data)
         return data
 
-    def _stranger(self, data: bytearray) -> TransportError:
+    def _not_mcp(self, data: bytearray) -> TransportError:
         excerpt = bytes(data[:40])
         error = TransportError(f"{self._terms.peer} does not speak MCP: its first line begins with {excerpt!r}")
         logger.info("%s", error)

@@ -1,4 +1,4 @@
-"""What helps to test programs that use trio_mcp: links and connections with faults.
+"""Tools to test programs that use trio_mcp: links and connections with faults, and a check of transports.
 
 Neither a client nor a server imports it. What needs Hypothesis says so; its extra is ``trio-mcp[testing]``.
 """

@@ -21,10 +21,11 @@ from trio_mcp._checks import check_count, check_headers, check_seconds, check_ur
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.lines import CHUNK
 from trio_mcp.link import Link
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import SUBPROTOCOL, TrioSocket
-from trio_mcp.websocket.stream import CHUNK, WatchedStream
+from trio_mcp.websocket.stream import WatchedStream
 
 __all__ = ["websocket_client"]
 
@@ -52,7 +53,7 @@ async def websocket_client(
     ping_interval: float = 15.0,
     ping_timeout: float = 60.0,
 ) -> AsyncIterator[Link]:
-    """Connect to a server over a WebSocket, with the subprotocol ``mcp``.
+    """Connect to a server over a WebSocket, with the subprotocol ``mcp``; that takes ten seconds at most.
 
     When the block ends, the messages handed over are sent and the WebSocket is closed, within a second. When
     cancelled, that happens at once. HTTP proxies are not used.
@@ -159,11 +160,11 @@ class _Target:
         if not self._tls:
             return stream
         context = self._ssl_context or ssl.create_default_context()
-        # https_compatible: the end of a WebSocket is a close frame; many servers leave out the goodbye of TLS.
+        # https_compatible: the end of a WebSocket is a close frame; many servers don't end TLS in order.
         return trio.SSLStream(stream, context, server_hostname=self._host, https_compatible=True)
 
     async def secure(self, stream: trio.abc.Stream) -> None:
-        """Do the handshake of TLS, if there is to be one.
+        """Do the TLS handshake, if the URL begins with ``wss://``.
 
         Raises:
             TransportError: If that fails.
@@ -175,6 +176,7 @@ class _Target:
                 raise TransportError(f"the TLS handshake with {self._where} failed: {exc.__cause__ or exc}") from exc
 
     async def shake_hands(self, stream: WatchedStream, nursery: trio.Nursery) -> Any:
+        """Do the WebSocket handshake; trio-websocket starts its reader in the nursery."""
         given: Any = stream
         return await wrap_client_stream(
             nursery,

@@ -1,4 +1,4 @@
-"""A look at the frames that arrive, before they are parsed: what they may cost is bounded here."""
+"""The headers of the frames that arrive, read before wsproto parses the frames: they bound what a message may cost."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def too_big(limit: int) -> Fault:
 class Frames:
     """The frames that arrive on one connection, after the head of the handshake.
 
-    The parser holds a message against its limit in characters, and only once it has arrived; it keeps a list of the
-    fragments, which may be empty. So the headers of the frames are read here first.
+    The parser counts a message's characters, not its bytes, and only once all of it has arrived; and it keeps a list of
+    its fragments, which may be empty. So the headers of the frames are read here first.
 
     Args:
         limit: How many bytes a message may have.

@@ -1,4 +1,4 @@
-"""What a link needs of a WebSocket, and the WebSocket of trio-websocket."""
+"""What a link needs of a WebSocket, and the one that trio-websocket speaks."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Open = Callable[[trio.Nursery], Awaitable[WebSocketConnection]]
 
 
 class TrioSocket:
-    """The WebSocket of trio-websocket: one side of it, and the life of the other.
+    """A WebSocket spoken by trio-websocket, which pings its peer when that is silent.
 
     Args:
         stream: The stream below.

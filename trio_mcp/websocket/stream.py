@@ -16,16 +16,14 @@ import trio
 from wsproto.frame_protocol import FrameProtocol
 
 from trio_mcp._nursery import closing
+from trio_mcp.lines import CHUNK, read_socket
 from trio_mcp.websocket.frames import BURST, Fault, Frames
 from trio_mcp.websocket.text_frames import read_text_frame, text_frame
 
-__all__ = ["CHUNK", "WatchedStream"]
-
-CHUNK: Final = 64 * 1024
-"""Bytes read at once, and bytes for which the peer gets the whole write timeout (chosen)."""
+__all__ = ["WatchedStream"]
 
 LINGERED: Final = 64 * 1024 * 1024
-"""The most bytes that are still read of a peer that did something wrong (chosen).
+"""The most bytes that are still read from a peer that broke the rules (chosen).
 
 A browser sends a long message to its end. The operating system resets a connection that is closed with data unread, and
 the reset may destroy the close frame before the peer has read it."""
@@ -74,8 +72,8 @@ class WatchedStream:
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
-        # On a server, the parser gets no frame before the handshake is answered: trio-websocket would not look at what
-        # it makes of one until still more arrives.
+        # A server's end gives the parser no frame before it has answered the handshake: trio-websocket would notice it
+        # only when still more arrives.
         self._answering = trio.Event()
         self.heard = trio.current_time()
         self.fault: Fault | None = None
@@ -98,7 +96,7 @@ class WatchedStream:
         self._frames.in_parser -= 1
 
     def stand_still(self, seconds: float) -> None:
-        """Don't count some time against the peer, as this program has not read."""
+        """Don't count some seconds against the peer: this program did not read in that time."""
         self.heard += seconds
         self._begun += seconds
 
@@ -154,7 +152,7 @@ class WatchedStream:
             if self._socket is None:
                 self._ahead = bytes(await self._stream.receive_some(CHUNK))
             else:
-                self._ahead = await _read(self._socket)
+                self._ahead = await read_socket(self._socket)
         except trio.BrokenResourceError as exc:
             self.broken = f"the connection broke: {exc.__cause__ or exc}"
             raise
@@ -204,7 +202,7 @@ class WatchedStream:
         view = memoryview(data)
         if self._socket is not None:
             # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
-            # scheduler. What else may be the matter is found out below.
+            # scheduler. If it fails, `send_all` finds out why.
             with contextlib.suppress(OSError):
                 view = view[os.write(self._socket.fileno(), view) :]
         for start in range(0, len(view), CHUNK):
@@ -233,7 +231,7 @@ class WatchedStream:
                 await self.send_all(frame)
 
     async def hang_up(self) -> None:
-        """Close the stream below, within the caller's time: a peer that did something wrong may use it to read why."""
+        """Close the stream below, within the caller's time: a peer that broke the rules may use it to read why."""
         self.stop()
         async with closing(partial(trio.aclose_forcefully, self._stream)):
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
@@ -249,17 +247,3 @@ class WatchedStream:
             left -= len(data)
             if left < 0:
                 await trio.sleep_forever()  # a peer whose writes block can read the close frame meanwhile
-
-
-async def _read(socket: trio.socket.SocketType) -> bytes:
-    """Return the next bytes of a socket, with fewer steps than `receive_some`."""
-    # A closed socket has the number -1.
-    while (fd := socket.fileno()) >= 0:
-        await trio.lowlevel.wait_readable(fd)
-        try:
-            return os.read(fd, CHUNK)
-        except BlockingIOError:
-            continue
-        except OSError as exc:
-            raise trio.BrokenResourceError from exc
-    raise trio.ClosedResourceError("this stream was closed")

@@ -42,6 +42,7 @@ class Ways:
 
     @property
     def status(self) -> TransportStatus:
+        """What carries the session."""
         router = self._router
         ways = tuple(way.status for way in self._ways)
         return TransportStatus(ways, router.switches, router.repeated, router.unknown)

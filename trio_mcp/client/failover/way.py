@@ -35,13 +35,13 @@ LATE: Final = 1.0
 """Seconds by which a deadline may be overrun. Beyond that this process itself was held up, and no peer is to blame."""
 
 STEPS: Final = 8
-"""The parts in which the wait for the very first response is measured."""
+"""How many parts the wait for the very first response is divided into (chosen)."""
 
 MOST_DOUBLINGS: Final = 4
-"""Of the time in which a way has to prove itself."""
+"""How many times at most a way's proving time, or the time of an attempt, is doubled (chosen)."""
 
 MOST_TIME: Final = 4
-"""Times `attempt_timeout`: the most that an attempt gets. Chosen: an attempt that hangs must not hold up the next."""
+"""How many times `attempt_timeout` an attempt gets at most. Chosen: one that hangs must not hold up the next."""
 
 
 class Way:

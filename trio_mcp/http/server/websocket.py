@@ -21,11 +21,12 @@ from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
 from trio_mcp.http.server.door import ending
 from trio_mcp.http.server.host import Client, Run
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.lines import CHUNK
 from trio_mcp.link import Link
 from trio_mcp.websocket.frames import Fault, too_big
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import NOT_TEXT, SUBPROTOCOL, Ended, Socket, TrioSocket, farewell
-from trio_mcp.websocket.stream import CHUNK, Accept, WatchedStream
+from trio_mcp.websocket.stream import Accept, WatchedStream
 
 __all__ = ["WebSockets", "wants_websocket"]
 
@@ -252,7 +253,7 @@ class AsgiSocket:
             raise Ended from None
 
     async def hang_up(self) -> None:
-        """Do nothing: the connection is that of the ASGI server."""
+        """Do nothing: the connection belongs to the ASGI server."""
 
 
 async def _accept(stream: WatchedStream, nursery: trio.Nursery) -> WebSocketConnection:

@@ -166,7 +166,7 @@ class Bench:
         places: How many places each operation is cancelled at.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.
         max_message_size: The limit of the link that `raw` yields, if one is known.
-        frame: Makes of a JSON text what travels over the raw stream.
+        frame: Turns a JSON text into the bytes that carry it over the raw stream.
         found: What was found about the rule that runs, in order.
     """
 

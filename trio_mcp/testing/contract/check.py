@@ -94,7 +94,7 @@ async def check_transport(
         traits: What the transport does not promise. The rules that a trait stands for are checked all the same: if the
             transport keeps them all, the trait is wrong.
         rules: The names of the rules to check; all of them by default.
-        frame: Makes of a JSON text the bytes that carry it over the raw stream; by default a line.
+        frame: Turns a JSON text into the bytes that carry it over the raw stream; by default a line.
         max_message_size: The longest message that the link from ``raw`` accepts, in bytes; small, so that one over the
             limit is sent quickly.
         max_waiting: How many bytes may wait between a writer and a reader that does not read.

@@ -126,9 +126,9 @@ class Stuck:
 
 
 def ways(bench: Bench, client: End, server: End) -> list[tuple[End, End]]:
-    """Return the directions that notifications may take at any time, by source and target."""
-    up, down = (client, server), (server, client)
-    return [up] if "calls_only" in bench.traits else [up, down]
+    """Return each sender with its receiver, for the directions that can be used at any time."""
+    ways = [(client, server), (server, client)]
+    return ways[:1] if "calls_only" in bench.traits else ways
 
 
 @rule("A reader that does not read makes the writer wait, after a bounded number of bytes", unless="no_backpressure")

@@ -50,6 +50,7 @@ class Gate:
         self._opened.set()
 
     async def passed(self) -> None:
+        """Wait until it is open."""
         # Closed again before this task ran: it has not passed.
         while not self._opened.is_set():
             await self._opened.wait()
