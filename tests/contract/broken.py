@@ -184,6 +184,7 @@ class Reorders(Receives):
     """reorders"""
 
     held: SessionMessage | None = None
+    due = 50
 
     async def receive(self) -> SessionMessage:
         if self.held is not None:
@@ -191,9 +192,10 @@ class Reorders(Receives):
             held, self.held = self.held, None
             return held
         item = await super().receive()
-        if self.count % 100 == 99:
+        if self.count >= self.due:
             with contextlib.suppress(trio.WouldBlock, trio.EndOfChannel):
                 item, self.held = self.inner.receive_nowait(), item
+                self.due = self.count + 50
         return item
 
 
@@ -338,7 +340,7 @@ class GivesUp(Sends):
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-@breaks("flushed")
+@breaks("flushed", "crossing")
 @contextlib.asynccontextmanager
 async def loses_the_last_message_at_a_close() -> AsyncIterator[tuple[Link, ...]]:
     class Counts(Sends):
@@ -361,6 +363,33 @@ async def loses_the_last_message_at_a_close() -> AsyncIterator[tuple[Link, ...]]
         client, server = (with_halves(link, Counts, Misses) for link in links)
         client.read.other, server.read.other = server, client  # type: ignore[attr-defined]
         yield client, server
+
+
+@breaks("crossing")
+@contextlib.asynccontextmanager
+async def loses_what_was_sent_if_both_send_at_a_close() -> AsyncIterator[tuple[Link, ...]]:
+    class Counts(Sends):
+        busy = False
+        other: Link
+
+        async def aclose(self) -> None:
+            self.busy = self.other.write.count > 0  # type: ignore[attr-defined]
+            await super().aclose()
+
+    class Misses(Receives):
+        other: Link
+
+        async def receive(self) -> SessionMessage:
+            item = await super().receive()
+            if self.other.write.busy and note_of(item.message):  # type: ignore[attr-defined]
+                raise trio.EndOfChannel
+            return item
+
+    async with memory_link_pair() as links:
+        ends = [with_halves(link, Counts, Misses) for link in links]
+        for end, other in zip(ends, ends[::-1], strict=True):
+            end.read.other = end.write.other = other  # type: ignore[attr-defined]
+        yield tuple(ends)
 
 
 class NeverEnds(Sends):

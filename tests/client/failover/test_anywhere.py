@@ -14,7 +14,8 @@ from tests.client.failover.fakes import Way
 from tests.client.failover.test_switch import BOTH, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
-from trio_mcp import Client, Link, OutcomeUnknown
+from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError
+from trio_mcp.jsonrpc.messages import Failure, Request
 
 
 @BOTH
@@ -170,3 +171,89 @@ async def test_a_link_that_fails_as_it_takes_a_request(mode: str, autojump_clock
         made.hold.set()
         assert (await client.call_tool("look", {"text": "y", "seconds": 1})).data == "y"
     assert made.ran == ["x", "y", "y"]
+
+
+class Broken(TransportError):
+    """The failure of one exchange, as over HTTP."""
+
+
+class ExchangeWay(Way):
+    """A way on which calls of tools fail one by one, as over HTTP, while the link goes on.
+
+    Attributes:
+        failing: How many more calls fail.
+        reached: Whether they reach the server.
+    """
+
+    failing, reached = 0, True
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        async with super().__call__() as link, trio.open_nursery() as nursery:
+            near, read = trio.open_memory_channel[SessionMessage](64)
+            write, far = trio.open_memory_channel[SessionMessage](64)
+
+            async def there() -> None:
+                async for item in far:
+                    message = item.message
+                    if isinstance(message, Request) and message.method == "tools/call" and self.failing:
+                        self.failing -= 1
+                        error = Broken("the connection broke")
+                        error.sent = self.reached
+                        await near.send(SessionMessage(Failure(error, message.id)))
+                    else:
+                        await link.write.send(item)
+
+            async def back() -> None:
+                async for item in link.read:
+                    await near.send(item)
+
+            nursery.start_soon(there)
+            nursery.start_soon(back)
+            yield Link(read, write)
+            nursery.cancel_scope.cancel()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("tool", "failing", "reached", "ends"),
+    [
+        ("look", 2, True, "well"),
+        ("look", 3, True, "well"),
+        ("look", 4, True, Broken),
+        ("buy", 3, False, "well"),
+        ("buy", 4, False, Broken),
+        ("buy", 1, True, OutcomeUnknown),
+    ],
+)
+async def test_a_single_exchange_that_fails(
+    mode: str, tool: str, failing: int, reached: bool, ends: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The call is sent again on the same way, which is checked and found to work."""
+    made = scene()
+    first = made.ways[0] = ExchangeWay(made.ways[0].server, "a")
+    async with connected(made, mode) as client:
+        await client.list_tools()
+        first.failing, first.reached = failing, reached
+        if ends == "well":
+            assert (await client.call_tool(tool, {"text": "x"}, timeout=30)).data == "x"
+        else:
+            with pytest.raises(ends):
+                await client.call_tool(tool, {"text": "x"}, timeout=30)
+        assert (await client.call_tool(tool, {"text": "y"})).data == "y"
+        assert client.transport.carrier == "a"
+        assert made.switches == []
+
+
+@BOTH
+async def test_calls_whose_exchanges_fail_go_elsewhere_with_their_way(
+    mode: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    made = scene()
+    first = made.ways[0] = ExchangeWay(made.ways[0].server, "a")
+    async with connected(made, mode) as client:
+        await client.list_tools()
+        first.failing = 1000
+        first.stall()
+        assert (await client.call_tool("look", {"text": "x"}, timeout=30)).data == "x"
+        assert client.transport.carrier == "b"

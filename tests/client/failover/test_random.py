@@ -76,7 +76,7 @@ class Run:
             for way in self.made.ways:
                 if way is not well:
                     self.trouble_one(way)
-            await trio.sleep(self.chance.uniform(DETECTION + 5, DETECTION + 30))
+            await trio.sleep(self.chance.uniform(DETECTION + 10, DETECTION + 30))
 
     def trouble_one(self, way: Way) -> None:
         match self.chance.randrange(6):

@@ -127,6 +127,7 @@ class Router:
         left, self._left = self._left, None
         carrier.flushing = bool(self.waiting)
         if left is not None:
+            self._tries.clear()  # each way has its own
             if not planned:
                 self._arrived.extend(map(SessionMessage, self.remembered.missed()))
             self._announce(Switch(left[0], carrier.name, left[1], planned))
@@ -134,6 +135,7 @@ class Router:
 
     def _let_drain(self, carrier: Carrier) -> None:
         self.draining = carrier
+        self._free_doubtful(carrier)
         # Subscriptions last: they move, and everything else ends where it is.
         for request_id, item in list(carrier.in_flight.items()):
             if _lasts(item):
@@ -198,6 +200,7 @@ class Router:
             if request_id != carrier.half_sent:  # it may not have left; `_hand_over` finds out
                 del carrier.in_flight[request_id]
                 self._reclaim(carrier, item, cause)
+        self._free_doubtful(carrier)
         for known, (asker, _) in list(self._questions.items()):
             if asker is carrier:
                 del self._questions[known]
@@ -225,9 +228,24 @@ class Router:
         tries = max(self._tries.values(), default=0)
         return 0.0 if tries < 2 else min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE)
 
+    def _free_doubtful(self, carrier: Carrier) -> None:
+        self.waiting.update((request_id, item) for request_id, (item, _) in carrier.in_doubt.items())
+        carrier.in_doubt.clear()
+
+    def _acquit(self, carrier: Carrier) -> None:
+        """Let the requests fail that a link has failed too often, as it has turned out to work."""
+        for request_id, (_, failure) in carrier.in_doubt.items():
+            self._tries.pop(request_id, None)
+            self.remembered.forget(request_id)
+            self._arrived.append(failure)
+        carrier.in_doubt.clear()
+        self._reading.cancel()
+
     def drained(self, carrier: Carrier) -> bool:
         """Return whether nothing is under way on a link any more that it has to finish."""
-        return not carrier.in_flight and all(asker is not carrier for asker, _ in self._questions.values())
+        return not (carrier.in_flight or carrier.in_doubt) and all(
+            asker is not carrier for asker, _ in self._questions.values()
+        )
 
     def end_draining(self, carrier: Carrier) -> None:
         """Record that a link has nothing more to finish."""
@@ -250,14 +268,17 @@ class Router:
         """Report something that belongs to no call, for the session's ``on_error``."""
         self._arrived.append(SessionMessage(Malformed(INTERNAL_ERROR, text, expects_answer=False)))
         self._reading.cancel()
+        if self.bound and self.carrier is not None:
+            self._suspect(self.carrier)  # its sign of life frees the session from its wait
 
     # --- what comes from a server ----------------------------------------------------------------------------------
 
     def take(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
         """Look at a message from a link; return what the session gets of it, if anything."""
-        carrier.received += 1
         message = item.message
         kind = type(message)
+        if kind is not Failure:  # which comes from our own end of the link
+            carrier.received += 1
         if kind is Response or kind is ErrorResponse:
             sent = carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr, arg-type]
             if sent is None:
@@ -333,6 +354,8 @@ class Router:
                 carrier.wake()
                 if isinstance(message, ErrorResponse) and is_ending(message.error):
                     self.leave(carrier, TransportError(message.error.message[:500]))
+                else:
+                    self._acquit(carrier)
             return None
         if message.id is not None and carrier.lost is not None:
             self.waiting.pop(message.id, None)  # it came in the very moment in which the link was given up
@@ -431,9 +454,8 @@ class Router:
         done = self._tries.get(request_id, 0)
         if _not_done(error) or self.remembered.may_repeat(sent):
             if done >= MAX_TRIES and not _lasts(sent):
-                del self._tries[request_id]
-                self.remembered.forget(request_id)
-                return item
+                carrier.in_doubt[request_id] = (sent, item)
+                return None
             self._tries[request_id] = done + 1
             self._send_elsewhere(sent)
             return None
@@ -453,7 +475,7 @@ class Router:
 
     async def receive(self) -> SessionMessage:
         """Wait for the session's next message: `ReadEnd.receive`."""
-        while True:
+        while True:  # noqa: ASYNC913 - each round waits, for one thing or another
             carrier = self.carrier
             if carrier is None or self._arrived or self._read_closed:
                 if (item := await self._receive_arrived()) is not None:
@@ -565,7 +587,7 @@ class Router:
     async def send(self, item: SessionMessage) -> None:
         """Send a message as soon as a way takes it: `WriteEnd.send`."""
         await trio.lowlevel.checkpoint()
-        while True:
+        while True:  # noqa: ASYNC913 - each round that does not return waits
             if self.closing:
                 raise trio.ClosedResourceError("this end of the link has been closed")
             routed = (self.carrier, item) if type(item.message) is Request else self._route(item)
@@ -630,6 +652,8 @@ class Router:
         for carrier in (self.carrier, self.draining):
             if carrier is not None and request_id in carrier.in_flight:
                 return carrier, item
+            if carrier is not None:
+                carrier.in_doubt.pop(request_id, None)  # type: ignore[arg-type]
         return None
 
     def _sent(self, item: SessionMessage, carrier: Carrier) -> None:

@@ -250,7 +250,7 @@ class _Use:
         if router.remembered.server is not None:
             self.scope.deadline = trio.current_time() + self._limit
             await self._open_session(carrier)
-        while True:
+        while True:  # noqa: ASYNC913 - a round that does not return proves or restores
             if router.carrier is not None:
                 self.scope.deadline = math.inf
                 if not await self._prove(carrier, began):
@@ -390,7 +390,8 @@ class _Use:
             silent = carrier.received == seen
             if carrier.suspected or (silent and trio.current_time() >= check_at):
                 await self._check(carrier)
-                await trio.sleep(router.pause)
+                if router.carrier is carrier:
+                    await trio.sleep(router.pause)
             if carrier.flushing:
                 await router.flush(carrier)
             if not silent or trio.current_time() >= check_at:
@@ -427,11 +428,10 @@ class _Use:
             while carrier.own.get(probe, carrier) is None:
                 await _pause(carrier, math.inf)
         carrier.own.pop(probe, None)
-        if carrier.received == seen:
-            if trio.current_time() > limit.deadline + LATE:
-                carrier.suspected = True  # ask again
-                return
+        if carrier.received == seen and trio.current_time() <= limit.deadline + LATE:
             router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
+        elif carrier.received == seen or carrier.in_doubt:
+            carrier.suspected = True  # ask again
 
     # --- after it has carried ----------------------------------------------------------------------------------------
 

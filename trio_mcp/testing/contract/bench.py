@@ -135,11 +135,23 @@ class End:
         with self.bench.within(f"the {self.name}'s write.aclose()"):
             await self.link.write.aclose()
 
-    async def attempt(self, operation: Callable[[], Awaitable[object]], what: str) -> BaseException | None:
-        """Return what an operation raises that may raise anything of a channel, but must end."""
-        with self.bench.within(f"the {self.name}'s {what}"):
+    async def attempt(self, half: str, when: str, value: object = None) -> BaseException | None:
+        """Receive (``read``) or send (``write``) where that may raise anything that a channel raises, but must end.
+
+        Args:
+            half: Which.
+            when: The circumstances, for what is reported.
+            value: The content of the message to send.
+
+        Returns:
+            What it raised.
+        """
+        with self.bench.within(f"a use of the {self.name}'s `{half}` {when}"):
             try:
-                await operation()
+                if half == "read":
+                    await self.link.read.receive()
+                else:
+                    await self.link.write.send(SessionMessage(self.bench.note(value)))
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 return exc
         return None
@@ -313,13 +325,15 @@ def tasks() -> dict[Any, str]:
 
 
 def descriptors() -> dict[Any, str]:
-    """Return the open descriptors of this process, with what they lead to; nothing where there is no way to tell."""
+    """Return the open descriptors of this process, with what they lead to where the system tells."""
     found: dict[Any, str] = {}
-    with contextlib.suppress(OSError):
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # the folder's own, closed meanwhile
-                target = os.readlink(f"/proc/self/fd/{number}")
-                found[number, target] = f"{number}: {target}"
+    for number in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # the folder's own is closed meanwhile
+            status = os.fstat(int(number))
+            target = "open"
+            with contextlib.suppress(OSError):  # on Linux alone these are links
+                target = os.readlink(f"/dev/fd/{number}")
+            found[number, status.st_dev, status.st_ino] = f"{number}: {target}"
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -177,15 +177,16 @@ async def checkpoints(bench: Bench) -> None:
             without.append(what)
         return done[0]
 
-    async with _Leaving(bench.bare(), check) as (client, server):
-        ends = {"client": client, "server": server}
-        for name, other in (("client", "server"), ("server", "client")):
-            await check(f"the {name}'s send", ends[name].write.send(_message(bench)))
-            await check(f"the {other}'s receive", ends[other].read.receive())
-            if "calls_only" in bench.traits:
-                break
-        for half in (client.write, client.read, server.write, server.read):
-            await check("a close", half.aclose())
+    with bench.within("opening, sending, receiving, closing and leaving"):
+        async with _Leaving(bench.bare(), check) as (client, server):
+            ends = {"client": client, "server": server}
+            for name, other in (("client", "server"), ("server", "client")):
+                await check(f"the {name}'s send", ends[name].write.send(_message(bench)))
+                await check(f"the {other}'s receive", ends[other].read.receive())
+                if "calls_only" in bench.traits:
+                    break
+            for half in (client.write, client.read, server.write, server.read):
+                await check("a close", half.aclose())
     if without:
         raise bench.broken(f"no checkpoint: {', '.join(without)}")
 
@@ -219,7 +220,7 @@ async def cancel_send(bench: Bench) -> None:
             async def scenario(steps: _Steps, source: End = source, target: End = target) -> None:
                 sent: list[Incoming] = []
                 async with _checking(bench, source, target, sent, str(steps)):
-                    with steps.cancelling():
+                    with bench.within(f"{SOME} sends"), steps.cancelling():
                         for _ in range(SOME):
                             await source.link.write.send(SessionMessage(message := bench.note()))
                             sent.append(message)
@@ -235,7 +236,7 @@ async def cancel_send(bench: Bench) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming], when: str) -> Any:
+async def _checking(bench: Bench, source: End, target: End, sent: list[Incoming], when: str) -> AsyncIterator[None]:
     """Read all the while, and check that exactly what was sent arrives."""
     last = bench.note()
     arrived: list[Incoming] = []
@@ -273,7 +274,7 @@ async def cancel_receive(bench: Bench) -> None:
                         for message in sent:
                             await source.send(message)
 
-                    with steps.cancelling():
+                    with bench.within(f"{SOME} receives"), steps.cancelling():
                         for _ in sent:
                             arrived.append((await target.link.read.receive()).message)
                     arrived += await target.collect(SOME - len(arrived))
@@ -294,11 +295,9 @@ async def cancel_close(bench: Bench) -> None:
             async with bench.pair() as ends:
                 each, other = ends[end], ends[1 - end]
                 channel: trio.abc.AsyncResource = getattr(each.link, half)
-                with steps.cancelling():
+                with bench.within("aclose()"), steps.cancelling():
                     await channel.aclose()
-                use = each.link.read.receive if half == "read" else lambda: each.link.write.send(_message(bench))
-                raised = await each.attempt(use, f"use of a closed `{half}`")
-                closed = isinstance(raised, trio.ClosedResourceError)
+                closed = isinstance(await each.attempt(half, "after its close"), trio.ClosedResourceError)
                 found = closed, half == "write" and usually != (True, False) and await other.ends()
                 # What it does not do without a cancellation breaks a rule of its own.
                 usually = usually or found

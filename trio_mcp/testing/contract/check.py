@@ -83,9 +83,9 @@ async def check_transport(
 ) -> ContractReport:
     """Check that a transport keeps the contract of a link.
 
-    Each function returns an async context manager that opens a new connection, and closes it when its block ends. They
-    are called again and again, one after the other and several at once. They must not hold up or change what passes
-    through: if one needs a nursery, remember that it wraps the exceptions of its block.
+    Each function that is passed in returns an async context manager that opens a new connection, and closes it when its
+    block ends. They are called again and again, and for some rules several times at once. Their own code counts as the
+    transport's: if one opens a nursery, for example, this wraps what is raised in the block, which breaks a rule.
 
     Args:
         pair: Yields the two ends of a connection, as links: the client's, then the server's.

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.messages import Failure, Incoming, SessionMessage
+from trio_mcp.jsonrpc.messages import Failure, Incoming
 from trio_mcp.link import BUFFER
 from trio_mcp.testing.contract.bench import Bench, End, number_of, settled, shown
 from trio_mcp.testing.contract.pressure import PIECE, ways
@@ -41,6 +41,34 @@ async def flushed(bench: Bench) -> None:
                     raise bench.broken(f"{text}, such as {shown(lost[0])}")
 
 
+@rule("An end may close while the other still sends: what it has sent arrives all the same, and no send hangs")
+async def crossing(bench: Bench) -> None:
+    for way, count in itertools.product(range(2), (0, 1, 8, BUFFER // 2)):
+        async with bench.pair() as ends, trio.open_nursery() as nursery:
+            for source, target in ways(bench, *ends)[way : way + 1]:
+                if "calls_only" not in bench.traits or target is ends[0]:
+                    nursery.start_soon(_push, bench, target)
+                    nursery.start_soon(source.ends)
+                sent = [bench.note() for _ in range(count)]
+                for message in sent:
+                    await source.send(message)
+                await source.close()
+                if len(arrived := await target.collect(count)) < count:
+                    text = f"the {source.name} closed while the {target.name} was sending"
+                    raise bench.broken(
+                        f"{text}: {count - len(arrived)} of {count} messages of the {source.name}'s were lost"
+                    )
+            nursery.cancel_scope.cancel()
+
+
+async def _push(bench: Bench, end: End) -> None:
+    """Send more than fits into the buffers, or until the other end takes no more."""
+    # Not for as long as it takes: a clock that jumps when nothing happens would stand still.
+    for _ in range(4 * BUFFER):
+        if await end.attempt("write", "while the other end closes") is not None:
+            return
+
+
 @rule(
     "When one end has closed `write`, the other's `read` ends: the server's without a `Failure`, the client's after "
     "one at most",
@@ -69,15 +97,10 @@ async def closed(bench: Bench) -> None:
                 for _ in range(2):
                     with bench.within("aclose()"):
                         await halves[index].aclose()
-            for each in (client, server):
-                await _is_closed(each, "receive", each.link.read.receive)
-                await _is_closed(each, "send", lambda each=each: each.link.write.send(SessionMessage(bench.note())))
-
-
-async def _is_closed(each: End, what: str, operation: Any) -> None:
-    raised = await each.attempt(operation, what)
-    if not isinstance(raised, trio.ClosedResourceError):
-        raise each.bench.broken(f"the {each.name}'s {what} after its own close raised {raised!r}")
+            for each, half in itertools.product((client, server), ("read", "write")):
+                raised = await each.attempt(half, "after its own close")
+                if not isinstance(raised, trio.ClosedResourceError):
+                    raise bench.broken(f"the {each.name}'s `{half}`, after its own close, raised {raised!r}")
 
 
 @rule("A task that waits in `receive` wakes when another task closes `read`, with `ClosedResourceError`")
@@ -88,7 +111,7 @@ async def waking(bench: Bench) -> None:
             raised: list[BaseException | None] = []
 
             async def wait(each: End = each, raised: list[BaseException | None] = raised) -> None:
-                raised.append(await each.attempt(each.link.read.receive, "receive, whose channel was closed,"))
+                raised.append(await each.attempt("read", "that was closed meanwhile"))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
@@ -172,8 +195,6 @@ async def loss_sending(bench: Bench) -> None:
         await cut()
         await link.collect(BUFFER)
         for _ in range(bench.max_waiting // PIECE):
-            message = SessionMessage(bench.note("x" * PIECE))
-            raised = await link.attempt(lambda message=message: link.link.write.send(message), "send after a loss")  # type: ignore[misc]
-            if raised is not None:
+            if await link.attempt("write", "after a loss", "x" * PIECE) is not None:
                 return
         raise bench.broken("sends went on as if nothing had happened")

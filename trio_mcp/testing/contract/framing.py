@@ -32,7 +32,6 @@ GARBAGE: Final[dict[str, bytes]] = {
 }
 """What is not a message, and is UTF-8."""
 
-
 SLACK: Final = 1024 * 1024
 """Bytes of memory that a message over the limit may take besides a few times the limit (chosen)."""
 

@@ -111,11 +111,10 @@ class HttpConnection:
                             self._expect(self._limits.head_timeout if is_head else self._config.keep_alive_timeout)
                         await self.protocol.handle(RawData(data))
             self._left.set()
-            if self._taken:
-                return  # once the application, which has the connection now, has ended
-            # Ends the streams, so that the applications learn that the client has left.
-            await self.protocol.handle(Closed())
-            await self.wire.close()
+            if not self._taken:  # otherwise the application has the connection now, and ends it
+                # Ends the streams, so that the applications learn that the client has left.
+                await self.protocol.handle(Closed())
+                await self.wire.close()
 
     def _choose_protocol(self, nursery: trio.Nursery) -> Any:
         wire, socket = self.wire, self.wire.socket
