@@ -106,7 +106,7 @@ STATED = {
     "URIs subscribed to over a list of ways": constant("MAX_URIS", FAILOVER),
     "bytes of these names, and of these URIs": constant("MAX_BYTES", FAILOVER),
     "times that a list of ways sends a request again on one way that works": constant("MAX_TRIES", FAILOVER),
-    "questions of a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
+    "requests from a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
     "messages in a stdio link, each way": link.BUFFER,
     "messages in a link on a socket or another stream, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
@@ -121,6 +121,7 @@ STATED = {
     "bytes of the path of a Unix socket, on Linux": LONGEST_PATH,
     "HttpOptions(ping_timeout=…), websocket_client(ping_timeout=…)": HttpOptions().ping_timeout,
     "websocket_client(ping_interval=…)": default(websocket_client, "ping_interval"),
+    "connecting to a server on TCP, with its TLS handshake": constant("OPENING_TIMEOUT"),
     "opening a WebSocket, from connecting to the end of its handshake": constant("OPENING_TIMEOUT"),
     "closing a WebSocket": constant("CLOSE_GRACE", "trio_mcp.websocket"),
     "closing a WebSocket that is cancelled, or whose peer broke the protocol": constant(

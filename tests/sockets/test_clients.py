@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.injection import cancel_everywhere
 from tests.sockets.support import KINDS, contexts, served
@@ -134,6 +135,16 @@ async def test_a_server_of_another_kind(data: bytes, error: str) -> None:
         with pytest.raises(TransportError, match=error):
             async with Client(url):
                 pass
+
+
+async def test_a_server_that_does_not_answer_the_tls_handshake_is_given_up(autojump_clock: MockClock) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(TransportError, match="did not answer within 10 seconds"),
+    ):
+        async with tcp_client(f"tls://127.0.0.1:{silent.getsockname()[1]}"):
+            pass
+    assert 10 <= trio.current_time() < 11
 
 
 @pytest.mark.parametrize("kind", KINDS)

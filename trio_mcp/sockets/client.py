@@ -20,6 +20,9 @@ from trio_mcp.sockets.stream_link import Terms, link_on_terms
 
 __all__ = ["tcp_client", "unix_client"]
 
+OPENING_TIMEOUT = 10.0
+"""Seconds for connecting and the TLS handshake. Chosen, as for a WebSocket: another kind of server may never answer."""
+
 AGAIN = 0.01
 """Seconds between attempts to connect while the backlog of a Unix socket is full (chosen)."""
 
@@ -30,7 +33,10 @@ MAYBE_FULL = " before it answered: is it full?"
 async def tcp_client(
     url: str, *, ssl_context: ssl.SSLContext | None = None, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
 ) -> AsyncIterator[Link]:
-    """Connect to a server on TCP, ``tcp://host:port``, or on TLS, ``tls://host:port``.
+    """Connect to a server on TCP, ``tcp://host:port``, or on TLS, ``tls://host:port``; that takes ten seconds at most.
+
+    At the end of the block, what was sent before still goes out, as with `stream_link`. When cancelled, the connection
+    is closed at once.
 
     Args:
         url: The server's URL.
@@ -48,18 +54,27 @@ async def tcp_client(
         raise ValueError(f"{url!r} is a Unix socket: use unix_client")
     if ssl_context is not None and address.scheme != "tls":
         raise ValueError(f"ssl_context is given, but {url!r} is without TLS: write tls://")
-    try:
-        connected = await trio.open_tcp_stream(address.host, address.port)
-    except OSError as exc:
-        raise TransportError(f"can't connect to {url}: {_said(exc)}") from exc
-    keep_alive(connected.socket)
-    stream: trio.abc.Stream = connected
+    stream: trio.abc.Stream | None = None
+    with trio.move_on_after(OPENING_TIMEOUT):
+        stream = await _opened(address, ssl_context)
+    if stream is None:
+        raise TransportError(f"{url} did not answer within {OPENING_TIMEOUT:g} seconds")
     hint = f" before it answered: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
     if address.scheme == "tls":
-        stream = await _encrypted(connected, address, ssl_context or ssl.create_default_context())
         hint = MAYBE_FULL
     async with link_on_terms(stream, Terms(url, guarded=True, hint=hint), max_message_size) as link:
         yield link
+
+
+async def _opened(address: Address, ssl_context: ssl.SSLContext | None) -> trio.abc.Stream:
+    try:
+        stream = await trio.open_tcp_stream(address.host, address.port)
+    except OSError as exc:
+        raise TransportError(f"can't connect to {address.url}: {_said(exc)}") from exc
+    keep_alive(stream.socket)
+    if address.scheme != "tls":
+        return stream
+    return await _encrypted(stream, address, ssl_context or ssl.create_default_context())
 
 
 async def _encrypted(
