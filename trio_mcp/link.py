@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "Link", "hand_on", "not_sent", "report_unsent", "unsent"]
+__all__ = ["BUFFER", "Link", "connect_problem", "hand_on", "not_sent", "report_unsent", "unsent"]
 
 BUFFER = 64
 """Messages buffered between a transport and the session, in each direction.
@@ -73,3 +74,14 @@ def not_sent(method: str, problem: str) -> TransportError:
     error = TransportError(f"{method!r} was not sent: {problem}")
     error.sent = False
     return error
+
+
+def connect_problem(exc: BaseException) -> str:
+    """Return why connecting failed, in words: trio says only that all attempts have failed, and has them below."""
+    while exc.__cause__ is not None:
+        exc = exc.__cause__
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    # Names that can't be resolved have numbers of their own, which are negative.
+    number = exc.errno if isinstance(exc, OSError) else None
+    return os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)

@@ -212,7 +212,7 @@ async def test_a_host_that_does_not_answer_is_given_up(
 
 
 async def test_where_there_is_no_server(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match=r"can't connect to ws://127\.0\.0\.1:1/mcp"):
+    with pytest.raises(TransportError, match=r"can't connect to ws://127\.0\.0\.1:1/mcp: Connection refused"):
         async with websocket_client("ws://127.0.0.1:1/mcp"):
             pass
     (tmp_path / "file").write_text("")

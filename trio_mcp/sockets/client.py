@@ -13,7 +13,7 @@ import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
-from trio_mcp.link import Link
+from trio_mcp.link import Link, connect_problem
 from trio_mcp.sockets.addresses import Address, read_address, unix_path
 from trio_mcp.sockets.listening import keep_alive
 from trio_mcp.sockets.stream_link import Terms, link_on_terms
@@ -70,7 +70,7 @@ async def _opened(address: Address, ssl_context: ssl.SSLContext | None) -> trio.
     try:
         stream = await trio.open_tcp_stream(address.host, address.port)
     except OSError as exc:
-        raise TransportError(f"can't connect to {address.url}: {_said(exc)}") from exc
+        raise TransportError(f"can't connect to {address.url}: {connect_problem(exc)}") from exc
     keep_alive(stream.socket)
     if address.scheme != "tls":
         return stream
@@ -146,14 +146,3 @@ def _why_not(path: str, exc: OSError) -> str:
                 return "it is not a socket"
         return "no server listens on it"
     return exc.strerror or str(exc)
-
-
-def _said(exc: BaseException) -> str:
-    """Return the text of the error behind an OSError: trio says that all attempts have failed, and has them below."""
-    while exc.__cause__ is not None:
-        exc = exc.__cause__
-    while isinstance(exc, BaseExceptionGroup):
-        exc = exc.exceptions[0]
-    # Names that can't be resolved have numbers of their own, which are negative.
-    number = exc.errno if isinstance(exc, OSError) else None
-    return os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)

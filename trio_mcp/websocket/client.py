@@ -22,7 +22,7 @@ from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.lines import CHUNK
-from trio_mcp.link import Link
+from trio_mcp.link import Link, connect_problem
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import SUBPROTOCOL, TrioSocket
 from trio_mcp.websocket.stream import WatchedStream
@@ -156,7 +156,7 @@ class _Target:
                 else await trio.open_unix_socket(self._path)
             )
         except (OSError, ValueError) as exc:  # ValueError: a path, or a host, that can't exist
-            raise TransportError(f"can't connect to {self._where}: {exc}") from exc
+            raise TransportError(f"can't connect to {self._where}: {connect_problem(exc)}") from exc
         if not self._tls:
             return stream
         context = self._ssl_context or ssl.create_default_context()
