@@ -22,8 +22,8 @@ Messages that wait together are written together up to this size.
 """
 
 CLOSE_GRACE = 1.0
-"""Seconds that the peer may take for each `CHUNK` of the last messages. Chosen: a peer that does not read must not hold
-up the end, but one that reads slowly gets them all."""
+"""Seconds that the peer may take for each `CHUNK` of the last messages. Chosen: a peer that does not read must not
+delay the end, but one that reads slowly gets them all."""
 
 
 async def read_lines(

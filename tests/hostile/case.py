@@ -37,9 +37,7 @@ SESSION = re.compile(rb"@(live|other|ended|own|batch)\.*@")
 is opened for this case alone, one of the revision that has batches. With dots it is as long as an id (see `padded`)."""
 
 Outcome: TypeAlias = int | str
-Wire: TypeAlias = Literal[
-    "tcp", "tls", "h2", "hello", "broken-tls", "stdio", "ws", "wss", "lines", "lines-tls", "unix"
-]
+Wire: TypeAlias = Literal["tcp", "tls", "h2", "hello", "broken-tls", "stdio", "ws", "wss", "lines", "lines-tls", "unix"]
 Fields: TypeAlias = list[tuple[str, str]]
 
 
@@ -74,8 +72,8 @@ class Case:
             handshake or (broken) after it; stdio; a WebSocket, over TCP or in TLS; lines over TCP, in TLS, or over a
             Unix socket.
         pieces: What is sent, with seconds of silence in between. ``@live@`` and the like stand for ids of sessions.
-        answers: What may come back, in this order. For a WebSocket: to the handshake, and how it ends, which is the code
-            of a close frame or a word.
+        answers: What may come back, in this order. For a WebSocket: to the handshake, and how it ends, which is the
+            code of a close frame or a word.
         closes: The connection must end afterwards, or go on; None for either.
         probe: Whether another request may be sent afterwards, to check.
         shut: Whether the sending half is closed afterwards.

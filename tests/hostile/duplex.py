@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -105,7 +106,8 @@ class Replies:
 
     def end(self, outcome: Outcome, reason: bytes = b"") -> list[Outcome]:
         if outcome not in self._answer.allowed:
-            raise Fault(f"{outcome} {reason!r} after {self.outcomes[:5]}, and not one of {sorted(map(str, self._answer.allowed))}")
+            wanted = sorted(map(str, self._answer.allowed))
+            raise Fault(f"{outcome} {reason!r} after {self.outcomes[:5]}, and not one of {wanted}")
         if "echo" in self._missing:
             raise Fault(f"{self._answer.echo!r} did not come back: {self.outcomes[:5]}")
         return [*dict.fromkeys(self.outcomes), outcome]
@@ -141,12 +143,13 @@ async def judge_websocket(case: Case, fields: dict[str, str], stream: Any) -> li
     if {name: value.lower() for name, value in got.items()} != {name: value.lower() for name, value in wanted.items()}:
         raise Fault(f"{fields}, and not {wanted}")
     replies = Replies(case.answers[1])
-    async for opcode, payload in frames(Bytes(stream)):
-        if opcode == 1 and replies.take(payload):
-            return [101, *replies.end(ALIVE)]
-        if opcode == 8:
-            code = int.from_bytes(payload[:2], "big") if payload else 1005
-            return [101, *replies.end(code, payload[2:])]
+    async with contextlib.aclosing(frames(Bytes(stream))) as found:
+        async for opcode, payload in found:
+            if opcode == 1 and replies.take(payload):
+                return [101, *replies.end(ALIVE)]
+            if opcode == 8:
+                code = int.from_bytes(payload[:2], "big") if payload else 1005
+                return [101, *replies.end(code, payload[2:])]
     return [101, *replies.end(CLOSED)]
 
 
@@ -174,7 +177,7 @@ async def frames(data: Bytes) -> AsyncIterator[tuple[int, bytes]]:
 
 def check_close(payload: bytes) -> None:
     code = int.from_bytes(payload[:2], "big")
-    if payload and not (code in {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013} or 3000 <= code < 5000):
+    if payload and code not in {1000, 1001, 1002, 1003, *range(1007, 1014), *range(3000, 5000)}:
         raise Fault(f"a close frame with the code {code}")
     try:
         payload[2:].decode()

@@ -46,7 +46,7 @@ async def test_each_case_is_answered_as_its_rule_allows_and_good_clients_are_ser
 ) -> None:
     drawn = cases(family, SEED, shares(REQUESTS[victim.runner])[family])
     if not (suiting := [case for case in drawn if suits(case, victim.runner)]):
-        return  # HTTP/2
+        return  # HTTP/2, or lines
     report = await attack(victim.target, suiting)
     assert not report.faults, report.said
     assert not report.failures
@@ -58,7 +58,7 @@ async def test_each_case_is_answered_as_its_rule_allows_and_good_clients_are_ser
 @by_runner
 async def test_nothing_is_left_of_it(victim: Victim) -> None:
     after = await victim.rest()
-    for name in ("tasks", "descriptors", "sessions", "running", "listening", "http"):
+    for name in ("tasks", "descriptors", "sessions", "running", "listening", "http", "marks"):
         assert after[name] == victim.fresh[name], after
     assert after["rss"] - victim.fresh["rss"] < GROWTH
     assert not victim.complaints()

@@ -28,6 +28,9 @@ from tests.server.http.certificate import over_tls
 from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, stdio_server
 from trio_mcp.sockets.serving import SocketSettings
 
+COUNTED = ("requests", "bodies", "sessions", "sse_sessions", "exchanges", "streams", "unanswered", "websockets")
+"""What must be zero at rest, of the statistics of an endpoint."""
+
 marks: list[str] = []
 server = Server("victim", version="1.0", instructions="Attack me.")
 
@@ -96,10 +99,7 @@ def state() -> dict[str, Any]:
         "running": statistics.running,
         "marks": len(marks),
         "listening": statistics.listening,
-        "http": {
-            name: sum(endpoint[name] for endpoint in endpoints)
-            for name in ("requests", "bodies", "sessions", "sse_sessions", "exchanges", "streams", "unanswered", "websockets")
-        },
+        "http": {name: sum(endpoint[name] for endpoint in endpoints) for name in COUNTED},
         "rss": process.memory_info().rss,
     }
 

@@ -174,7 +174,6 @@ class TrioSocket:
         elif stream.answered:
             return None  # we have closed it, and the peer did not care to answer
         elif code == CloseReason.ABNORMAL_CLOSURE:
-            stream.goodbye = True  # no one is there to be told anything
             broken = stream.broken or "it was closed without a close frame"
             return TransportError(f"the connection to the {peer} was lost: {broken}")
         else:
@@ -187,7 +186,10 @@ class TrioSocket:
         return TransportError(cause)
 
     async def close(self, code: int, reason: str) -> None:
-        await self._stream.say_goodbye(Fault(code, reason))
+        # Once the reader has ended, there is a better reason, or none is left to hear one: see `_end`.
+        fault = self._stream.fault or (Fault(code, reason) if self._connection.closed is None else None)
+        if fault is not None:
+            await self._stream.say_goodbye(fault)
 
     async def hang_up(self) -> None:
         await self._stream.hang_up()

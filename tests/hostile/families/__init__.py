@@ -28,8 +28,8 @@ def shares(requests: int) -> dict[str, int]:
 
 
 def suits(case: Case, runner: str) -> bool:
-    """Return whether a case is for a server on some runner: only hypercorn speaks HTTP/2."""
-    return case.wire != "h2" or runner == "hypercorn"
+    """Return whether a case is for a server on some runner: only hypercorn speaks HTTP/2, and lines need none."""
+    return (case.wire != "h2" or runner == "hypercorn") and (case.family != "sockets" or runner == "h11")
 
 
 def cases(family: str, seed: int, count: int) -> list[Case]:

@@ -23,6 +23,7 @@ from tests.hostile.case import (
 )
 from tests.hostile.families import stdio
 from tests.hostile.families.bodies import INVALID_PARAMS, PARSE
+from tests.tables import listed
 
 LIMIT = 262_144  # `max_message_size` of the victim
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
@@ -83,7 +84,12 @@ def hello(rng: random.Random, more: Sequence[tuple[str, str]] = (), first: str =
 
 
 def refused(
-    rng: random.Random, data: bytes, allowed: Iterable[Outcome], rule: str = "RFC 6455, 4.2.2", *, bodiless: bool = False
+    rng: random.Random,
+    data: bytes,
+    allowed: Iterable[Outcome],
+    rule: str = "RFC 6455, 4.2.2",
+    *,
+    bodiless: bool = False,
 ) -> Draft:
     """Draft a handshake that must be refused; what is in a frame behind it must not be done."""
     behind = frame(rng, TEXT, dumped(rng, MARK))
@@ -153,13 +159,14 @@ def handshake_good(rng: random.Random) -> Draft:
 
 def handshake_key(rng: random.Random) -> Draft:
     good = base64.b64encode(rng.randbytes(16)).decode()
-    key = chosen(rng, None, "", "A", good[:-1], good + good, good[:-3], "é" * 24, "=" * 24, f"{good}, {good}", "x" * 9000)
+    key = chosen(rng, None, "", "A", good[:-1], good + good, good[:-3], "é" * 24, "=" * 24, "x" * 9000)
     return refused(rng, hello(rng, Sec_WebSocket_Key=key), {400, 431}, "RFC 6455, 4.2.1, 5: 16 bytes in Base64")
 
 
 def handshake_version(rng: random.Random) -> Draft:
-    version = chosen(rng, None, "", "8", "0", "14", "013", "13.0", "13, 8", "1" * 500, "-13", "+13", "１３".encode().decode("latin-1"))
-    return refused(rng, hello(rng, Sec_WebSocket_Version=version), {400, 426}, "RFC 6455, 4.2.2, 4: 426 with the version")
+    version = chosen(rng, None, "", "8", "0", "14", "013", "13.0", "13, 8", "1" * 500, "-13", "+13")
+    rule = "RFC 6455, 4.2.2, 4: 426 with the version"
+    return refused(rng, hello(rng, Sec_WebSocket_Version=version), {400, 426}, rule)
 
 
 def handshake_subprotocol(rng: random.Random) -> Draft:
@@ -286,7 +293,8 @@ def handshake_slow(rng: random.Random) -> Draft:
 
 
 def handshake_then_http(rng: random.Random) -> Draft:
-    data = chosen(rng, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", hello(rng), b"\r\n\r\n", b"POST /mcp HTTP/1.1\r\n\r\n")
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    data = chosen(rng, get, hello(rng), b"\r\n\r\n", b"POST /mcp HTTP/1.1\r\n\r\n")
     return opened(rng, data * rng.randint(1, 5), {1002}, "RFC 6455, 4.1: after the handshake there are frames")
 
 
@@ -320,7 +328,7 @@ def length_beyond(rng: random.Random) -> Draft:
     length = chosen(rng, 2**63, 2**64 - 1, 2**63 + rng.randint(0, 2**60))
     draft = ended(rng, frame(rng, TEXT, b"", length=length, form=127), 1002, "RFC 6455, 5.2: the top bit is 0")
     assert draft.answers is not None
-    draft.answers = [draft.answers[0], Answer(frozenset({1002, 1009}), frozenset())]
+    draft.answers = [draft.answers[0], Answer(draft.answers[1].allowed | {1009}, draft.answers[1].codes)]
     return draft
 
 
@@ -362,7 +370,9 @@ def control_fragmented(rng: random.Random) -> Draft:
 def continuation_of_nothing(rng: random.Random) -> Draft:
     data = frame(rng, CONTINUATION, dumped(rng, MARK), fin=chosen(rng, True, False))
     whole = frame(rng, TEXT, call(rng)[:5], fin=False) + frame(rng, CONTINUATION, b"")
-    return ended(rng, chosen(rng, data, whole + data), 1002, "RFC 6455, 5.4") if rng.random() < 0.5 else _after(rng, data)
+    if rng.random() < 0.5:
+        return _after(rng, data)
+    return ended(rng, chosen(rng, data, whole + data), 1002, "RFC 6455, 5.4")
 
 
 def _after(rng: random.Random, data: bytes) -> Draft:
@@ -389,7 +399,7 @@ def binary(rng: random.Random) -> Draft:
     return ended(rng, data, 1003, "RFC 6455, 7.4.1; messages are text")
 
 
-BAD_UTF8 = (b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\x80", b"\xe2\x82", b"\xf4\x90\x80\x80", b"\xc3")
+BAD_UTF8 = listed(b"\xff | \xc0\xaf | \xed\xa0\x80 | \xf5\x80\x80\x80 | \x80 | \xe2\x82 | \xf4\x90\x80\x80 | \xc3")
 
 
 def not_utf8(rng: random.Random) -> Draft:
@@ -433,9 +443,7 @@ def close_wrong(rng: random.Random) -> Draft:
     payload, answer = chosen(
         rng, (code.to_bytes(2, "big"), 1002), (b"\x03", 1002), (b"x", 1002), (b"\x03\xe8" + bad, 1007)
     )
-    draft = ended(rng, frame(rng, CLOSE, payload), answer, "RFC 6455, 7.4 and 8.1")
-    draft.answers = [Answer(frozenset({101})), Answer(frozenset({1002, answer}), frozenset())]
-    return draft
+    return ended(rng, frame(rng, CLOSE, payload), answer, "RFC 6455, 7.4 and 8.1")
 
 
 def close_between_fragments(rng: random.Random) -> Draft:
@@ -456,7 +464,7 @@ def control_flood_unread(rng: random.Random) -> Draft:
 
 def answers_unread(rng: random.Random) -> Draft:
     one = frame(rng, TEXT, call(rng, "x" * 60_000))
-    return opened(rng, [one] * 300, (), "docs/reference/limits.md: write_timeout", deaf=4.0)
+    return opened(rng, [one] * 120, (), "docs/reference/limits.md: write_timeout", deaf=4.0)
 
 
 def empty_flood(rng: random.Random) -> Draft:
