@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from tests.client.failover.fakes import Way
-from tests.client.failover.test_switch import BOTH, connected, scene
+from tests.client.failover.test_switch import BOTH, LEGACY, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
 from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError
-from trio_mcp.jsonrpc.messages import Failure, Request
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Request, Response
 
 
 @BOTH
@@ -71,6 +71,35 @@ class PlainWay(Way):
     async def __call__(self) -> AsyncIterator[Link]:
         async with super().__call__() as link:
             yield Link(PlainReader(link.read), PlainWriter(link.write))
+
+
+class BusyWay(Way):
+    """A way whose first exchange of a call fails, while the server's session goes on with it for two more tries."""
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        async with super().__call__() as link:
+            yield Link(BusyReader(link.read), PlainWriter(link.write))
+
+
+class BusyReader(trio.abc.ReceiveChannel[Any]):
+    def __init__(self, inner: trio.abc.ReceiveChannel[Any]) -> None:
+        self.inner = inner
+        self.tries = 0
+
+    async def receive(self) -> Any:
+        item = await self.inner.receive()
+        if isinstance(item.message, Response) and "structuredContent" in item.message.result:
+            self.tries += 1
+            if self.tries == 1:
+                return SessionMessage(Failure(TransportError("the exchange broke"), item.message.id))
+            if self.tries <= 3:
+                refusal = ErrorData(-32600, "the id of the request is already in use")
+                return SessionMessage(ErrorResponse(item.message.id, refusal))
+        return item
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
 
 
 class PlainReader(trio.abc.ReceiveChannel[Any]):
@@ -257,3 +286,13 @@ async def test_calls_whose_exchanges_fail_go_elsewhere_with_their_way(
         first.stall()
         assert (await client.call_tool("look", {"text": "x"}, timeout=30)).data == "x"
         assert client.transport.carrier == "b"
+
+
+async def test_a_call_whose_first_try_still_runs_is_sent_again_later(autojump_clock: trio.testing.MockClock) -> None:
+    """A session of the legacy era refuses a second request with an id that is in use."""
+    made = scene()
+    made.ways = [BusyWay(way.server, way.name) for way in made.ways]
+    async with connected(made, LEGACY) as client:
+        await client.list_tools()
+        assert (await client.call_tool("look", {"text": "x"})).data == "x"
+        assert client.transport.switches == 0

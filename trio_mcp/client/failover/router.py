@@ -32,7 +32,7 @@ from trio_mcp.jsonrpc.messages import (
     is_request_id,
 )
 from trio_mcp.link import BUFFER
-from trio_mcp.types.error_codes import INTERNAL_ERROR, OVERLOADED
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["ReadEnd", "Router", "WriteEnd"]
@@ -287,6 +287,8 @@ class Router:
                 self._send_elsewhere(sent)
                 self.leave(carrier, TransportError(message.error.message[:500]))  # type: ignore[union-attr]
                 return None
+            if self._tries and kind is ErrorResponse and self._still_runs(sent, message.error.code):  # type: ignore[union-attr]
+                return None
             # One look-up for most calls: this is on the path of each.
             if sent.message.method in LEARNED:  # type: ignore[union-attr]
                 self._learn(sent, message)  # type: ignore[arg-type]
@@ -333,6 +335,17 @@ class Router:
         """Let the task of a way find out whether its link still works."""
         carrier.suspected = True
         carrier.wake()
+
+    def _still_runs(self, sent: SessionMessage, code: int) -> bool:
+        """Send a request once more, after a pause, if its last try, whose exchange failed, may still be running."""
+        # The session of the legacy era that runs it refuses another request with the same id.
+        assert isinstance(sent.message, Request)
+        done = self._tries.get(sent.message.id, 0)
+        if code != INVALID_REQUEST or not 0 < done <= 2 * MAX_TRIES:
+            return False
+        self._tries[sent.message.id] = done + 1
+        self._send_elsewhere(sent)
+        return True
 
     def _send_elsewhere(self, item: SessionMessage) -> None:
         """Send a request again that the server has surely not begun, or that may be repeated."""
