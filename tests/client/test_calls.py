@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from tests.client.scripted import scripted, sent
 from tests.client.servers import make_server
+from tests.waiting import eventually
 from trio_mcp import (
     CapabilityError,
     Client,
@@ -352,6 +353,27 @@ async def test_structured_content_is_checked_by_the_output_schema_that_is_known_
         await trio.testing.wait_all_tasks_blocked()
         await client.call_tool("good")
         assert [each.method for each in asked].count("tools/list") == 2
+
+
+@pytest.mark.parametrize("how", ["the link is lost", "no answer comes"])
+async def test_the_result_of_a_tool_is_not_lost_if_its_schema_cannot_be_read(
+    how: str, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The tool has run, and the caller could not know of it."""
+    replies = {"tools/call": structured({"n": 1})}
+    async with (
+        scripted(replies, capabilities={"tools": {}}, timeout=5) as (client, asked, wire),
+        trio.open_nursery() as nursery,
+    ):
+
+        async def lose() -> None:
+            await eventually(lambda: any(each.method == "tools/list" for each in asked))
+            await wire.link.write.aclose()
+
+        if how == "the link is lost":
+            nursery.start_soon(lose)
+        assert (await client.call_tool("x")).data == {"n": 1}
+    assert "the result of the tool 'x' is not checked" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import trio
 
-from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError
+from trio_mcp._log import logger
+from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types.content import TextContent
 from trio_mcp.types.tools import CallToolResult, Tool
@@ -83,6 +84,8 @@ class OutputSchemas:
     async def check(self, name: str, value: Any) -> None:
         """Check structured content against the tool's output schema, if it has one; list the tools if unknown.
 
+        If they can't be listed, the content is not checked.
+
         Raises:
             RemoteProtocolError: If it breaks the schema, or the schema can't be used.
         """
@@ -114,5 +117,9 @@ class OutputSchemas:
                     pass
             except (McpError, CapabilityError):
                 pass  # a server that runs tools without listing them: there is no schema to check against
+            except (TransportError, RequestTimeout) as exc:
+                # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
+                logger.warning("the result of the tool %r is not checked, as its schema can't be read: %s", name, exc)
+                return
             # Also after a refusal, so that a server which lists nothing is not asked again for each result.
             self._all_known = True
