@@ -176,7 +176,6 @@ class WatchedStream:
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
-            self._answering.set()
             is_close = data[:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
@@ -188,6 +187,7 @@ class WatchedStream:
             await self._send_pieces(data)
             self.goodbye = is_close
         finally:
+            self._answering.set()
             self._sending.release()
 
     async def wait_send_all_might_not_block(self) -> None:
