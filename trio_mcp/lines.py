@@ -85,10 +85,10 @@ async def write_lines(
         waiting: SessionMessage | None = item
         while waiting is not None:
             try:
-                data: bytes | None = encode(waiting.message)  # type: ignore[arg-type]
+                data: bytes | None = encode(waiting.message)
             except ValueError:
                 # Rare, so encoding a second time costs nothing that matters.
-                data, problem = encode_or_replace(waiting.message)  # type: ignore[arg-type]
+                data, problem = encode_or_replace(waiting.message)
                 if problem is not None:
                     await report_unsent(waiting, problem, inbound)
             # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).

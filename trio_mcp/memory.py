@@ -54,14 +54,14 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
     def send_nowait(self, value: SessionMessage) -> None:
         """Do what `trio.MemorySendChannel.send_nowait` does; what can't be encoded is left to `send`."""
         # Reporting has to wait, so claim that there is no room: the sender then calls `send`, which does report.
-        data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
+        data, problem = encode_or_replace(value.message)
         if data is None or problem is not None:
             raise trio.WouldBlock
         self._channel.send_nowait(SessionMessage(decode(data)))
 
     # An async function that does not wait must still be a checkpoint.
     async def send(self, value: SessionMessage) -> None:
-        data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
+        data, problem = encode_or_replace(value.message)
         if data is None:
             await trio.lowlevel.checkpoint()
         else:

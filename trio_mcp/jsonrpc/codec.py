@@ -20,7 +20,6 @@ from trio_mcp.jsonrpc.messages import (
     ErrorResponse,
     Incoming,
     Malformed,
-    Message,
     Notification,
     Request,
     RequestId,
@@ -163,10 +162,11 @@ def _kind(value: object) -> str:
 # --- encoding ---------------------------------------------------------------------------------------------------
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Incoming) -> bytes:
     """Turn a message into one JSON text in UTF-8 that contains no newline.
 
     Raises:
+        TypeError: If it is a `Malformed` or a `Failure`, which only ever arrive.
         ValueError: If its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
     """
     plain = _as_json(message)
@@ -182,7 +182,7 @@ def encode(message: Message) -> bytes:
     return data
 
 
-def encode_or_replace(message: Message) -> tuple[bytes | None, str | None]:
+def encode_or_replace(message: Incoming) -> tuple[bytes | None, str | None]:
     """Encode a message, or in place of a response that can't be encoded an error response: the peer waits for one.
 
     Returns:
@@ -193,7 +193,7 @@ def encode_or_replace(message: Message) -> tuple[bytes | None, str | None]:
     except ValueError as exc:
         problem = f"it can't be written as JSON: {exc}"
     if type(message) is Batch:  # one bad response must not cost the others
-        texts = [text for text, _ in map(encode_or_replace, message.items) if text is not None]  # type: ignore[arg-type]
+        texts = [text for text, _ in map(encode_or_replace, message.items) if text is not None]
         return (b"[" + b",".join(texts) + b"]" if texts else None), problem
     if type(message) is Response or type(message) is ErrorResponse:
         error = ErrorData(INTERNAL_ERROR, "the result can't be written as JSON")
@@ -204,7 +204,7 @@ def encode_or_replace(message: Message) -> tuple[bytes | None, str | None]:
     return None, problem
 
 
-def _as_json(message: Message | Malformed) -> dict[str, Any] | list[Any]:
+def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
     # By type and with literal dicts, the most frequent first, because every message passes through here.
     if type(message) is Response:
         return {"jsonrpc": "2.0", "id": message.id, "result": message.result}

@@ -193,7 +193,7 @@ class WebSocketLink:
         self._written.set()
 
     def _encode(self, item: SessionMessage, messages: list[bytes]) -> None:
-        data, problem = encode_or_replace(item.message)  # type: ignore[arg-type]
+        data, problem = encode_or_replace(item.message)
         if data is not None:
             messages.append(data)
         if problem is not None and (failure := unsent(item, problem)) is not None:

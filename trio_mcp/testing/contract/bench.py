@@ -352,4 +352,4 @@ def shown(message: object) -> str:
 
 def _same(sent: Incoming, arrived: Incoming) -> bool:
     # Compared as JSON, too: 1, 1.0 and True are equal in Python.
-    return sent is arrived or (sent == arrived and encode(sent) == encode(arrived))  # type: ignore[arg-type]
+    return sent is arrived or (sent == arrived and encode(sent) == encode(arrived))

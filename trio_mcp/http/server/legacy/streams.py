@@ -405,7 +405,7 @@ class Router:
     def _route(self, value: SessionMessage) -> None:
         message = value.message
         assert not isinstance(message, Failure)
-        data, problem = encode_or_replace(message)  # type: ignore[arg-type]
+        data, problem = encode_or_replace(message)
         # A response that can't be written was replaced by an error, as the client is owed one. A request that can't be
         # written fails its caller at once.
         if problem is not None:
