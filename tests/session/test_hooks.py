@@ -26,6 +26,7 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
+from trio_mcp.session.session import MAX_LOGGED_FAULTS
 
 
 async def test_a_fault_has_a_hook() -> None:
@@ -74,6 +75,18 @@ async def test_without_on_error_it_is_logged(caplog: pytest.LogCaptureFixture) -
         await wire.send(Malformed(-32700, "garbage in"))
         await trio.testing.wait_all_tasks_blocked()
     assert "garbage in" in caplog.text
+
+
+async def test_a_peer_cannot_fill_the_log_with_its_faults(caplog: pytest.LogCaptureFixture) -> None:
+    async with server_on_wire() as (_, wire):
+        for number in range(3 * MAX_LOGGED_FAULTS):
+            await wire.send(Malformed(-32700, f"garbage {number}"))
+            await wire.receive()
+        await wire.request(1, "ping")
+        assert isinstance(await wire.receive(), Response)
+    lines = [record.getMessage() for record in caplog.records if "peer" in record.getMessage()]
+    assert len(lines) == MAX_LOGGED_FAULTS + 1
+    assert "are not logged" in lines[-1]
 
 
 async def test_a_failing_on_error_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:

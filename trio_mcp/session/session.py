@@ -44,9 +44,12 @@ __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
-# How many messages are read before other tasks get to run. Chosen: large enough to hide the cost
-# of the checkpoint, small enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure).
+# How many messages are read before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint,
+# small enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure).
 READ_BURST = 64
+
+MAX_LOGGED_FAULTS = 100
+"""Faults of one peer that are logged. Chosen: enough to see what is wrong; a peer must not be able to fill a disk."""
 
 
 @attrs.frozen
@@ -130,6 +133,7 @@ class BaseSession(EnteredOnce):
         )
         self._sink = self._way_out(write)
         self._notices = Notices(self, limits, self._spawn)
+        self._logged = 0  # faults of the peer
         self._calls = Calls(self._peer, self._sink, options, self._spawn, self._notices.put)
         self._handlers = Handlers(self._peer, self._sink, self, options, self._spawn_handler, self._reply)
 
@@ -449,7 +453,11 @@ class BaseSession(EnteredOnce):
         """
         on_error = self.options.on_error
         if on_error is None:
-            logger.warning("from the peer: %s", error)
+            self._logged += 1
+            if self._logged <= MAX_LOGGED_FAULTS:
+                logger.warning("from the peer: %s", error)
+            if self._logged == MAX_LOGGED_FAULTS:
+                logger.warning("further faults of this peer are not logged; to see them, set on_error")
             return
         await call_back(on_error, error)
 
