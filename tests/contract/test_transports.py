@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from trio_mcp.testing.contract.check import RULES
 PLACES = 30
 """Cancellations of each operation: more would take long, where there is a socket to open for each."""
 
+EACH_TIME = {"memory", "memory, encoded", "stdio", "Unix socket", "WebSocket, h11"}
+"""One of each kind runs each time; the others take a minute, and run with ``-m again``."""
+
 NEEDING = {rule.name for rule in RULES.values() if rule.needs is not None}
 
 
@@ -30,7 +34,15 @@ def clock(name: str) -> trio.abc.Clock | None:
     return None if name == "stdio" else MockClock(autojump_threshold=0.05)
 
 
-@pytest.mark.parametrize("name", [*TRANSPORTS, *(pytest.param(name, marks=pytest.mark.legacy) for name in HTTP)])
+def named(names: Iterable[str]) -> list[Any]:
+    """Return parameters, marked for when they run."""
+    marks = {name: [] if name in EACH_TIME else [pytest.mark.again] for name in names}
+    for name in HTTP.keys() & marks.keys():
+        marks[name].append(pytest.mark.legacy)
+    return [pytest.param(name, marks=marks[name]) for name in names]
+
+
+@pytest.mark.parametrize("name", named([*TRANSPORTS, *HTTP]))
 def test_both_ends(name: str, tmp_path: Path, clock: trio.abc.Clock | None) -> None:
     arguments = {"places": PLACES, **(TRANSPORTS | HTTP)[name](tmp_path)}
     report = trio.run(partial(check_transport, **arguments), clock=clock)
@@ -38,7 +50,7 @@ def test_both_ends(name: str, tmp_path: Path, clock: trio.abc.Clock | None) -> N
     assert {RULES[name].needs for name in report.unchecked} <= {"raw", "cut", "max_message_size"} - arguments.keys()
 
 
-@pytest.mark.parametrize("name", SERVER_ENDS)
+@pytest.mark.parametrize("name", named(SERVER_ENDS))
 def test_the_servers_end(name: str, tmp_path: Path, clock: trio.abc.Clock | None) -> None:
     arguments: dict[str, Any] = {"pair": TRANSPORTS[name](tmp_path)["pair"], **SERVER_ENDS[name](tmp_path)}
     trio.run(partial(check_transport, rules=NEEDING, **arguments), clock=clock)

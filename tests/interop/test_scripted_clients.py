@@ -68,6 +68,9 @@ STEPS: dict[str, dict[str, Any]] = {
 LATE_PROGRESS = "Received a progress notification for an unknown token"
 """What these clients say of a progress notification that shares a read with the response: their own race."""
 
+ABORTED = "This operation was aborted"
+"""What they say of a POST that is still on its way as they close the session: another race of their own."""
+
 
 @attrs.frozen
 class Session:
@@ -242,6 +245,7 @@ def test_the_session_outlives_every_failure_and_ends_with_its_client(session: Se
     else:
         assert session.result("ping") == {}
     assert session.result("after")["structuredContent"] == {"result": 2}
-    assert [error for error in session.report["errors"] if LATE_PROGRESS not in error["message"]] == []
+    of_their_own = (LATE_PROGRESS, ABORTED)
+    assert [error for error in session.report["errors"] if not error["message"].startswith(of_their_own)] == []
     with_session = SERVERS[session.server][0] == "http" and not session.modern
     assert session.report.get("afterTheEnd") == (404 if with_session else None)

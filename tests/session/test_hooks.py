@@ -82,7 +82,7 @@ async def test_a_peer_cannot_fill_the_log_with_its_faults(caplog: pytest.LogCapt
         for number in range(3 * MAX_LOGGED_FAULTS):
             await wire.send(Malformed(-32700, f"garbage {number}"))
             await wire.receive()
-    lines = [record.getMessage() for record in caplog.records if "peer" in record.getMessage()]
+    lines = [record.getMessage() for record in caplog.records if "from the peer" in record.getMessage()]
     assert len(lines) == MAX_LOGGED_FAULTS + 1
     assert "are not logged" in lines[-1]
 

@@ -457,7 +457,7 @@ class BaseSession(EnteredOnce):
             if self._logged <= MAX_LOGGED_FAULTS:
                 logger.warning("from the peer: %s", error)
             if self._logged == MAX_LOGGED_FAULTS:
-                logger.warning("further faults of this peer are not logged; to see them, set on_error")
+                logger.warning("from the peer: further faults are not logged; to see them, set on_error")
             return
         await call_back(on_error, error)
 
