@@ -101,6 +101,7 @@ _RUN = {name: f"write {ours}" for name, ours in _ENDPOINT.items()} | {
     "middleware": "write Server(middleware=[…])",
     "mount_path": "mount the application of asgi_app()",
 }
+# Names of our own endpoint settings: in the official SDK and early FastMCP the constructor of the server took them.
 _OURS = "host port path sse_path message_path allowed_hosts allowed_origins cors event_store stateless max_sessions"
 _ANY_SERVER = (
     {name: f"give it to run('http', {ours})" for name, ours in _ENDPOINT.items()}

@@ -219,6 +219,7 @@ class ServerTelemetry(_Telemetry):
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
+            # Shortened, as the client chooses the id, of any length.
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
             # Set for this library too, so that calls which the handler makes through a `Client` without telemetry
             # carry this span.
@@ -260,6 +261,8 @@ class ClientTelemetry(_Telemetry):
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
             if carried := _carried():
+                # New mappings: `params` is a shallow copy, so `_meta` is still the caller's own object, to be used for
+                # other calls.
                 call.params = {**call.params, "_meta": {**given, **carried}}
             try:
                 return await call_next()

@@ -74,6 +74,7 @@ def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any])
 
 def _json(name: str, text: str) -> Any:
     try:
+        # Python's parser recurses: text that is nested too deeply raises RecursionError, which is not a ValueError.
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as exc:
         raise Exit(f"{name}: not valid JSON: {exc}") from None
@@ -94,6 +95,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
+    # Beside types, for example in an `anyOf`, the listed values are not all that the schema allows.
     if choices and not types:
         raise Exit(f"{name}: must be one of {', '.join(map(str, choices))}; got {text!r}")
     for kind, read in READERS.items():
@@ -166,6 +168,7 @@ def _of(text: str, kind: type) -> Any:
 
 READERS: dict[str, Callable[[str], Any]] = {
     "integer": lambda text: int(text) if INTEGER.fullmatch(text) else NO_VALUE,
+    # As an integer if it looks like one: a float would lose digits of a large number.
     "number": lambda text: int(text) if INTEGER.fullmatch(text) else _of(text, float),
     "boolean": lambda text: {"true": True, "false": False}.get(text.lower(), NO_VALUE),
     "null": lambda text: None if text == "null" else NO_VALUE,

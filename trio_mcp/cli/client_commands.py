@@ -232,6 +232,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     if options.json:
         print(dumps(result.to_wire()))
         return
+    # All are decoded before anything is written: invalid Base64 in a later one must not leave half of an output.
     pieces = [_bytes(each) for each in result.contents]
     if options.output is not None:
         if len(pieces) != 1:

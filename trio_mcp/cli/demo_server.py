@@ -45,6 +45,7 @@ def make_server() -> Server:
     @server.tool
     async def why_cancelled() -> list[str]:
         """Return why each wait was cancelled, once one has been."""
+        # A client that cancels does not wait for the server, so this call may arrive before the task has ended.
         with trio.move_on_after(5):
             while not cancellations:  # noqa: ASYNC110
                 await trio.sleep(0.001)

@@ -123,6 +123,7 @@ async def reload_process(command: list[str], folder: Path) -> None:
         finally:
             # Shielded: the port must be free before the next process is started. The deadline bounds it.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + GRACE):
+                # It may have ended by itself, with a syntax error for example, long before the next change.
                 if process.returncode is None:
                     process.terminate()
                 await process.wait()

@@ -203,6 +203,7 @@ def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
     from trio_mcp.http.server.options import HttpOptions
 
     if given.get("runner") == "httptools":
+        # Tried here, as the runner looks for it only when it starts: an extra that is missing is a usage error.
         from trio_mcp.http.runner.h1.parsers import httptools_parser
 
         try:

@@ -134,4 +134,5 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
 def _show_log(message: LoggingMessageNotificationParams) -> None:
     data = message.data if isinstance(message.data, str) else repr(message.data)
     name = f" {clean_line(message.logger)}" if message.logger else ""
+    # Standard output is for the result alone, which a program may read.
     print(f"[{message.level}]{name}: {clean_line(data)}", file=sys.stderr)

@@ -58,6 +58,8 @@ class MessageQueue(Generic[T]):
         """
         self._serial += 1
         if urgent:
+            # A number and not the message: it holds even if that is removed, as it says how far the plain lane must
+            # have come.
             self.urgent.append((self._serial, max(self._barrier, self._predecessor(message)), item))
         else:
             if _is_barrier(message):
@@ -68,11 +70,13 @@ class MessageQueue(Generic[T]):
         """Return the serial number of the last plain message that a message refers to, or 0."""
         if not isinstance(message, Notification) or message.method not in _REFERRING:
             return 0
+        # Only the plain ones: urgent messages never overtake each other.
         return max((serial for serial, each, _ in self.plain if _refers(message, each)), default=0)
 
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
         while self.plain or self.urgent:
+            # Without a plain message it is above all serial numbers: then nothing is overtaken, and nothing counts.
             first = self.plain[0][0] if self.plain else self._serial + 1
             if self.urgent and (
                 self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
@@ -107,6 +111,7 @@ def _is_barrier(message: object) -> bool:
         case Request() | Notification():
             # A ping may come before the handshake, but does not belong to it.
             return facts_of(message.method).opening and message.method != "ping"
+        # A batch may contain an answer (2025-03-26 `basic/index`, Batching), so it counts as one.
         case None | Response() | ErrorResponse() | Batch():
             return True
     return False

@@ -397,6 +397,7 @@ class BaseServer:
 
         settings["websocket_path"] = settings.get("websocket_path") or (options and options.websocket_path) or "/mcp"
         settings["path"] = settings["sse_path"] = None
+        # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
         if options is None:
             settings.setdefault("runner", "h11")
         await serve_http(
@@ -496,6 +497,7 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, SocketSettings, type(self))
         options = SocketOptions(**settings)
         stop = trio.Event() if shutdown is None else shutdown
+        # In this order: no client can connect before the lifespan is entered, nor once it is being left.
         async with self.open_run() as run, listening as (listeners, url):
             await serve_listeners(
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)

@@ -152,6 +152,7 @@ class Connection(ServerSession):
 
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
+            # Before it is sent, which may take a while: a second call for the same page must send nothing.
             del self._elicitations[elicitation_id]
             # In a task, as sending waits while the client is slow to read.
             self._nursery.start_soon(self._send_completion, elicitation_id)
@@ -176,6 +177,7 @@ class Connection(ServerSession):
             self._hear(method)
 
     def _note(self, notification: Notification) -> None:
+        # First, as it decides whether the notification counts: `initialized` stays unset if there was no handshake.
         super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
             # Until now the server must not send notifications other than log messages (2025-11-25 `basic/lifecycle`,
@@ -222,6 +224,7 @@ class Connection(ServerSession):
 
     def _send_change(self, topic: Topic) -> bool:
         method, uri = topic
+        # The listener keeps the topic then, and its own task waits for room: telling the other listeners must not wait.
         if not self._sink.has_room:
             return False
         # There is room, so this neither waits nor exceeds the bound of the sink.
@@ -250,6 +253,7 @@ class Connection(ServerSession):
         # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
         # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
+            # Both: a handler that ends only hands its result over, and the link may be cancelled once this returns.
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 
@@ -341,5 +345,6 @@ class Exchange:
         """Answer a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
         self.audience.end()
         if self.has_listeners:
+            # As for a `Connection`: this runs while the server is being cancelled, and the client may not be reading.
             with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()

@@ -391,6 +391,7 @@ class Context(RequestContext, Generic[StateT]):
             # An awaited question is an easy slip here: the mistake should not look like an error in the answer.
             if not isinstance(request, InputRequest):
                 raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
+            # Even if asking fails below: a question that was never taken warns that it was forgotten.
             request.take()
         return tuple(await self.asking.ask(requests))
 

@@ -138,6 +138,7 @@ class Run:
 
     async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
         """Send listeners all remaining changes, and answer their ``subscriptions/listen``; within ``close_grace``."""
+        # Not left to the task that usually does this: what cancels the server has cancelled that as well.
         self.changes.tell_all()
         # All at the same time: each may take `close_grace` seconds, which must not add up.
         async with trio.open_nursery() as nursery:

@@ -49,6 +49,7 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
     try:
         trio.run(serve_until_sigterm if ends_on_sigterm else serve)
     except KeyboardInterrupt:
+        # Not left to the interpreter, which would print a traceback for an ordinary way to stop a server.
         sys.exit(INTERRUPTED)
     except TransportError as exc:
         sys.exit(f"the server can't continue: {exc}")  # a string: exit status 1, and the text goes to stderr
@@ -89,6 +90,7 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         async with background_nursery() as nursery:
 
             async def await_signals() -> None:
+                # Only the first decides about the exit status: a second one means impatience, whichever it is.
                 received.append(await anext(signals))
                 shutdown.set()
                 await anext(signals)

@@ -130,12 +130,15 @@ class Notices:
             self._overrun = False
             urgent = isinstance(notice, Notification) and self._options.is_urgent(notice)
             self._waiting.put((notice, hold), notice, urgent)
+            # An answer that arrives from now on belongs behind this notice: it must not share an older place.
             self._last = None
             self._count += 1
             self._bytes += size
             if hold is not None:
                 # Until it has been handled, the transport goes on counting the message as under way.
                 hold.keep()
+            # The task lasts for one burst: an HTTP endpoint may have thousands of idle sessions, and a task in each
+            # costs memory.
             if not self.handling:
                 self.handling = True
                 self._spawn(self._handle)
@@ -181,6 +184,7 @@ class Notices:
         handled = 0
         while (next := self._next()) is not None:
             notice, hold = next
+            # A new one for each: a task that an earlier callback has started may still run, and its calls can wait.
             self._cause = object()
             _CAUSE.set(self._cause)
             try:
@@ -199,11 +203,13 @@ class Notices:
                 logger.exception("the handler of %s failed", notice)
             finally:
                 self._cause = None
+                # Also if the callback was cancelled with its session: the hold counts for the endpoint, which goes on.
                 self._settle(notice, hold)
             handled += 1
             # Not after each one, or calls would wait for these checkpoints.
             if handled % BURST == 0:
                 await trio.lowlevel.checkpoint()
+        # No checkpoint since the queue was found empty: a notice put in between would see a task that ends without it.
         self.handling = False
 
 

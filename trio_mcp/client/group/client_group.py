@@ -81,6 +81,7 @@ class ClientGroup(EnteredOnce):
             raise TypeError(f"reconnect must be a Backoff, got {type(reconnect).__name__}")
         check_hook("on_status", on_status, sync=True)
         per_server = per_server or {}
+        # Refused, as a slip in a name would leave the server without its options, and nothing would tell.
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")

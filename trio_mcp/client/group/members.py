@@ -138,6 +138,7 @@ class Member:
         failures = 0
         while not self._ending:
             self._become(ServerStatus("connecting", self.status.cause))
+            # Infinite until it is connected, so that a failed attempt never counts as a connection that lasted.
             connected_at = math.inf
             try:
                 async with self._new_client() as client:
@@ -149,6 +150,7 @@ class Member:
             except Exception as exc:
                 cause = exc
             finally:
+                # From here on `ask_to_end` has to cancel all of the task: a scope that was left would cancel nothing.
                 self._client = self._serving = None
             # Removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
@@ -299,6 +301,7 @@ class Members:
             for member in members:
                 await member.ended.wait()
         except trio.Cancelled:
+            # Their tasks are in the group's nursery, which the cancellation of `remove` does not reach.
             for member in members:
                 member.end_now()
             raise

@@ -100,5 +100,7 @@ async def serve_asgi(
                     accepting.cancel_scope.cancel("the server is ending")
                 # From here on a connection ends with its current request; those that wait for one end now.
                 await http.end()
+                # After `end`, or a connection that becomes idle in between would neither be closed here nor know that
+                # it must end.
                 connections.shut_if_idle()
                 serving.cancel_scope.deadline = deadline

@@ -69,6 +69,7 @@ def listeners_of(config: Config, sockets: Sockets, protocols: list[str]) -> tupl
     urls: list[str] = []
     tls = config.create_ssl_context()
     if tls is not None:
+        # Hypercorn's configuration offers h2 whatever the runner is, and a client that gets it speaks nothing else.
         tls.set_alpn_protocols(protocols)
     for scheme, group in (("https", sockets.secure_sockets), ("http", sockets.insecure_sockets)):
         for sock in group:

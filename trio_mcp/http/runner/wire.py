@@ -50,6 +50,8 @@ class Wire:
         self.tls = isinstance(stream, trio.SSLStream)
         self._patience = math.inf if config.read_timeout is None else config.read_timeout
         self._write_timeout = write_timeout
+        # Hypercorn sends from the reader's task and from those of requests. Trio raises BusyResourceError for a second
+        # sender, and what is sent piece by piece must not be mixed.
         self._sending = trio.Lock()
         self._waiting = trio.CancelScope()  # around the reader's wait for the next bytes
         self._deadline = math.inf
@@ -69,6 +71,7 @@ class Wire:
             try:
                 with trio.fail_after(timeout):
                     await self.stream.do_handshake()
+            # Ordinary on a public port (scanners, clients that distrust the certificate): not worth a line in the log.
             except (trio.BrokenResourceError, trio.TooSlowError):
                 return False
         return True
@@ -101,6 +104,7 @@ class Wire:
                 socket = self.stream.socket
                 while socket.fileno() >= 0:
                     await trio.lowlevel.wait_readable(socket)
+                    # Linux may report a socket as readable and drop what came, for a wrong checksum (select(2)).
                     with contextlib.suppress(BlockingIOError):
                         return os.read(socket.fileno(), MAX_RECEIVED)
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -143,6 +147,7 @@ class Wire:
             if not whole:
                 await trio.aclose_forcefully(self.stream)
 
+        # Not `finally`: in a cancelled scope the forceful close would raise Cancelled in place of what is being raised.
         async with closing(end):
             # BusyResourceError: the stream is being closed, which does not take the lock.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
@@ -178,6 +183,7 @@ def address(name: Callable[[], Any]) -> tuple[str, int] | None:
         found = name()
     except OSError:
         return None
+    # The name of an IPv6 socket has a flow label and a scope as well, for which ASGI has no place.
     return found[:2] if isinstance(found, tuple) else None
 
 
@@ -257,6 +263,7 @@ async def lifetime(stream: Any) -> AsyncIterator[None]:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
         except Exception as exc:
+            # A line without a traceback: a peer may be the cause, and could fill the log.
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
 

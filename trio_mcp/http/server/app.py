@@ -205,6 +205,7 @@ class HttpApp:
 
     async def end(self) -> None:
         """Refuse new work, and end every stream that would never end by itself."""
+        # Before any stream ends: a client whose stream ends reconnects at once, and must find the server ending.
         self._ending = True
         self._legacy.end()
         self._websockets.end()
@@ -314,6 +315,7 @@ class HttpApp:
             await self._legacy_path(allowed, request, answer)
         else:
             text = f"nothing is served at this path; the endpoint is {request.root}{options.endpoint}"
+            # Closing with a body unread would reset the connection and might lose this response: see `DRAINED`.
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
@@ -389,6 +391,7 @@ class SeenHeads:
                 continue
             varying.append((name, value))
             if name == b"content-length" and not self._fits(value):
+                # Without a key, so that it is not remembered either: each such request is for the rules to refuse.
                 return None, ()
         known = self._seen.get(tuple(key))
         return None if known is None else known.adding(varying), tuple(key)

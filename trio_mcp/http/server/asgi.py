@@ -206,6 +206,7 @@ class Body:
             NoRoom: If too many bytes of bodies are being read.
         """
         ledger = self._ledger
+        # Counted before it is judged: in the end `HttpRequest.body` subtracts all of `size`, refused pieces included.
         self.size += len(piece)
         ledger.body_bytes += len(piece)
         if self.size > self._limit:
@@ -291,8 +292,10 @@ class HttpRequest:
                     while not self._complete:
                         body.add(await self._next())
         finally:
+            # Also if the client has left half-way, or the exchange was cancelled: the room is needed for other bodies.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
+        # A copy only if the body came in pieces: `bytes` returns a bytes object as it is.
         return bytes(body.data)
 
     async def drain(self) -> None:
@@ -385,5 +388,6 @@ class HttpAnswer:
     async def finish(self) -> None:
         """End the stream; repeating it does nothing."""
         if self.started and not self.finished:
+            # Before sending, as in `whole`; and a second call during the wait must not send a second end.
             self.finished = True
             await self._send({"type": "http.response.body", "body": b""})

@@ -182,6 +182,7 @@ class Exchange(Extras):
             raise RuntimeError("the connection can't be taken over any more: the request was read, or answered")
         self.taken = True
         connection = self._connection
+        # Before the application has the socket: once it closes that, the number may belong to another connection.
         connection.forget()
         await trio.lowlevel.checkpoint()
         return connection.wire.stream, connection.incoming.rest()
@@ -192,6 +193,7 @@ class Exchange(Extras):
         """Send a part of the response, as ASGI asks."""
         kind = message["type"]
         if kind == "http.response.start" and self._start is None and not self.taken:
+            # Kept until the first piece of the body: they leave in one write, and a whole body tells its length.
             self._start = message["status"], message.get("headers", ())
             return
         if kind != "http.response.body" or self._start is None or self.finished:
@@ -240,6 +242,7 @@ class Exchange(Extras):
         elif length is not None:
             fields.append((b"content-length", b"%d" % length))
             self._framing, self._owed = "length", length
+        # RFC 9112, section 6.1: HTTP/1.0 has no transfer coding, so the end of the connection ends the body.
         elif head.version == "1.0":
             self._framing = "close"
         else:
@@ -263,6 +266,7 @@ class Exchange(Extras):
         """Return whether the request was read to its end, dropping what is there once the application has ended."""
         incoming = self._connection.incoming
         try:
+            # Only with the last piece of the response: until then the application may still want the body.
             while not more and not incoming.complete and incoming.body():
                 pass
         except Malformed:
@@ -385,6 +389,8 @@ class Connection:
         waited = False
         try:
             while (found := self.incoming.head()) is None:
+                # From its first byte on, a request gets the time of a head: one that trickles in must not last as long
+                # as an idle connection may. A server that ends has set a deadline in the past, which must stay.
                 if waited and not begun and not self.shared.ending:
                     begun = True
                     self.wire.expire_at(trio.current_time() + self.shared.head_timeout)
@@ -410,6 +416,7 @@ class Connection:
         """
         names = self.shared.config.server_names
         if names and dict(fields).get(b"host", b"").decode("latin-1") not in names:
+            # The status that hypercorn gives, whose setting this is.
             await self._refuse(404)
             return False
         self.requests += 1
@@ -424,6 +431,7 @@ class Connection:
         lasts = exchange.finished and exchange.lasting and not self.shared.ending
         if exchange.taken or lasts:  # of a connection that was taken over, nothing may be read here any more
             return lasts
+        # The application has failed, or the body's framing was refused: a client that waits must get a response.
         if not exchange.begun and (exchange.fault or not self._left):
             await self._refuse(exchange.fault or 500)
         elif exchange.finished and (not self.incoming.complete or self.incoming.ahead or self.wire.unread()):

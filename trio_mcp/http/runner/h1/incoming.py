@@ -135,6 +135,7 @@ class Heads:
         for name, value in fields:
             if name == b"host" and name in named:
                 raise Malformed(400, "there must be one Host")
+            # A list may be spread over several lines (RFC 9110, section 5.3): a `close` in a second Connection counts.
             named[name] = named[name] + b"," + value if name in named else value
         if b"host" not in named and version != b"1.0":
             raise Malformed(400, "there must be one Host")
@@ -150,7 +151,9 @@ class Heads:
             target=target,
             version=version.decode("ascii"),
             fields=fields,
+            # RFC 9110, section 10.1.1: the expectation of a client of HTTP/1.0 must be ignored.
             expects=version != b"1.0" and named.get(b"expect", b"").lower() == b"100-continue",
+            # RFC 9112, section 9.3: whether to honor the keep-alive of HTTP/1.0 is the server's choice.
             lasting=version != b"1.0" and b"close" not in options,
         )
 
@@ -195,6 +198,8 @@ class Incoming:
         buffer = self._buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: after the body of an old client's request
             del buffer[:2]
+        # Three bytes back, as the four that end a head may come in two parts; and no further, or a head that comes byte
+        # by byte would take quadratic time.
         end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3)) + 4
         if not 4 <= end <= self._heads.limit:
             self._judge_part()
@@ -216,6 +221,8 @@ class Incoming:
         The verdict must not depend on how the bytes were split: so it is that on the shortest part that is refused.
         """
         buffer, limit = self._buffer, self._heads.limit
+        # A lone CR may become an empty line, which is skipped. A TLS handshake begins with 0x16: without this its
+        # client would wait for the timeout.
         if buffer and buffer[0] <= 0x20 and buffer != b"\r":
             raise Malformed(400, "this is not HTTP")
         if _BARE_LF.search(buffer, self._searched, limit + 1):

@@ -99,6 +99,7 @@ class HttpConnection:
             await self.protocol_send(Updated(idle=True))
             # The first head counts from the beginning of the connection.
             self._expect(self._limits.head_timeout)
+            # Of HTTP/2 only the preface has to come within the time of a head: what follows may be an idle connection.
             self._silent = isinstance(self.protocol, Http2)
             data: bytes | None = b"..."  # anything that enters the loop
             with contextlib.suppress(ClientLeft):
@@ -143,6 +144,7 @@ class HttpConnection:
         # The reader only waits for the client to leave. Its stream must not have two.
         self.wire.stop_waiting("the application takes the connection over")
         await self._left.wait()
+        # What came with the head is the beginning of the other protocol; h11 has kept it unread.
         return self.wire.stream, head + self.protocol.connection.trailing_data[0]
 
     def shut_if_idle(self) -> None:
@@ -158,6 +160,7 @@ class HttpConnection:
     async def protocol_send(self, event: Event) -> None:
         """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
         if isinstance(event, RawData):
+            # Hypercorn learns of a broken connection by this event alone: without it the streams would go on.
             if not await self.wire.send(event.data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):
@@ -174,5 +177,6 @@ class HttpConnection:
             # Over HTTP/2 a PING is not the beginning of a request.
             self._silent = event.idle and isinstance(self.protocol, Http1)
             self.wire.expire_at(trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf)
+            # At the server's end a request was under way, so nothing was done: only now the connection can end.
             if self._context.terminated.is_set():
                 self.shut_if_idle()
