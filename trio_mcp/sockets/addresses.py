@@ -44,6 +44,7 @@ def read_address(url: str) -> Address:
     """
     if not isinstance(url, str):
         raise TypeError(f"the URL of a socket must be a string, got {type(url).__name__}")
+    # Not by `urlsplit`, which cuts at `?` and `#`: both may be part of a socket's path.
     scheme = url.partition(":")[0].lower()
     if scheme == "unix":
         return Address(url, scheme, unix_path(url))
@@ -54,6 +55,7 @@ def read_address(url: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError as exc:
         raise ValueError(f"{url!r} is not a valid URL: {exc}") from None
+    # Nothing may follow the port: a path would be ignored without a word. Port 0 can't be connected to.
     if not host or not port or url[len(scheme) :] != f"://{parts.netloc}" or "@" in parts.netloc:
         raise ValueError(f"{url!r} is not a valid URL: write {scheme}://HOST:PORT")
     return Address(url, scheme, parts.netloc, host, port)
@@ -71,10 +73,12 @@ def unix_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if text[:5].lower() == "unix:":
         text = text[5:]
+        # `unix://run/mcp` would name the host `run` (RFC 3986, section 3.2); most likely a slash is missing.
         if text.startswith("//"):
             text = text[2:]
             if not text.startswith("/"):
                 raise ValueError(f"{path!r} is not a valid URL: write unix:/PATH, without a host")
+    # On Linux, a null character at the beginning names a socket without permissions (unix(7)).
     if not text or "\0" in text:
         raise ValueError(f"the path of a Unix socket must not be empty or contain a null character, got {path!r}")
     if len(os.fsencode(text)) > LONGEST_PATH:

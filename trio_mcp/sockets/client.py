@@ -71,6 +71,7 @@ async def _opened(address: Address, ssl_context: ssl.SSLContext | None) -> trio.
         stream = await trio.open_tcp_stream(address.host, address.port)
     except OSError as exc:
         raise TransportError(f"can't connect to {address.url}: {connect_problem(exc)}") from exc
+    # A call may wait for hours, and without probes a server that has vanished would never be noticed.
     keep_alive(stream.socket)
     if address.scheme != "tls":
         return stream
@@ -82,6 +83,7 @@ async def _encrypted(
 ) -> trio.SSLStream[trio.SocketStream]:
     encrypted = trio.SSLStream(stream, context, server_hostname=address.host)
     try:
+        # Not left to the first write: a certificate that is not accepted must fail the opening, within its time.
         await encrypted.do_handshake()
     except trio.BrokenResourceError as exc:
         stream.socket.close()
@@ -90,6 +92,7 @@ async def _encrypted(
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = f"the certificate of {address.url} is not accepted: {cause.verify_message}"
         raise TransportError(text) from exc
+    # Without an `await`: in a cancelled scope it would put a `Cancelled` in place of Ctrl-C.
     except BaseException:
         stream.socket.close()
         raise
@@ -125,6 +128,7 @@ async def _connected(path: str) -> trio.SocketStream:
         sock.setblocking(False)
         while True:  # noqa: ASYNC913 - there is one above
             try:
+                # On a Unix socket this does not block: with a full backlog it fails with EAGAIN (connect(2)).
                 sock.connect(path)
                 return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
             except BlockingIOError:

@@ -49,6 +49,7 @@ def peer_credentials(sock: Any) -> PeerCredentials | None:
     option = getattr(stdlib_socket, "SO_PEERCRED", None)
     if option is None:
         return None
+    # The kernel's `struct ucred`: three numbers of four bytes, of which only the process id has a sign.
     return PeerCredentials(*struct.unpack("iII", sock.getsockopt(stdlib_socket.SOL_SOCKET, option, 12)))
 
 
@@ -57,6 +58,7 @@ def keep_alive(sock: Any) -> None:
     with contextlib.suppress(OSError):  # it is gone already
         sock.setsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_KEEPALIVE, 1)
         for name, value in KEEP_ALIVE.items():
+            # Not every system has all three: on macOS, TCP_KEEPIDLE has another name.
             if hasattr(stdlib_socket, name):
                 sock.setsockopt(stdlib_socket.IPPROTO_TCP, getattr(stdlib_socket, name), value)
 
@@ -73,10 +75,12 @@ def inherited_descriptors() -> list[int]:
     count = os.environ.get("LISTEN_FDS", "")
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # for this server, and for no process that it starts
         os.environ.pop(name, None)
+    # `isdigit` alone would let through digits such as ², on which `int` fails.
     if not (count.isascii() and count.isdigit() and len(count) < 5):
         raise OSError(errno.EINVAL, f"can't listen: LISTEN_FDS must be a number, got {count!r}")
     descriptors = range(FIRST_INHERITED, FIRST_INHERITED + int(count))
     for descriptor in descriptors:
+        # They came through an `exec`; a process that a handler starts must not keep the port open.
         os.set_inheritable(descriptor, False)
     return list(descriptors)
 
@@ -90,6 +94,7 @@ def _inherited(*families: int) -> list[trio.SocketListener]:
     if sockets:
         logger.info("listening on the sockets of the service manager: %d", len(sockets))
     for sock in sockets:
+        # The manager may have bound it only; on a socket that listens already, this only sets the backlog.
         sock.listen(BACKLOG)
     return [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
 
@@ -114,6 +119,7 @@ async def listen_tcp(
         for listener in listeners:
             await stack.enter_async_context(listener)
         names = [listener.socket.getsockname() for listener in listeners]
+        # Judged by what is bound, not by `host`: a name may resolve to any, and a manager chooses its own.
         for name in names:
             if not (tls or allow_remote or is_loopback(name[0])):
                 raise ValueError(
@@ -148,12 +154,14 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
 @contextlib.contextmanager
 def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
     path = unix_path(os.path.abspath(path))  # which may be longer than a relative one
+    # `bind` refuses any path that exists, even if the server that made it was killed.
     _remove_stale(path)
     with stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as sock:
         try:
             sock.bind(path)
         except OSError as exc:
             raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from exc
+        # At the end only device and inode tell whose file this is.
         own = os.lstat(path)
         try:
             # Before it listens, no client can connect, whatever the umask has made of the permissions.
@@ -174,6 +182,7 @@ def _remove_stale(path: str) -> None:
         OSError: If there is something else.
     """
     try:
+        # Not `stat`: through a symbolic link, the link would be judged as the socket it points to, and removed.
         found = os.lstat(path)
     except OSError:
         return  # or there is no such folder, which `bind` says
@@ -183,6 +192,7 @@ def _remove_stale(path: str) -> None:
         # It must not wait, even if the backlog of the other server is full.
         probe.setblocking(False)
         try:
+            # Only a refused connection proves that no server listens.
             probe.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)

@@ -110,6 +110,7 @@ async def serve_listeners(
             await shutdown()
             accepting.cancel_scope.cancel("the server is ending")
         deadline = trio.current_time() + options.grace
+        # The last responses are written after the grace, which a client that does not read could delay.
         serving.cancel_scope.deadline = deadline + LAST_WORDS
         await server.end(deadline)
 
@@ -145,6 +146,7 @@ class _Server:
             self._count -= 1
 
     async def _serve(self, accepted: trio.SocketStream) -> None:
+        # The TLS handshake and the first message share it: being slow in both gains a client nothing.
         deadline = trio.current_time() + self._options.head_timeout
         metadata: dict[str, Any] = {}
         stream: trio.abc.Stream = accepted
@@ -157,6 +159,7 @@ class _Server:
             encrypted = trio.SSLStream(accepted, self._tls, server_side=True)
             if not await self._shake_hands(encrypted, deadline):
                 return
+            # Empty if the certificate was not verified, so handlers never see one that anyone could have made.
             if certificate := encrypted.getpeercert():
                 metadata["certificate"] = certificate
             stream = encrypted
@@ -183,7 +186,9 @@ class _Server:
             self._handshakes.add(handshake)
             try:
                 await stream.do_handshake()
+                # A handshake that ends in the same moment is not cancelled any more.
                 return not self._ending
+            # Not logged: any scanner of ports could fill the log.
             except trio.BrokenResourceError:
                 pass
             finally:
@@ -193,6 +198,7 @@ class _Server:
     async def end(self, deadline: float) -> None:
         """End each connection when its requests under way have ended, and at the latest at a time."""
         self._ending = True
+        # No request is under way in a handshake, so it gets no grace.
         for handshake in self._handshakes:
             handshake.cancel("the server is ending")
         async with trio.open_nursery() as nursery:
@@ -201,6 +207,7 @@ class _Server:
 
     async def _end(self, session: Session, deadline: float) -> None:
         session.ending = True
+        # Outside the grace: it has a bound of its own, and listeners are told even if the grace is short.
         await session.end_listening()
         with trio.CancelScope(deadline=deadline):
             await session.wait_idle()

@@ -90,8 +90,10 @@ async def link_on_terms(
     """
     decoder = LineDecoder(max_message_size)
     async with closing(partial(trio.aclose_forcefully, stream)):
+        # Inside `closing`: a cancellation that strikes here still has to close the stream.
         await trio.lowlevel.checkpoint()
         lines = _Lines(Wire(stream, terms.write_timeout), decoder, terms, metadata)
+        # Outside the nursery: its tasks use them to the end. After that, a session that still waits gets an error.
         with lines.inbound, lines.outbound:
             async with background_nursery(lines.end) as nursery:
                 nursery.start_soon(lines.read)
@@ -119,7 +121,9 @@ class _Lines:
     async def end(self) -> None:
         """Write what has been sent, and close the stream's directions one after the other."""
         self._write_end.close()
+        # The reader now drops what arrives, but it reads on: the peer may be blocked in a write.
         self._read_end.close()
+        # The stream was closed by force, so nothing can be written and no end of the peer will be seen.
         if self._lost:
             return
         with trio.move_on_after(LAST_WORDS):
@@ -144,6 +148,7 @@ class _Lines:
                 error = self._broken(exc)
             except trio.ClosedResourceError:
                 pass  # the writer has closed the stream as a whole
+        # A failed write ends the reading by its deadline, which raises nothing here; yet the link is lost.
         if self._unwritten is not None:
             error = self._broken(self._unwritten)
         if error is not None:
@@ -152,6 +157,7 @@ class _Lines:
             # own sending learns that nothing more comes.
             self.outbound.close()
             await self._wire.abort()
+            # Last, because it may wait until the session makes room.
             await hand_on(self.inbound, Failure(error))
         self.inbound.close()
 
@@ -160,6 +166,7 @@ class _Lines:
         await read_lines(self._wire.receive, self._decoder, self.inbound, self._metadata, start)
         while await self._wire.receive():
             pass  # the session has stopped reading, but the peer may have to write before it can leave
+        # Only clients have a hint: a server that closes first has refused the session or has ended.
         if self._terms.hint is not None and not self._wire.ended:
             raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
 
@@ -179,6 +186,7 @@ class _Lines:
                     return data
                 at = len(data)  # so that each byte is looked at once, however small the chunks are
                 data += chunk if data else chunk.lstrip()
+                # Before the line is complete: a peer of another protocol gets no time to send more.
                 if data and not data.startswith(b"{"):
                     raise self._not_mcp(data)
                 end = data.find(b"\n", at)
@@ -190,6 +198,7 @@ class _Lines:
         return data
 
     def _not_mcp(self, data: bytearray) -> TransportError:
+        # Shown by `repr`, which escapes line breaks: a peer must not forge lines of the log.
         excerpt = bytes(data[:40])
         error = TransportError(f"{self._terms.peer} does not speak MCP: its first line begins with {excerpt!r}")
         logger.info("%s", error)
@@ -201,6 +210,7 @@ class _Lines:
             await write_lines(self.outbound, self._wire.send, self.inbound, self._last_words)
             await self._wire.end_sending()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            # From now on senders fail; they must not wait on a channel that is not emptied any more.
             self.outbound.close()
             self._unwritten = exc
             # What the peer has sent before still counts.

@@ -74,8 +74,10 @@ class Wire:
                 pass
         if sent == len(data):
             return
+        # Both views end with the block: a bytearray can't be resized while a view of it exists.
         with trio.move_on_after(self._write_timeout) as scope, memoryview(data) as view, view[sent:] as rest:
             await self._stream.send_all(rest)
+        # Part of a line may have left, so nothing may follow: to the caller the stream is broken.
         if scope.cancelled_caught:
             raise trio.BrokenResourceError(f"the peer has not read for {self._write_timeout:g} seconds")
 
@@ -89,6 +91,7 @@ class Wire:
         Raises:
             trio.BrokenResourceError: If the stream breaks.
         """
+        # Set before the end is sent: the peer may close in response at once, which must not count as a loss.
         self.ended = True
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()

@@ -82,16 +82,23 @@ async def websocket_client(
         raw = await target.connect()
     if raw is None:
         raise target.too_slow()
+    # By force: `hang_up` has closed an open WebSocket in order by then, and a failed handshake leaves nothing to wait
+    # for. Outside the nursery, whose reader uses the stream to the end.
     async with closing(partial(trio.aclose_forcefully, raw)), background_nursery() as nursery:
         stream = WatchedStream(raw, max_message_size=max_message_size, is_client=True)
         socket = TrioSocket(stream, "server", ping_interval, ping_timeout, math.inf)
+        # One scope can't surround both steps of the opening: the nursery begins in between, and has to stay open for
+        # the caller's block. So a second scope takes the deadline of the first.
         with trio.CancelScope(deadline=opening.deadline) as opening:
             await target.secure(raw)
             failure = await socket.open(partial(target.shake_hands, stream), nursery)
+        # Asked first: a handshake that the deadline has cut off leaves `failure` unbound.
         if opening.cancelled_caught:
             raise target.too_slow()
         if failure is not None:
             raise target.refusal(failure, stream) from None
+        # A server may name no subprotocol (RFC 6455, section 4.2.2), and wsproto accepts that; it refuses only one that
+        # was not offered.
         if socket.subprotocol != SUBPROTOCOL:
             raise TransportError(
                 f"{target.shown} does not speak MCP over its WebSocket: it did not take the subprotocol {SUBPROTOCOL!r}"
@@ -119,10 +126,13 @@ class _Target:
     ) -> None:
         parts = check_url(url, tuple(DEFAULT_PORTS))
         check_headers(headers or {})
+        # Names of headers don't depend on case (RFC 9110, section 5.1): a Host must be found in any spelling.
         given = {name.lower(): value for name, value in (headers or {}).items()}
         for name in given:
             if name in OWN_HEADERS or name.startswith("sec-websocket-"):
                 raise ValueError(f"headers must not have {name!r}, which belongs to the handshake")
+        # Before its path, a ws URI has only a host and a port (RFC 6455, section 3). Ignoring the name would drop
+        # credentials without a word.
         if parts.username is not None:
             raise ValueError("url must not have a user name: pass headers={'Authorization': …}")
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
@@ -136,7 +146,10 @@ class _Target:
         self._host = _ascii(parts.hostname or "")
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]
         shown_host = f"[{self._host}]" if ":" in self._host else self._host
+        # The Host has the port only if it is not the default one (RFC 6455, section 4.1).
         named = shown_host if self._port == DEFAULT_PORTS[parts.scheme] else f"{shown_host}:{self._port}"
+        # Taken out of the others: trio-websocket would send it as a second Host, and a server must refuse two (RFC
+        # 9112, section 3.2).
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # Without the query, which may hold a secret.
@@ -171,6 +184,7 @@ class _Target:
         """
         if isinstance(stream, trio.SSLStream):
             try:
+                # Not left to the first write: trio-websocket would make a bad certificate a closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
                 raise TransportError(f"the TLS handshake with {self._where} failed: {exc.__cause__ or exc}") from exc
@@ -185,6 +199,8 @@ class _Target:
             _resource(self._parts),
             subprotocols=[SUBPROTOCOL],
             extra_headers=list(self._headers),
+            # `Frames` bounds messages before they are parsed. The limit of trio-websocket counts characters, and
+            # closing by it drops the messages in its queue.
             max_message_size=2**63,
             receive_buffer_size=CHUNK,
         )
@@ -237,6 +253,7 @@ def _http_error(target: str, status: int, fields: Iterable[tuple[bytes, bytes]],
     reason = ""
     with contextlib.suppress(ValueError):  # a server may make statuses up
         reason = HTTPStatus(status).phrase
+    # Latin-1 has a character for each byte, so no header of a server can make its own error fail.
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in fields}
     excerpt = body[:500].decode("utf-8", "replace")
     return HttpError(target, status, reason, headers, excerpt, _TROUBLES.get(status, "refused"))

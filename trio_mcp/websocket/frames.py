@@ -82,6 +82,8 @@ class Frames:
     @property
     def at_rest(self) -> bool:
         """Whether the parser waits for the first frame of a message, and holds none that the next could overtake."""
+        # `_open` is not asked: a message that has begun counts in `in_parser`. After a close frame all data is
+        # discarded (RFC 6455, section 1.4), and only the parser does that.
         return not (self.in_parser or self._closing or self._left or self._header or self._head is not None)
 
     @property
@@ -99,6 +101,7 @@ class Frames:
         if self._head is not None:
             return self._admit_head(self._head, data)
         place, left = 0, BURST
+        # A fault stops right behind its header: the parser sees all that came before, but not the payload.
         while place < len(data) and self.fault is None:
             if self._left:
                 step = min(self._left, len(data) - place)
@@ -121,6 +124,7 @@ class Frames:
 
     def _admit_head(self, head: bytearray, data: bytes | bytearray) -> int:
         """Pass the head of the handshake; with a refusal, everything."""
+        # The blank line may be split between two chunks. Searching all of it again takes quadratic time.
         searched = max(0, len(head) - 3)
         head += data
         end = head.find(b"\r\n\r\n", searched) + 4
@@ -128,6 +132,7 @@ class Frames:
         if end >= 4 and not (head.startswith(b"HTTP/") and head[8:12] != b" 101"):
             self._head = None
             return len(data) - (len(head) - end)
+        # Asked only of a head without an end: frames that arrive in one chunk with its end don't count.
         if len(head) > MAX_HEAD:
             self.fault = Fault(CloseReason.PROTOCOL_ERROR, "an answer to the handshake that is too long")
             return 0
@@ -135,18 +140,21 @@ class Frames:
 
     def _judge(self, header: bytearray) -> None:
         opcode, short = header[0] & 0x0F, header[1] & 0x7F
+        # Whether it is written in the fewest bytes (RFC 6455, section 5.2) is for the parser to judge.
         length = short if short < 126 else int.from_bytes(header[2 : 4 if short == 126 else 10], "big")
         self._left = length
         # Control frames may come in the middle of a message (RFC 6455, section 5.4); the parser bounds them.
         if opcode & 0x08:
             self._closing = self._closing or opcode == 0x08
             return
+        # This also counts a message that begins within another (RFC 6455, section 5.4): the parser refuses it.
         if opcode:
             self.in_parser += 1
             self._size = self._fragments = 0
         self._size += length
         self._fragments += 1
         self._open = not header[0] & 0x80
+        # By the header alone, before any of the payload takes memory.
         if self._size > self._limit:
             self.fault = too_big(self._limit)
         elif self._fragments > FREE_FRAGMENTS + self._size // LEAST_FRAGMENT:

@@ -47,16 +47,19 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
 
     @property
     def has_room(self) -> bool:
+        # A closed inbox drops what it gets, so the reader need not wait: it still has to find the peer's close frame.
         return self._size < self._limit or self._closed
 
     async def room(self) -> None:
         """Wait until there is room; without a checkpoint if there is."""
+        # Each message that is taken wakes the reader, but a short one may not make enough room.
         while not self.has_room:
             await self._taken.park()
 
     def put(self, item: SessionMessage, size: int = 0) -> None:
         """Add a message; once the session does not read any more, drop it."""
         if not self._closed:
+            # Past the limit, too: a failure must always get in, and a message longer than the inbox never would.
             self._items.append((item, size + COST))
             self._size += size + COST
             self._arrived.unpark()
@@ -84,6 +87,7 @@ class Inbox(trio.abc.ReceiveChannel[SessionMessage]):
             # Taken, so it must not be lost in a cancellation.
             await trio.lowlevel.cancel_shielded_checkpoint()
             return item
+        # The message is taken only after waking up, so cancelling `park` can't lose it.
         while True:
             await self._arrived.park()
             with contextlib.suppress(trio.WouldBlock):
@@ -137,6 +141,7 @@ class WebSocketLink:
                 nursery.start_soon(self._send)
                 yield Link(self._inbox, self._write)
         finally:
+            # A session that still uses the link gets an error at once and does not wait for tasks that have ended.
             self._inbox.close()
             self._outbound.close()
             # Shielded, and short: even when all is cancelled, the peer is told. A frame that was cut off ends that.
@@ -147,6 +152,7 @@ class WebSocketLink:
     async def _end(self) -> None:
         # What still arrives is dropped: the session reads no more.
         self._inbox.close()
+        # Not `_outbound`: closing that would drop what was handed over and not sent.
         self._write.close()
         # In order, so that nothing is lost: the last messages, the close frame, and that of the peer.
         with trio.move_on_after(CLOSE_GRACE):
@@ -155,8 +161,11 @@ class WebSocketLink:
 
     async def _accept(self, data: bytes) -> None:
         inbox = self._inbox
+        # Put first, then wait: the message is in memory already, so holding it back would save nothing.
         inbox.put(SessionMessage(decode(data), metadata=self._metadata), len(data))
         if not inbox.has_room:
+            # While this waits nothing is read, not even a pong, and the keep-alive must not count that against the
+            # peer.
             self._socket.waiting = True
             await inbox.room()
             self._socket.waiting = False
@@ -187,8 +196,10 @@ class WebSocketLink:
                         break
                 if messages:
                     await self._socket.send(messages)
+        # ClosedResourceError: `_read` has closed the channel. It alone reports the loss, and only once.
         except (Ended, trio.ClosedResourceError):
             pass
+        # Not left to `running`: the peer's close frame follows this one, and `_end` waits for it.
         await self._socket.close(*self.farewell)
         self._written.set()
 

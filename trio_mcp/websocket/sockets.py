@@ -94,6 +94,7 @@ class TrioSocket:
         self._timeout = ping_timeout
         self._message_timeout = message_timeout
         self._connection: Any = None
+        # Bound methods: each access makes a new one, but they compare and hash as equal.
         self._beating: set[Any] = set()
         self._over = trio.CancelScope()  # around the opening handshake
         self._stopped = trio.Event()  # the reader has ended
@@ -118,8 +119,10 @@ class TrioSocket:
                 self._connection = await handshake(home)
             except ConnectionClosed as exc:  # while it was answered
                 return exc
+            # Only now: before the handshake has ended, no ping can be sent, and the caller's deadline bounds it.
             nursery.start_soon(self._keep_alive, nursery)
             return None
+        # Only `_read` cancels that scope, so the reader has ended; with the stream's clean end it leaves no exception.
         return self._failure or ConnectionClosed(None)
 
     async def _read(self, read: Callable[[], Awaitable[None]]) -> None:
@@ -128,16 +131,19 @@ class TrioSocket:
         except Exception as exc:
             # Raised here it would end the nursery: its loss is one of the link's.
             self._failure = exc
+        # A cancelled reader does not get here: its nursery ends, and with it all that could wait for this.
         self._stopped.set()
         self._over.cancel("the reader has ended")
 
     # --- messages -------------------------------------------------------------------------------------------------
 
     async def receive_all(self, accept: Accept) -> None:
+        # What has arrived before is in trio-websocket's queue; `Frames.in_parser` keeps later messages behind it.
         self._stream.accept = accept
         try:
             while isinstance(message := await self._connection.get_message(), str):
                 await accept(message.encode())
+                # Only after `accept`: until then, no later message may overtake this one past the parser.
                 self._stream.parsed()
         except ConnectionClosed:
             pass
@@ -146,6 +152,7 @@ class TrioSocket:
         raise Ended(await self._end())
 
     async def send(self, messages: Sequence[bytes]) -> None:
+        # After a close frame no data may be sent (RFC 6455, section 5.5.1), and `WatchedStream` would drop it.
         if self._connection.closed is not None:
             raise Ended
         try:
@@ -162,6 +169,7 @@ class TrioSocket:
             await self._stopped.wait()
         code = CloseReason.ABNORMAL_CLOSURE if closed is None else closed.code
         fault = stream.fault
+        # This side's own fault first: trio-websocket then knows only that its stream has ended.
         if fault is not None:
             cause = f"the {peer} sent {fault.reason}"
         elif self._failure is not None:
@@ -180,6 +188,7 @@ class TrioSocket:
             # What the parser refused: no close frame has come, and trio-websocket sends none.
             cause = f"the {peer} broke the protocol of WebSocket: {closed.reason}"
             fault = Fault(code, closed.reason or "")
+        # Recorded as a fault, so that `hang_up` lingers: a reset could destroy the close frame on its way.
         stream.give_up(fault)
         with trio.move_on_after(LAST_WORDS):
             await stream.say_goodbye(fault)
@@ -209,6 +218,7 @@ class TrioSocket:
                 text = f"nothing within ping_timeout={self._timeout:g} seconds"
                 stream.give_up(Fault(CloseReason.INTERNAL_ERROR, text))
                 return
+            # Bytes that trickle in are signs of life, so silence alone would never end such a message.
             if stream.unfinished() >= self._message_timeout:
                 text = f"a message that took longer than {self._message_timeout:g} seconds"
                 stream.give_up(Fault(CloseReason.POLICY_VIOLATION, text))
@@ -217,16 +227,19 @@ class TrioSocket:
             if quiet:
                 # While we don't read, no pong gets through, and an unasked one is a sign of life as well.
                 beat = self._connection.pong if self.waiting else self._connection.ping
+                # A ping of trio-websocket waits for its pong without a limit: one per interval would pile up tasks.
                 if beat not in self._beating:
                     self._beating.add(beat)
                     nursery.start_soon(self._beat, beat)
             next_beat = now + self._interval - (0 if quiet else silent)
+            # A message may begin while this sleeps, so it may last up to twice its time.
             wake = min(next_beat, stream.heard + self._timeout, now + self._message_timeout)
             await trio.sleep_until(wake)
             # Later than it should be: then this program stood still, and not the peer.
             stream.stand_still(trio.current_time() - wake)
 
     async def _beat(self, beat: Callable[[], Awaitable[None]]) -> None:
+        # ProtocolError: once a close frame has arrived, wsproto sends no ping. `receive_all` tells of the end.
         with contextlib.suppress(ConnectionClosed, ProtocolError):
             await beat()
         self._beating.discard(beat)

@@ -62,6 +62,7 @@ class WatchedStream:
         is_client: bool,
     ) -> None:
         self._stream = stream
+        # Only a plain socket: what goes through the descriptor of TLS is not what was sent.
         self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
@@ -69,6 +70,7 @@ class WatchedStream:
         self._write_timeout = write_timeout
         self._is_client = is_client
         self._sending = trio.Lock()
+        # Stands in until the first read, because `stop` may come before it.
         self._receiving = trio.CancelScope()
         self._ended = False
         self._begun = 0.0
@@ -102,12 +104,14 @@ class WatchedStream:
 
     def give_up(self, fault: Fault) -> None:
         """Read no more; `say_goodbye` tells the peer why."""
+        # The first fault stands; a later one, such as silence, may be no more than its consequence.
         if self.fault is None:
             self.fault = fault
         self.stop()
 
     def stop(self) -> None:
         """Read no more."""
+        # Besides the scope: the reader may be between two reads, and each has a scope of its own.
         self._ended = True
         self._answering.set()
         self._receiving.cancel("the WebSocket has ended")
@@ -142,6 +146,7 @@ class WatchedStream:
                 if not self._ahead:
                     continue
             count = frames.admit(self._ahead)
+            # The rest waits until trio-websocket has handled this, so that its full queue holds up the peer.
             admitted, self._ahead = self._ahead[:count], self._ahead[count:]
             if frames.fault is not None:  # what came before it is still parsed
                 self.give_up(frames.fault)
@@ -153,6 +158,7 @@ class WatchedStream:
                 self._ahead = bytes(await self._stream.receive_some(CHUNK))
             else:
                 self._ahead = await read_socket(self._socket)
+        # trio-websocket makes a bare 1006 of every broken stream, so the cause has to be kept here.
         except trio.BrokenResourceError as exc:
             self.broken = f"the connection broke: {exc.__cause__ or exc}"
             raise
@@ -165,8 +171,10 @@ class WatchedStream:
             message, place = found
             await accept(message)
             count += 1
+            # `accept` has no checkpoint while there is room: a chunk of tiny messages would hold up all other tasks.
             if count % BURST == 0:
                 await trio.lowlevel.checkpoint()
+        # Once, at the end: cutting off each message would copy the rest each time.
         self._ahead = data[place:]
 
     async def send_all(self, data: Any) -> None:
@@ -176,6 +184,7 @@ class WatchedStream:
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
+            # trio-websocket sends each frame by a call of its own, so its first byte tells (RFC 6455, section 5.2).
             is_close = data[:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
@@ -187,6 +196,7 @@ class WatchedStream:
             await self._send_pieces(data)
             self.goodbye = is_close
         finally:
+            # What is sent first is the response to the handshake; the reader must not wait if it failed.
             self._answering.set()
             self._sending.release()
 
@@ -205,6 +215,7 @@ class WatchedStream:
             # scheduler. If it fails, `send_all` finds out why.
             with contextlib.suppress(OSError):
                 view = view[os.write(self._socket.fileno(), view) :]
+        # Each piece has the whole time: a peer that reads slowly must not be lost because a message is long.
         for start in range(0, len(view), CHUNK):
             with trio.move_on_after(self._write_timeout) as scope:
                 try:
@@ -214,6 +225,7 @@ class WatchedStream:
                     raise
             if scope.cancelled_caught:
                 self.broken = f"nothing was read for {self._write_timeout:g} seconds"
+                # A frame is cut off, so the connection is of no more use. Closing it also wakes the reader.
                 await trio.aclose_forcefully(self._stream)
                 raise trio.BrokenResourceError(self.broken)
 
@@ -225,7 +237,10 @@ class WatchedStream:
 
     async def say_goodbye(self, fault: Fault) -> None:
         """Send a close frame, after what is being sent; do nothing if one was sent."""
+        # During a send `goodbye` is set only for that time, so wait for its end; `send_all` looks again.
         if not self.goodbye or self._sending.locked():
+            # trio-websocket's `aclose` would drop what still arrives, and it sends nothing after a fault of the peer.
+            # wsproto cuts the reason to what a control frame may have (RFC 6455, section 5.5).
             frame = FrameProtocol(self._is_client, []).close(*fault)
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 await self.send_all(frame)
@@ -233,6 +248,7 @@ class WatchedStream:
     async def hang_up(self) -> None:
         """Close the stream below, within the caller's time: a peer that broke the rules may use it to read why."""
         self.stop()
+        # Lingering may take all of the caller's time; then the stream is closed by force.
         async with closing(partial(trio.aclose_forcefully, self._stream)):
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 if self.fault is not None and not self.broken:
@@ -241,6 +257,7 @@ class WatchedStream:
 
     async def _linger(self) -> None:
         if isinstance(self._stream, trio.SocketStream):
+            # The peer sees this end behind the close frame and closes its side, which ends the loop below.
             await self._stream.send_eof()
         left = LINGERED
         while data := await self._stream.receive_some(CHUNK):

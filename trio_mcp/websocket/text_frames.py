@@ -12,6 +12,7 @@ TEXT = 0x81  # the last, and only, frame of a text message (RFC 6455, section 5.
 def text_frame(message: bytes, masked: bool) -> bytes:
     """Return a message as one text frame."""
     size, bit = len(message), 0x80 if masked else 0
+    # The length must have the fewest bytes possible (RFC 6455, section 5.2).
     if size < 126:
         head = bytes((TEXT, bit | size))
     elif size < 0x10000:
@@ -31,18 +32,23 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
     as it should be.
     """
     start = place + 2
+    # A client masks, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte differ from
+    # `TEXT`. What is wrong goes to the parser, which knows the code to close with.
     if len(data) < start or data[place] != TEXT or (data[place + 1] >= 0x80) is not masked:
         return None
     size, least = data[place + 1] & 0x7F, 0
     if size >= 126:
         least, width = (126, 2) if size == 126 else (0x10000, 8)
+        # If the length itself is cut off, `start` lies behind the data, and the check of `end` fails for any number.
         size, start = int.from_bytes(data[start : start + width], "big"), start + width
     payload = start + 4 if masked else start
     end = payload + size
+    # A length that is not in its shortest form is for the parser to refuse, one over the limit for `Frames`.
     if end > len(data) or not least <= size <= limit:
         return None
     message = _masked(data[payload:end], data[start:payload]) if masked else data[payload:end]
     try:
+        # Only to check it, as text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
         message.decode()
     except UnicodeDecodeError:
         return None

@@ -30,6 +30,7 @@ from trio_mcp.websocket.stream import Accept, WatchedStream
 
 __all__ = ["WebSockets", "wants_websocket"]
 
+# 1012 and 1013 are not in RFC 6455, but in IANA's registry of close codes: both ask the client to come back.
 ENDING: Final = Fault(CloseReason.SERVICE_RESTART, "the server is ending")
 FULL: Final = Fault(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
 FAILED: Final = Fault(CloseReason.INTERNAL_ERROR, "the session failed")
@@ -44,6 +45,7 @@ HEAD: Final = (
 
 def wants_websocket(headers: Headers) -> bool:
     """Return whether a GET asks for a WebSocket (RFC 6455, section 4.2.1)."""
+    # Connection is a list: Firefox, for example, sends `keep-alive, Upgrade`.
     asked = {option.strip() for option in (headers.get("Connection") or "").lower().split(",")}
     return "upgrade" in asked and (headers.get("Upgrade") or "").lower() == "websocket"
 
@@ -76,11 +78,13 @@ class WebSockets:
             refusal = refuse(501, "this server has no WebSocket on this kind of connection")
         if refusal is not None or extras is None:
             return refusal
+        # From here on no HTTP response can be sent, so every refusal comes before.
         raw, read = await extras.take_over()
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
         stream = WatchedStream(
             raw,
+            # Frames may have come together with the head, and were read along with it.
             HEAD % key + read.partition(b"\r\n\r\n")[2],
             max_message_size=options.max_message_size,
             write_timeout=options.write_timeout,
@@ -95,18 +99,22 @@ class WebSockets:
 
     def _judge(self, request: HttpRequest) -> Refusal | None:
         headers = request.headers
+        # HTTP/1.0 has no Upgrade, and over HTTP/2 a WebSocket begins with a CONNECT (RFC 8441).
         if request.method != "GET" or not wants_websocket(headers) or request.scope.get("http_version") != "1.1":
             text = "only WebSockets are served at this path"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
+        # The refusal has to name the version that is spoken here (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
             text = "the only version of WebSocket here is 13"
             return refuse(426, text, headers=(("Sec-WebSocket-Version", "13"),))
         try:
+            # Strictly, because it goes into `HEAD`: by default the decoder skips line breaks, for example.
             complete = len(base64.b64decode(headers.get("Sec-WebSocket-Key") or "", validate=True)) == 16
         except (binascii.Error, ValueError):
             complete = False
         if not complete:
             return refuse(400, "the Sec-WebSocket-Key must be 16 bytes in Base64")
+        # The stream is taken over right behind the head, so a body would be read as frames.
         if headers.get("Content-Length") not in (None, "0") or headers.get("Transfer-Encoding") is not None:
             return refuse(400, "the handshake of a WebSocket has no body")
         offered = [name.strip() for name in (headers.get("Sec-WebSocket-Protocol") or "").split(",")]
@@ -122,6 +130,7 @@ class WebSockets:
         event: Mapping[str, Any] = {}
         with trio.move_on_after(self._options.head_timeout):
             event = await receive()
+        # Before that event nothing may be sent; the time may be up, or the client may have left.
         if event.get("type") != "websocket.connect":
             return
         refusal = refusal or _without_subprotocol(scope.get("subprotocols", ()))
@@ -135,6 +144,7 @@ class WebSockets:
     # --- the session ----------------------------------------------------------------------------------------------
 
     async def _serve(self, socket: Socket, request: HttpRequest) -> None:
+        # Asked again, because the server may have begun to end during the handshake.
         if self._ending or self._count >= self._options.max_sessions:
             await socket.close(*(ENDING if self._ending else FULL))
             await socket.hang_up()
@@ -151,6 +161,7 @@ class WebSockets:
             sessions.append(session)
             self._sessions.add(session)
 
+        # Not the size of `_sessions`: a WebSocket takes its place before its session is open.
         self._count += 1
         try:
             await self._run.serve_opening(_opening(socket, metadata), opened)
@@ -165,6 +176,7 @@ class WebSockets:
         self._ending = True
         for session in self._sessions:
             session.ending = True
+            # A task for each: a client that is slow to take its last messages must not hold up the others.
             self._run.nursery.start_soon(_end, session)
 
     def cut(self) -> None:
@@ -180,12 +192,14 @@ async def _opening(socket: Socket, metadata: dict[str, Any]) -> AsyncIterator[Li
     async with link.running() as channels:
         try:
             yield channels
+        # Not for a cancellation: that is the server's end, which the farewell names already.
         except Exception:
             link.farewell = FAILED
             raise
 
 
 async def _end(session: Client) -> None:
+    # First, because a `subscriptions/listen` does not end by itself, and `wait_settled` waits for it as well.
     await session.end_listening()
     await session.wait_settled()
     await session.aclose()
@@ -214,6 +228,7 @@ class AsgiSocket:
     async def _message(self) -> bytes:
         event = await self._receive()
         if event["type"] != "websocket.receive":
+            # After our own close the disconnect only confirms it, so the code in it is not the client's word.
             self._closed, said = True, self._closed
             code = event.get("code", CloseReason.NO_STATUS_RCVD)
             if said:
@@ -225,6 +240,7 @@ class AsgiSocket:
         if text is None:
             await self._give_up(Fault(CloseReason.UNSUPPORTED_DATA, NOT_TEXT))
         data = (text or "").encode()
+        # Late, as the ASGI server has all of it in memory by now: only a limit of its own can prevent that.
         if len(data) > self._limit:
             await self._give_up(too_big(self._limit))
         return data
@@ -241,6 +257,7 @@ class AsgiSocket:
 
     async def close(self, code: int, reason: str) -> None:
         if not self._closed:
+            # Set before the send: a second close while this one waits would be an error of the application to ASGI.
             self._closed = True
             with contextlib.suppress(Ended):
                 await self._try({"type": "websocket.close", "code": int(code), "reason": reason})
