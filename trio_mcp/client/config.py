@@ -72,6 +72,7 @@ def load_config(source: ConfigSource, *, environ: Mapping[str, str] | None = Non
     Raises:
         ConfigError: If the configuration is invalid. It lists every problem, with file, line and server.
     """
+    # Not `or`: an empty mapping says that no variable is set.
     variables = os.environ if environ is None else environ
     if isinstance(source, Mapping):
         return _Reader("the configuration", Places(), variables).read(source)
@@ -82,6 +83,7 @@ def load_config(source: ConfigSource, *, environ: Mapping[str, str] | None = Non
     try:
         content = json.loads(text)
     except json.JSONDecodeError as exc:
+        # VS Code accepts comments in its own files, so a file that comes from there may have some.
         hint = "; JSON has no comments" if text.startswith(("//", "/*"), exc.pos) else ""
         problem = f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}{hint}"
         raise ConfigError(name, (problem,)) from None
@@ -153,6 +155,7 @@ class _Reader:
         if not isinstance(entry, Mapping):
             self._problem(path, f"must be an object, not {_kind(entry)}")
             return None
+        # First: an entry that is switched off may lack its variables, or be half written.
         if self._of(bool, path, entry, "disabled"):
             return None
         return self._failover(path, entry) if "failover" in entry else self._server(path, entry)
@@ -191,6 +194,7 @@ class _Reader:
         for key in misplaced:
             if by_url is not None and key in entry:
                 self._problem((*path, key), f"not allowed for a server with {'a url' if by_url else 'a command'}")
+        # Types first: `_filled` takes whatever is neither a list nor an object for a string.
         if by_url is None or not self._has_all_types(path, entry):
             return None
         filled = {key: self._filled((*path, key), entry[key]) for key in (*PROCESS_KEYS, *URL_KEYS) if key in entry}
@@ -247,6 +251,7 @@ class _Reader:
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
         """Return a value if it is present and of its type; note a problem if it has another type."""
         value = entry.get(key)
+        # By the key, not by None: a null in the file is a wrong value, not a missing one.
         if key in entry and not isinstance(value, kind):
             self._problem((*path, key), f"must be {KINDS[kind]}, not {_kind(value)}")
             return None
@@ -386,6 +391,7 @@ def locate(text: str) -> Places:
         elif mark == ":":
             pass
         elif inner is not None and inner.is_object and inner.expects_key:
+            # Decoded, as a parser takes two spellings of a key, with and without escapes, for the same.
             key = json.loads(mark)
             inner.key, inner.expects_key = key, False
             path = (*inner.path, key)

@@ -55,6 +55,7 @@ def link_factory(target: Target) -> LinkFactory:
     if isinstance(target, (list, tuple)):
         target = FailoverParameters(target)
     if isinstance(target, FailoverParameters):
+        # All are looked up now: a mistake in the last of them must not wait for the failure of all others.
         return FailoverConnector([(target_name(each), link_factory(each)) for each in target.targets], target)
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
@@ -82,8 +83,10 @@ def target_name(target: object) -> str:
         # Without the parts that may be secret: the query and a password.
         place = rest.partition("?")[0].partition("#")[0]
         host, slash, path = place.partition("/")
+        # At the last `@`, since a password that was not encoded may contain another.
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
     if isinstance(target, StdioServerParameters):
+        # Without its arguments, which may contain secrets.
         return target.command
     # That of a `Server`, which the client must not import, or of a function.
     names = (getattr(getattr(target, "info", target), "name", None), getattr(target, "__qualname__", None))
@@ -107,6 +110,7 @@ def failover_client(targets: Sequence[SingleTarget], **settings: Any) -> context
 
 def _by_url(url: str) -> LinkFactory:
     scheme, separator, rest = url.partition(":")
+    # Schemes are case-insensitive (RFC 3986, section 3.1).
     match scheme.lower():
         case "http" | "https" if rest.startswith("//"):
             return _by_parameters(HttpServerParameters(url))
@@ -115,6 +119,7 @@ def _by_url(url: str) -> LinkFactory:
         case "tcp" | "tls" | "unix" if separator:
             read_address(url)  # so that a wrong one is an error here, and not when it is connected to
             return lambda: _socket_client(url)
+    # A command ends here, and so does `localhost:8000/mcp`, whose host stands where a scheme would.
     if not rest.startswith("//"):
         raise TypeError(
             f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
@@ -140,6 +145,7 @@ def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
     return (unix_client if url[:5].lower() == "unix:" else tcp_client)(url)
 
 
+# A class, because the negotiation of a client asks it for `is_legacy`; the other transports can't know.
 @attrs.frozen
 class HttpConnector:
     """Connects to a server that has a URL."""
@@ -157,6 +163,7 @@ class HttpConnector:
     @property
     def is_legacy(self) -> bool:
         """Whether the server is known to speak only the legacy era, from its kind or from an earlier connection."""
+        # HTTP+SSE is the transport of revision 2024-11-05, and no modern revision has it.
         return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 
 
@@ -164,6 +171,7 @@ class HttpConnector:
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
     # The server's tasks are the client's own: they end with the client's block, whatever they do.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
+        # Leaving the nursery would cancel the server at once; this lets it be waited for with a limit.
         ended = trio.Event()
 
         async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it

@@ -61,6 +61,7 @@ class Carrier:
         # Many channels can take or give a message without waiting; a channel of another class need not.
         self.send_nowait: Callable[[SessionMessage], None] | None = getattr(link.write, "send_nowait", None)
         self.receive_nowait: Callable[[], SessionMessage] | None = getattr(link.read, "receive_nowait", None)
+        # A link is given up in one step, without waiting, so only a `close` that is a plain function is of use.
         close_read = getattr(link.read, "close", None)
         self.close_read: Callable[[], object] | None = None if inspect.iscoroutinefunction(close_read) else close_read
 
@@ -77,11 +78,15 @@ class Carrier:
         """
         # One at a time, as some channels allow only one sender.
         async with self._turn:
+            # It may have been lost while this task waited for its turn.
             if self.lost is not None:
                 return False
             request_id = item.message.id if isinstance(item.message, Request) else None
+            # What is in flight is repeated elsewhere, or its call fails; our own requests end with their link.
             if request_id in self.own:
                 request_id = None
+            # The session may have cancelled it meanwhile. Nothing waits between here and the entry in `in_flight`, so a
+            # cancellation always finds the request in one of the two.
             if queue is not None and request_id is not None and queue.pop(request_id, None) is None:
                 return True
             sent = False
@@ -90,11 +95,14 @@ class Carrier:
                 self.in_flight[request_id] = item
                 self.half_sent = request_id
             try:
+                # A scope of its own: the sender may be a task of the session, which lies outside the scope of the link.
                 with trio.CancelScope() as self._sending:
                     await self.link.write.send(item)
+                    # Not read off `cancel_called`, which is also true if the link took the message just before.
                     sent = True
             finally:
                 self._sending = self.half_sent = None
+                # Also if the caller is cancelled: what has not left must not look as if the server might have done it.
                 if not sent and request_id is not None:
                     self.in_flight.pop(request_id, None)
                     if queue is not None:
@@ -104,6 +112,8 @@ class Carrier:
     def give_up(self, cause: Exception) -> None:
         """Record that it is lost, and end every wait on it."""
         self.lost = cause
+        # Responses to our own requests may still be read from a lost link; without an entry, they can't pass for a
+        # proof that it works, and make the requests in doubt fail.
         self.own.clear()
         self._scope.cancel("this way to the server has failed")
         if self._sending is not None:

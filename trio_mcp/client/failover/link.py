@@ -50,8 +50,10 @@ class Ways:
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Link]:
         """Keep a way open while the block runs."""
+        # Entering a block is a checkpoint (docs/design.md, rule 11), and opening a nursery is not.
         await trio.lowlevel.checkpoint()
         async with background_nursery(self._end) as nursery:
+            # Not counted by the tasks as they begin: if the block ends at once, the first to end may pass for the last.
             self._running = len(self._ways)
             for way in self._ways:
                 nursery.start_soon(self._run, way, name=f"way to the server: {way.name}")
@@ -68,9 +70,11 @@ class Ways:
 
     async def _end(self) -> None:
         """Close the links in their own manner, which may take a moment."""
+        # First: a link that ends because the block does must not be logged as a failure, nor its calls repeated.
         self._router.finish()
         for way in self._ways:
             way.stop()
+        # The nursery cancels its tasks after this, and with them the links, whose last messages would be lost.
         await self._ended.wait()
 
     async def _lose_patience(self) -> None:
@@ -78,6 +82,8 @@ class Ways:
         router = self._router
         await trio.sleep(self._settings.patience)
         while not (router.heard or router.over or router.closing):
+            # Both: when a link is lost, `carrier` is cleared at once, but its way has noted the cause, which the text
+            # needs, only when its task has left the link.
             if router.carrier is None and not any(way.state == "carrying" for way in self._ways):
                 tried = "; ".join(f"{way.name}: {_said(way)}" for way in self._ways)
                 text = f"no way to the server has worked within patience={self._settings.patience:g} seconds: {tried}"

@@ -76,6 +76,7 @@ class TransportStatus:
 
 
 def _some_targets(given: Sequence[Any]) -> tuple[Any, ...]:
+    # Not any `Sequence`: a URL that was passed without its list is one as well, of single letters.
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"the ways to a server must be a list of targets, got {type(given).__name__}")
     if not given:
@@ -124,6 +125,7 @@ class FailoverParameters:
     head_start: float = attrs.field(default=1.0, kw_only=True, validator=_GRACE)
     settle: float = attrs.field(default=10.0, kw_only=True, validator=_GRACE)
     patience: float = attrs.field(default=15.0, kw_only=True, validator=_GRACE)
+    # No limit of attempts: a session may outlive any outage. `longest` bounds how late a recovery is noticed.
     backoff: Backoff = attrs.field(
         default=Backoff(first=0.25, longest=5.0, attempts=None),
         kw_only=True,

@@ -102,6 +102,7 @@ class Remembered:
         method = request.method
         if item.retry or facts_of(method).repeatable or method in _HARMLESS:
             return True
+        # A tool that was never listed here is not repeated: in the schema, both hints are false unless they are given.
         return method == "tools/call" and (request.params or {}).get("name") in self._repeatable_tools
 
     # --- learning --------------------------------------------------------------------------------------------------
@@ -139,11 +140,13 @@ class Remembered:
         return None if answer is None or chosen is None else attrs.evolve(answer[1], revision=chosen)
 
     def _learn_tools(self, tools: object) -> None:
+        # The list may be one page of several, so a tool that it lacks keeps what was learned before.
         for tool in tools if isinstance(tools, list) else ():
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str):
                 continue
             hints = tool.get("annotations")
+            # `is True`: nothing has validated these values, and a string must not permit a repetition.
             harmless = isinstance(hints, dict) and (
                 hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
             )
@@ -175,6 +178,7 @@ class Remembered:
             spoken = "no modern revision" if there is None else repr(there.revision)
             raise NegotiationError(f"it speaks {spoken}, and the session {self.server.revision!r}")
         ours, theirs = self.server.info or {}, there.info or {}
+        # Only the name decides: replicas may be upgraded one after another, so other versions are to be expected.
         if ours.get("name") != theirs.get("name"):
             raise TransportError(
                 f"it leads to another server: {_shown(theirs)} instead of {_shown(ours)};"
@@ -192,8 +196,10 @@ class Remembered:
 
     def missed(self) -> list[Notification]:
         """Return the changes that the server of a legacy session may have announced while no way was open."""
+        # In the modern era, changes are announced only to subscriptions, and `acknowledged` sees to each of them.
         if self.server is None or self.modern:
             return []
+        # A server that has not declared these announcements sends none, so none can have been missed.
         lists = [each for each, (path, _) in _LISTS.items() if declares(self.server.capabilities, path)]
         return [*map(Notification, lists), *(Notification(UPDATED, {"uri": uri}) for uri in self._uris)]
 
@@ -207,9 +213,11 @@ class Remembered:
         params = notification.params or {}
         about, offered = params.get("_meta"), params.get("notifications")
         key = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
+        # The session's ids are integers. `isinstance` would let true pass, which is equal to 1 as a key.
         if type(key) is not int or not isinstance(offered, dict):
             return None  # malformed, as the session will say
         covered = self._covered.get(key)
+        # The session waits for the first. A second is for a request that was repeated, which it doesn't know.
         if covered is None:
             self._covered[key] = offered
             return None

@@ -125,9 +125,11 @@ class Router:
             self._left = (before.name, None)
             self._let_drain(before)
         left, self._left = self._left, None
+        # Before any sender runs again: new calls must not overtake those that have waited.
         carrier.flushing = bool(self.waiting)
         if left is not None:
             self._tries.clear()  # each way has its own
+            # At a planned return the link before is still open and read, so no announcement has been missed.
             if not planned:
                 self._arrived.extend(map(SessionMessage, self.remembered.missed()))
             self._announce(Switch(left[0], carrier.name, left[1], planned))
@@ -135,6 +137,7 @@ class Router:
 
     def _let_drain(self, carrier: Carrier) -> None:
         self.draining = carrier
+        # They need not wait for a verdict on this link: the one that takes over gives them another try.
         self._free_doubtful(carrier)
         # Subscriptions last: they move, and everything else ends where it is.
         for request_id, item in list(carrier.in_flight.items()):
@@ -146,6 +149,7 @@ class Router:
 
     def leave(self, carrier: Carrier, cause: Exception) -> None:
         """Let a link carry no more because its server takes nothing now; what is in flight ends there."""
+        # A server that ends refuses each new request, and only the first refusal is news.
         if carrier is not self.carrier:
             return
         if self.draining is not None:  # one drains at a time
@@ -164,6 +168,7 @@ class Router:
         else:
             logger.warning("switched from %s to %s: %s", switch.from_way, switch.to_way, switch.cause)
         if self._on_switch is not None:
+            # This runs in the middle of a switch, which an error of the application must not leave half done.
             try:
                 self._on_switch(switch)
             except Exception:
@@ -171,6 +176,7 @@ class Router:
 
     def lose(self, carrier: Carrier, cause: Exception) -> None:
         """Give up a link: its calls are repeated on another, or fail."""
+        # The reader, a sender and the way's own task may each find out; the first cause counts.
         if carrier.lost is not None:
             return
         carrier.give_up(cause)
@@ -186,8 +192,11 @@ class Router:
             if type(item.message) is Failure and item.message.request_id is None:
                 carrier.lost = cause = item.message.error  # says more than that a channel is closed
                 break
+            # Before the calls in flight are looked at: a response here settles its call, which must not be repeated.
             if (kept := self.take(carrier, item)) is not None:
                 self._arrived.append(kept)
+        # The session's reader may be waiting here without a scope (`bound`). Closing a channel raises
+        # `ClosedResourceError` in the task that waits on it.
         if carrier.close_read is not None:
             carrier.close_read()
         if carrier is self.carrier:
@@ -219,6 +228,7 @@ class Router:
         else:
             self.unknown += 1
             error = OutcomeUnknown(request.method, carrier.name, brief_cause(cause))
+            # Set by hand: it is not raised here, but in the task of the call.
             error.__cause__ = cause
             self._arrived.append(SessionMessage(Failure(error, request.id)))
 
@@ -239,6 +249,7 @@ class Router:
             self.remembered.forget(request_id)
             self._arrived.append(failure)
         carrier.in_doubt.clear()
+        # If the way's own task has read the sign of life, the session's reader is still waiting on a link.
         self._reading.cancel()
 
     def drained(self, carrier: Carrier) -> bool:
@@ -284,6 +295,7 @@ class Router:
             if sent is None:
                 return self._take_stray(carrier, item)
             if kind is ErrorResponse and is_ending(message.error):  # type: ignore[union-attr, arg-type]
+                # Even what may not be repeated: a server that ends refuses a request before it begins it.
                 self._send_elsewhere(sent)
                 self.leave(carrier, TransportError(message.error.message[:500]))  # type: ignore[union-attr]
                 return None
@@ -323,6 +335,7 @@ class Router:
         if message.expects_answer:
             return item
         if message.id is not None:
+            # The session fails the call because of it, so there is nothing to repeat if the link fails later.
             carrier.in_flight.pop(message.id, None)
         elif message.code == INTERNAL_ERROR:
             # The transport's own report, such as that a notification was not accepted: the way is in doubt.
@@ -352,6 +365,7 @@ class Router:
         assert isinstance(item.message, Request)
         self.repeated += 1
         self.waiting[item.message.id] = item
+        # This may be the very link on which it failed: its task checks a link in doubt before it repeats anything.
         if self.carrier is not None:
             self.carrier.flushing = True
             self.carrier.wake()
@@ -406,6 +420,7 @@ class Router:
             return item
         for known, (asker, there) in self._questions.items():
             if asker is carrier and there == request_id:
+                # The session sends no response to a request that was cancelled, so nothing else would remove the entry.
                 del self._questions[known]
                 if known == there:
                     return item
@@ -423,6 +438,7 @@ class Router:
         if other is not None:
             if other[0] is carrier:
                 return item  # twice from the same link: the session refuses it
+            # Each server numbers its requests on its own, so those of two links may well have the same id.
             known = self.own_id()
             item = attrs.evolve(item, message=attrs.evolve(request, id=known))
         self._questions[known] = (carrier, request.id)
@@ -466,7 +482,9 @@ class Router:
         self._suspect(carrier)
         done = self._tries.get(request_id, 0)
         if _not_done(error) or self.remembered.may_repeat(sent):
+            # A subscription is repeated without a limit, as it is meant to outlast failures; `pause` keeps that slow.
             if done >= MAX_TRIES and not _lasts(sent):
+                # Not failed yet: if the whole way turns out to have failed, the next one may serve it.
                 carrier.in_doubt[request_id] = (sent, item)
                 return None
             self._tries[request_id] = done + 1
@@ -496,6 +514,7 @@ class Router:
                 continue
             item = None
             try:
+                # Without a scope only closing the channel ends this wait, so that must be possible without waiting.
                 if len(self.open) == 1 and carrier.close_read is not None:
                     self.bound = True
                     item = await carrier.link.read.receive()
@@ -515,9 +534,11 @@ class Router:
 
     async def _receive_arrived(self) -> SessionMessage | None:
         """Take a message that has not come through the link that carries; return None if there was something else."""
+        # First: a message that was taken out before a cancellation strikes would be lost.
         await trio.lowlevel.checkpoint()
         if self._read_closed:
             raise trio.ClosedResourceError("this end of the link has been closed")
+        # Before the end is reported: the last message may be the failure that `give_up` has left.
         if self._arrived:
             return self._next_arrived()
         if self.over or (self.closing and self.carrier is None):
@@ -538,6 +559,7 @@ class Router:
             try:
                 item = carrier.receive_nowait()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                # Not raised: the session would take the loss of one way for that of the whole link.
                 self._ended(carrier, exc)
                 continue
             if (taken := self.take(carrier, item)) is not None:
@@ -581,7 +603,9 @@ class Router:
                 carrier.send_nowait(item)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 self._refused(carrier, exc)
+                # The sender then calls `send`, which waits for the next way; other errors would end its sending.
                 raise trio.WouldBlock from None
+            # Afterwards, unlike in `Carrier.send`: nothing waits in between, so no response can have been read.
             carrier.in_flight[message.id] = item
             return
         routed = self._route(item)
@@ -599,10 +623,12 @@ class Router:
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message as soon as a way takes it: `WriteEnd.send`."""
+        # Before `_route` changes anything: if a cancellation strikes here, nothing has been sent or forgotten.
         await trio.lowlevel.checkpoint()
         while True:  # noqa: ASYNC913 - each round that does not return waits
             if self.closing:
                 raise trio.ClosedResourceError("this end of the link has been closed")
+            # Anew in each round: during the wait, another link may have taken over, or the one that asked been lost.
             routed = (self.carrier, item) if type(item.message) is Request else self._route(item)
             if routed is None:
                 return
@@ -662,6 +688,8 @@ class Router:
         self.remembered.forget(request_id)  # type: ignore[arg-type]
         if self.waiting.pop(request_id, None) is not None:  # type: ignore[arg-type]
             return None  # it is on no link now
+        # A cancellation may only name a request that is in progress (`basic/utilities/cancellation`), so it goes to the
+        # one link that has it.
         for carrier in (self.carrier, self.draining):
             if carrier is not None and request_id in carrier.in_flight:
                 return carrier, item
@@ -673,11 +701,14 @@ class Router:
         """Record that a response or notification has left."""
         message = item.message
         if isinstance(message, Notification) and message.method == CANCELLED:
+            # Not earlier: if the link fails before this has left, the request goes to `waiting`, and the next round of
+            # `send` removes it from there.
             carrier.in_flight.pop((message.params or {}).get("requestId"), None)  # type: ignore[arg-type]
         elif isinstance(message, (Response, ErrorResponse, Batch)):
             for known, (asker, there) in list(self._questions.items()):
                 if asker is carrier and _answers(message, there):
                     del self._questions[known]
+        # Its task waits for messages, and would not notice that nothing is left to finish.
         if carrier is self.draining:
             carrier.wake()
 
@@ -759,6 +790,7 @@ def _of_the_link(error: Exception) -> bool:
 def _doubtful(error: Exception) -> bool:
     """Return whether the failure of one exchange puts the whole way in doubt."""
     if isinstance(error, HttpError):
+        # Anything else is about the request or who sent it, and each way leads to a server that would say the same.
         return error.trouble in ("busy", "gateway")
     return _of_the_link(error)
 
@@ -779,6 +811,7 @@ def is_busy(error: Exception) -> bool:
 
 def is_ending(error: ErrorData) -> bool:
     """Return whether a server of this library has refused a request because it ends, so that it has not begun it."""
+    # The code alone may also mean too many requests for now, which is not a reason to leave.
     return error.code == OVERLOADED and isinstance(error.data, dict) and error.data.get("ending") is True
 
 

@@ -120,6 +120,8 @@ class Way:
     def stop(self) -> None:
         """Give up an attempt to connect; a link that carries, or has carried, is left as usual."""
         if self._use is not None:
+            # `work` lies within the block of the link, which is then left without a cancellation, so that the transport
+            # can close as usual and send the last messages.
             (self._use.work if self.state in ("carrying", "draining") else self._use.scope).cancel(
                 "the block has ended"
             )
@@ -129,6 +131,7 @@ class Way:
         began = self.attempt_since = trio.current_time()
         self.state = "connecting"
         self._router.notify()
+        # The exponent is bounded, too: after thousands of failures the power would have as many bits.
         limit = self._settings.attempt_timeout * min(2 ** min(self._failures, MOST_DOUBLINGS), MOST_TIME)
         use = self._use = _Use(self, self._router, self._settings, limit)
         cause: Exception | None = None
@@ -143,10 +146,13 @@ class Way:
         finally:
             self.state, self.attempt_since, self._use = "idle", None, None
         carrier = use.carrier
+        # Before anything else: leaving the block of a broken link may raise an error that says less.
         if carrier is not None and carrier.lost is not None:
             cause = carrier.lost
         elif carrier is not None and carrier.left is not None:
             cause = carrier.left
+        # Losing the link cancels the scope as well, so what is left is its deadline, or the end of the whole block,
+        # after which the cause doesn't matter.
         elif use.scope.cancelled_caught:
             cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
         if carrier is not None:
@@ -162,6 +168,7 @@ class Way:
         now, lasted = trio.current_time(), use.carried_for()
         if lasted >= self._settings.settle:
             self._failures = self._relapses = 0
+        # Only after a return: a way that carried because no other did has drawn the session away from none.
         elif use.proven:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
@@ -217,9 +224,11 @@ class _Use:
         """Use the link as long as it is of use."""
         router = self._router
         carrier = self.carrier = Carrier(self._way.place, self._way.name, link, self.scope)
+        # Before it can carry: from now on, the session's reader waits so that another link can wake it.
         router.open[carrier] = None
         if not await self._prepare(carrier):
             return
+        # Before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
         self._way.state, self._way.attempt_since = "carrying", None
         self._since = trio.current_time()
         router.activate(carrier)
@@ -259,6 +268,7 @@ class _Use:
                 # As late as possible, as more may have been subscribed to meanwhile.
                 self.scope.deadline = trio.current_time() + self._limit
                 await self._restore(carrier)
+            # Restoring waits, and meanwhile another link may have taken over, or begun to drain.
             current = router.carrier
             if current is None or (self.proven and current.place > carrier.place and router.draining is None):
                 self.scope.deadline = math.inf
@@ -279,12 +289,14 @@ class _Use:
             if trio.current_time() >= ready and router.draining is None:
                 self.proven = True
                 return True
+            # While another link drains, `ready` may have passed: a wait until then would not wait at all.
             pause = settings.check_after if router.draining is not None else ready - trio.current_time()
 
             def unchanged(current: Carrier = current) -> bool:
                 return router.carrier is current and not router.closing
 
             await self._read_while(carrier, unchanged, trio.current_time() + min(settings.check_after, pause))
+            # At the end of the time, too: silence alone does not prove that it works.
             if router.carrier is current:
                 await self._ask_for_life(carrier)
         return False
@@ -300,6 +312,7 @@ class _Use:
                 await self._ask(carrier, *self._sign_of_life())
             except McpError as exc:
                 if is_ending(ErrorData(exc.code, exc.message, exc.data)):
+                    # By this cause `_drain` tells a server that still works from one that is silent.
                     raise TransportError(exc.message) from exc
                 # Any other answer is a sign of life as well.
         if limit.cancelled_caught:
@@ -317,6 +330,7 @@ class _Use:
         try:
             result = await self._ask(carrier, method, params)
         except McpError as exc:
+            # A server that ends may be the right one, so the application need not hear of it.
             self.refused = not is_ending(ErrorData(exc.code, exc.message, exc.data))
             raise TransportError(f"the server refuses the session: {exc}") from exc
         try:
@@ -325,6 +339,7 @@ class _Use:
             self.refused = True
             raise
         if not remembered.modern:
+            # The session has sent it on its first link only, and it is due after each `initialize` (`basic/lifecycle`).
             await carrier.send(SessionMessage(Notification("notifications/initialized")))
         carrier.opened_here = True
 
@@ -353,6 +368,7 @@ class _Use:
         ids: list[RequestId] = []
         for method, params in requests:
             request_id = self._router.own_id()
+            # Before `send`, which tells our own requests from the session's by this.
             carrier.own[request_id] = None
             ids.append(request_id)
             await carrier.send(SessionMessage(Request(request_id, method, params)))
@@ -375,6 +391,7 @@ class _Use:
                     )
                     await trio.lowlevel.checkpoint()  # ends here: the link's scope has been cancelled
             pause, carrier.pause = carrier.pause, None
+            # Not `cancel_called`, which is also true if a message came just before: it would be lost.
             if not pause.cancelled_caught:
                 await self._router.pass_on(carrier, item)
 
@@ -392,6 +409,7 @@ class _Use:
                 await self._check(carrier)
                 if router.carrier is carrier:
                     await trio.sleep(router.pause)
+            # After the check: a link in doubt has to give a sign of life before anything is tried on it again.
             if carrier.flushing:
                 await router.flush(carrier)
             if not silent or trio.current_time() >= check_at:
@@ -407,6 +425,7 @@ class _Use:
             if carrier.flushing:
                 await router.flush(carrier)
             now = trio.current_time()
+            # A server that has been asked nothing owes nothing, so the time begins with the first request.
             asked_at = min(asked_at, now) if carrier.in_flight else math.inf
             if now >= asked_at + self._limit:
                 router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
@@ -417,6 +436,7 @@ class _Use:
         """Ask for a sign of life, and give up the link if it gives none."""
         router, patience = self._router, self._settings.check_timeout
         seen, probe = carrier.received, router.own_id()
+        # Before the question leaves: a doubt that comes up meanwhile calls for another one.
         carrier.suspected = False
         carrier.own[probe] = None
         with trio.move_on_after(patience) as limit:
@@ -428,6 +448,7 @@ class _Use:
             while carrier.own.get(probe, carrier) is None:
                 await _pause(carrier, math.inf)
         carrier.own.pop(probe, None)
+        # Any message will do: a busy server may be long in coming to the question, and still send other things.
         if carrier.received == seen and trio.current_time() <= limit.deadline + LATE:
             router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
         elif carrier.received == seen or carrier.in_doubt:
