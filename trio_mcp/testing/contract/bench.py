@@ -69,6 +69,7 @@ class End:
         with self.bench.within(f"the {self.name}'s send"):
             try:
                 await self.link.write.send(SessionMessage(message))
+            # Encoders raise the last two for content that is not JSON, which a transport has to report instead.
             except (trio.BrokenResourceError, trio.ClosedResourceError, ValueError, TypeError) as exc:
                 raise self.bench.broken(f"the {self.name}'s send of {shown(message)} raised {exc!r}") from exc
 
@@ -92,6 +93,7 @@ class End:
         """Take as many messages as come, up to this number."""
         taken: list[Incoming] = []
         with contextlib.suppress(trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+            # A timeout for each message and not for all of them: a transport that is slow is not broken.
             while len(taken) < count:
                 with trio.move_on_after(self.bench.timeout) as scope:
                     taken.append((await self.link.read.receive()).message)
@@ -215,6 +217,7 @@ class Bench:
         phase = "opening"
         with trio.CancelScope(deadline=trio.current_time() + self.timeout) as scope:
             async with manager as ends:
+                # A rule bounds its own waits, and may have any number of them.
                 scope.deadline = math.inf
                 try:
                     yield ends
@@ -268,6 +271,7 @@ class Bench:
 
     def call(self, value: object = None) -> Request:
         """Return a request unlike all others."""
+        # The number serves as the id, too: MCP forbids using an id twice within a session (Base protocol, Requests).
         return Request(number := self.number(), "check/call", {"n": number, "value": value})
 
     def answer(self, request: Request, value: object = None) -> Response:
@@ -289,6 +293,7 @@ class Bench:
         """Wait until nothing is there that was not there before; return what does not go away."""
         deadline = trio.current_time() + self.timeout
         pause = 0.01
+        # Polled, because no event says that the system has closed a descriptor.
         while (left := [name for key, name in now().items() if key not in before]) and trio.current_time() < deadline:
             await trio.sleep(pause)
             pause *= 2
@@ -300,8 +305,10 @@ class Bench:
         texts: list[str] = []
         gc.collect()  # what is lost already is not this transport's
         with warnings.catch_warnings(record=True) as caught:
+            # By default Python ignores these warnings, and reports one place only once.
             warnings.simplefilter("always", ResourceWarning)
             yield texts
+            # What is part of a reference cycle warns only once the collector has found it.
             gc.collect()
             texts += [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)]
 
@@ -316,6 +323,7 @@ async def settled(cushion: float = 0.0) -> None:
 def tasks() -> dict[Any, str]:
     """Return all tasks of this run of Trio, with their names."""
     found: dict[Any, str] = {}
+    # From the root, because a transport may have started tasks in Trio's own nursery for system tasks.
     waiting = [trio.lowlevel.current_root_task()]
     while waiting:
         if (task := waiting.pop()) is not None:
@@ -327,12 +335,14 @@ def tasks() -> dict[Any, str]:
 def descriptors() -> dict[Any, str]:
     """Return the open descriptors of this process, with what they lead to where the system tells."""
     found: dict[Any, str] = {}
+    # Not /proc/self/fd, which Linux alone has.
     for number in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # the folder's own is closed meanwhile
             status = os.fstat(int(number))
             target = "open"
             with contextlib.suppress(OSError):  # on Linux alone these are links
                 target = os.readlink(f"/dev/fd/{number}")
+            # The system gives a number again once it is free, so the number alone would hide a leak.
             found[number, status.st_dev, status.st_ino] = f"{number}: {target}"
     return found
 

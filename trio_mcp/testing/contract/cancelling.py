@@ -42,6 +42,7 @@ class _Steps(trio.abc.Instrument):
         """Begin."""
         trio.lowlevel.add_instrument(self)
         self._is_on = True
+        # `after_task_step` would be too late for a cancellation before the first step.
         self._look()
 
     def off(self) -> None:
@@ -60,6 +61,7 @@ class _Steps(trio.abc.Instrument):
             finally:
                 self.off()
 
+    # The steps of all tasks: it matters how far the transport's own have come when the cancellation strikes.
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.count += 1
         self._look()
@@ -171,6 +173,7 @@ async def checkpoints(bench: Bench) -> None:
         try:
             with assert_checkpoints():
                 done.append(await operation)
+        # If the operation has not returned, the error is the transport's own, and not a missing checkpoint.
         except AssertionError:
             if not done:
                 raise
@@ -223,6 +226,7 @@ async def cancel_send(bench: Bench) -> None:
                     with bench.within(f"{SOME} sends"), steps.cancelling():
                         for _ in range(SOME):
                             await source.link.write.send(SessionMessage(message := bench.note()))
+                            # Only after its send: one that raises `Cancelled` must not have sent anything.
                             sent.append(message)
 
             await _everywhere(bench, scenario)
@@ -298,6 +302,7 @@ async def cancel_close(bench: Bench) -> None:
                 with bench.within("aclose()"), steps.cancelling():
                     await channel.aclose()
                 closed = isinstance(await each.attempt(half, "after its close"), trio.ClosedResourceError)
+                # If the first run saw no end, the others won't either, and each wait for it would take a whole timeout.
                 found = closed, half == "write" and usually != (True, False) and await other.ends()
                 # What it does not do without a cancellation breaks a rule of its own.
                 usually = usually or found

@@ -119,11 +119,13 @@ async def check_transport(
         max_message_size=max_message_size,
     )
     chosen = [rule for name, rule in RULES.items() if rules is None or name in rules]
+    # A limit without `raw` is of no use: its rule needs a stream to feed.
     given = {"raw": raw, "cut": cut, "max_message_size": raw and max_message_size}
     kept: list[str] = []
     broken: dict[str, str] = {}
     waived: dict[str, str] = {}
     unchecked: dict[str, str] = {}
+    # Even if it was not asked for: where nothing opens, each rule would run into its timeouts and blame something else.
     if (trouble := await _trouble(FIRST, bench)) is not None:
         broken[FIRST.name] = trouble
         unchecked = {rule.name: "no connection works" for rule in chosen if rule is not FIRST}
@@ -138,6 +140,8 @@ async def check_transport(
         else:
             broken[rule.name] = trouble
     for trait in traits:
+        # A trait may stand for several rules, and is needed if one of them is broken. With `rules=` perhaps none was
+        # checked, which proves nothing.
         if trait not in waived.values() and any(RULES[name].unless == trait for name in kept):
             broken.update(
                 {
@@ -193,6 +197,7 @@ async def _trouble(rule: Rule, bench: Bench) -> str | None:
             with trio.move_on_after(bench.timeout):
                 await over.wait()
             if not over.is_set():
+                # Repeated: there may be a shield within the shield, or a loop that catches what is raised in it.
                 _wrest(tasks[0])
     # What was found first says most; later trouble may follow from it.
     return next(iter([*bench.found, *map(_told, raised)]), None)
@@ -211,6 +216,7 @@ def _wrest(task: trio.lowlevel.Task) -> None:
 
 
 def _told(exc: BaseException) -> str:
+    # The nurseries of the rules wrap what is raised in them, which says nothing about the transport.
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return f"it raised {exc!r}"

@@ -57,6 +57,7 @@ class _Direction:
                     await self.source.send(message)
 
             self.arrived = await self.target.collect(len(messages))
+            # Nothing more is due, so what comes now is a message too many.
             self.arrived += await self.target.more()
 
     @property
@@ -64,6 +65,7 @@ class _Direction:
         """The numbers of what arrived, each where it came first."""
         known = {number_of(message) for message in self.sent}
         arrived = (number_of(message) for message in self.arrived)
+        # What is foreign or comes twice breaks the rule `once`; this is for the order alone.
         return [number for number in dict.fromkeys(arrived) if number is not None and number in known]
 
 
@@ -124,6 +126,7 @@ async def unasked(bench: Bench) -> None:
 
 @rule("Every kind of message arrives as it was sent, with its id, and with or without its optional members")
 async def kinds(bench: Bench) -> None:
+    # A double rounds integers beyond 2**53 (RFC 8259, section 6), and 7 and "7" are two ids.
     ids: tuple[int | str, ...] = (0, -1, 7, 2**53 + 1, 2**64, 10**40, "7", "", "a b", "x" * 1000)
     async with bench.pair() as (client, server):
         for message in (Notification("check/bare"), Notification("check/empty", {})):
@@ -149,12 +152,14 @@ async def _unchanged(bench: Bench, values: Iterable[tuple[str, Any]]) -> None:
     "Line and paragraph separators in strings arrive unchanged and separate nothing: U+2028, U+2029, U+0085 and others"
 )
 async def separators(bench: Bench) -> None:
+    # `str.splitlines` splits at all of them. JSON may contain U+0085, U+2028 and U+2029 raw (RFC 8259, section 7).
     values = [(f"U+{ord(each):04X}", f"a{each}b{each}") for each in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
     await _unchanged(bench, [*values, ("CR LF", "a\r\n\r\nb"), ("two newlines", "a\n\ndata: b\n\n")])
 
 
 @rule("Control characters in strings arrive unchanged, NUL among them")
 async def controls(bench: Bench) -> None:
+    # Of these JSON demands escapes only below U+0020 (RFC 8259, section 7): DEL and the C1 controls may travel raw.
     each = [(f"U+{code:04X}", f"a{chr(code)}b") for code in (*range(32), *range(0x7F, 0xA0))]
     await _unchanged(bench, [*each, ("U+0000 alone", "\0"), ("U+0000 in a key", {"a\0b": "\0\0"})])
 
@@ -162,6 +167,7 @@ async def controls(bench: Bench) -> None:
 @rule("Any Unicode text arrives unchanged: emoji, combining characters, noncharacters, a byte order mark")
 async def unicode(bench: Bench) -> None:
     values = {
+        # Parsers may ignore it at the start of a text (RFC 8259, section 8.1); within a string it is content.
         "a byte order mark": "\ufeffa\ufeff",
         "an emoji of several characters": "\U0001f469\u200d\U0001f52c\U0001f1e9\U0001f1ea",
         "a combining character": "e\u0301 \u00e9",
@@ -208,6 +214,7 @@ async def nesting(bench: Bench) -> None:
 
 @rule("A message of 4 MiB arrives unchanged, in each direction")
 async def large(bench: Bench) -> None:
+    # The default limit of servers over sockets and HTTP, in bytes: an emoji takes four of them.
     size = 4 * 1024 * 1024 - ENVELOPE
     await _unchanged(bench, [("4 MiB in one string", "x" * size), ("4 MiB of emoji", "\U0001f469" * (size // 4))])
 

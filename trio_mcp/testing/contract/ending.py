@@ -22,6 +22,7 @@ __all__: list[str] = []
 
 @rule("Everything that was sent before `write` was closed arrives, however much it is and whichever side closes")
 async def flushed(bench: Bench) -> None:
+    # A connection each, since a closed one is of no more use. Behind a full buffer a close may overtake what waits.
     for way, count in itertools.product(range(2), (1, 2, BUFFER, BUFFER + 1, 3 * BUFFER)):
         async with bench.pair() as ends:
             for source, target in ways(bench, *ends)[way : way + 1]:
@@ -48,6 +49,7 @@ async def crossing(bench: Bench) -> None:
             for source, target in ways(bench, *ends)[way : way + 1]:
                 if "calls_only" not in bench.traits or target is ends[0]:
                     nursery.start_soon(_push, bench, target)
+                    # It reads on: otherwise the other end would wait for room, and this would test backpressure.
                     nursery.start_soon(source.ends)
                 sent = [bench.note() for _ in range(count)]
                 for message in sent:
@@ -96,6 +98,7 @@ async def closed(bench: Bench) -> None:
             for index in order:
                 for _ in range(2):
                     with bench.within("aclose()"):
+                        # Closing again has to succeed silently, as `trio.abc.AsyncResource` demands.
                         await halves[index].aclose()
             for each, half in itertools.product((client, server), ("read", "write")):
                 raised = await each.attempt(half, "after its own close")
@@ -136,6 +139,7 @@ async def half_close(bench: Bench) -> None:
             await server.send(response)
         # Over HTTP the other requests may fail with the close; what has arrived is there.
         first = await client.receive()
+        # The cushion is real time, for data that is in the kernel while every task waits.
         await settled(0.05)
         await client.close()
         arrived = {number_of(message) for message in [first, *await client.collect(len(responses) - 1)]}
@@ -155,6 +159,7 @@ async def _after_a_cut(bench: Bench) -> list[Incoming]:
     async with bench.cut() as (link, cut):
         await link.send(bench.note())
         await cut()
+        # Not `rest`: a missing end is left to `loss_ends`, so that each fault breaks one rule.
         return await link.collect(BUFFER)
 
 

@@ -46,6 +46,7 @@ async def _feed(bench: Bench, stream: trio.abc.Stream, data: bytes, size: int) -
     for start in range(0, len(data), size):
         with bench.within("writing to the raw stream"):
             await stream.send_all(data[start : start + size])
+        # Otherwise the system joins the pieces, and the link reads several at once.
         await settled()
 
 
@@ -63,6 +64,7 @@ async def one_chunk(bench: Bench) -> None:
     async with bench.raw() as (link, stream):
         messages = [bench.note() for _ in range(200)]
         async with trio.open_nursery() as nursery:
+            # More messages than a link buffers: the write may have to wait for the reader below.
             nursery.start_soon(_write, bench, stream, *map(encode, messages))
             for message in messages:
                 await link.take(message, "200 messages in one piece")
@@ -74,6 +76,7 @@ async def one_chunk(bench: Bench) -> None:
 )
 async def garbage(bench: Bench) -> None:
     async with bench.raw() as (link, stream):
+        # A good message first: over TCP, the first line decides whether the connection is kept at all.
         for name, text in {"a message": b"", **GARBAGE}.items():
             if text:
                 await _write(bench, stream, text)
@@ -109,6 +112,7 @@ async def _only_itself(bench: Bench, link: End, stream: trio.abc.Stream, framed:
 @rule("What is not UTF-8 costs only itself, or ends the link with a cause", needs="raw")
 async def not_utf8(bench: Bench) -> None:
     async with bench.raw() as (link, stream):
+        # Valid but for two bytes that UTF-8 never contains (RFC 3629, section 1); if replaced, they make a message.
         framed = bench.frame(b'{"jsonrpc":"2.0","method":"\xff\xfe"}')
         await _only_itself(bench, link, stream, framed, len(framed))
 
@@ -134,6 +138,8 @@ async def cut_off(bench: Bench) -> None:
 async def too_large(bench: Bench) -> None:
     assert bench.max_message_size is not None
     limit = bench.max_message_size
+    # Made before the measurement and fed in small pieces, so that the check's own copies don't count. Its size leaves a
+    # wide gap to what is allowed below.
     framed = bench.frame(encode(Notification("check/note", {"value": "x" * (32 * limit)})))
     async with bench.raw() as (link, stream):
         most = await _most_memory(lambda: _only_itself(bench, link, stream, framed, max(limit // 8, 1)))
@@ -151,5 +157,6 @@ async def _most_memory(operation: Callable[[], Awaitable[None]]) -> int:
         await operation()
         return tracemalloc.get_traced_memory()[1] - before
     finally:
+        # The user may be tracing as well, and stopping would throw away those traces.
         if not was_on:
             tracemalloc.stop()

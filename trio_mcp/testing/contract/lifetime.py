@@ -68,6 +68,7 @@ async def leaving_wakes(bench: Bench) -> None:
 
 @rule("What the user's code raises in the block leaves it as the same object, alone")
 async def exceptions(bench: Bench) -> None:
+    # A group must not be rebuilt, nor may `EndOfChannel` pass for an end that the transport itself has seen.
     mine = (KeyError("mine"), ExceptionGroup("mine", [ValueError(1), KeyError(2)]), trio.EndOfChannel("mine"))
     for error in mine:
         came: BaseException | None = None
@@ -83,6 +84,7 @@ async def exceptions(bench: Bench) -> None:
 
 @rule("Another connection can be opened when one has ended, whichever way it ended")
 async def reopening(bench: Bench) -> None:
+    # Twice, so that a connection follows on the last way of ending, too.
     for _ in range(2):
         async with bench.pair() as (client, server):
             await bench.talk(client, server)
@@ -90,6 +92,7 @@ async def reopening(bench: Bench) -> None:
             async with bench.pair() as (client, server):
                 await client.send(bench.note())
                 raise _Left
+        # A transport that wraps exceptions breaks another rule, `exceptions`.
         except* _Left:
             pass
         with trio.CancelScope() as scope:

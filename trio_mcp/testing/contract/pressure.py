@@ -22,6 +22,7 @@ LOAD: Final = 256
 @rule("Both directions carry load at the same time, and neither waits for the other")
 async def load(bench: Bench) -> None:
     async with bench.pair() as (client, server), trio.open_nursery() as nursery:
+        # Room for all of them: the server has to read on while its responses wait.
         waiting, requests = trio.open_memory_channel[Request](LOAD)
 
         async def ask() -> None:
@@ -74,6 +75,7 @@ class Stuck:
         """Send until a send waits; return whether one did, before there were too many bytes."""
         nursery.start_soon(self._send)
         count = -1
+        # Not `settled`: while data is on its way through the kernel all tasks wait, and yet the sender is not stuck.
         while count != len(self.sent):
             count = len(self.sent)
             await trio.sleep(QUIET)
@@ -93,11 +95,13 @@ class Stuck:
 
     async def gives_up(self, target: End) -> None:
         """Wait until the send, which has been cancelled, has ended."""
+        # The scope around this is the one that was cancelled to make the send give up.
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._bench.timeout):
                 await self._ended.wait()
             if not self._ended.is_set():
                 self._bench.broken(f"a send of the {self._source.name}'s that waits did not react to its cancellation")
+                # A send that ignores its cancellation ends only when it is read, and so does its nursery.
                 await self.drain(target)
 
     async def drain(self, target: End) -> list[Incoming]:

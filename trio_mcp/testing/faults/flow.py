@@ -43,6 +43,8 @@ class Gate:
         self._opened.set()
 
     def close(self) -> None:
+        # A second close keeps the event: tasks wait on the one that is there, and `open` would wake only those that
+        # wait on its replacement.
         if self._opened.is_set():
             self._opened = trio.Event()
 
@@ -104,8 +106,11 @@ class Flow(Generic[PieceT]):
             self.note(step)
             match step:
                 case Tear() | Reset():
+                    # Returned, not done here: it ends both directions, and only the connection's scope reaches both.
                     return step
                 case Stall(seconds):
+                    # Nothing is read meanwhile, so the buffers fill and the sender comes to wait: as with a peer that
+                    # is frozen, and unlike one that reads and keeps silent.
                     await trio.sleep(seconds)
                     ended = False
                 case Await():
@@ -124,6 +129,7 @@ class Flow(Generic[PieceT]):
                 break
         else:
             await self._flow(None)
+        # A stall by hand holds up the end, too: through a frozen connection a peer does not even see a close.
         await self.gate.passed()
         assert self._held is not None
         await self.send(self._held)
@@ -131,6 +137,7 @@ class Flow(Generic[PieceT]):
 
     async def _take(self) -> bool:
         """Have a piece, and return whether it is not the end."""
+        # An `Await` leaves its piece to the next step, and so does a step whose amount ends within a piece.
         if self._held is None:
             self._held = await self.receive()
         return len(self._held) > 0
@@ -165,12 +172,16 @@ class Flow(Generic[PieceT]):
                     return True
             if self._held is None:
                 break
+            # The amount left may be infinite, which no slice takes; the length of the piece makes the minimum finite.
             piece = self._held[: int(min(left, size or len(self._held), len(self._held)))]
+            # Never an empty rest: it would be taken for the end of the direction.
             self._held = self._held[len(piece) :] or None
             left -= len(piece)
+            # The gate comes after the delay: a stall that begins meanwhile has to hold up this piece.
             if delay:
                 await trio.sleep(delay)
             await self.gate.passed()
+            # What is dropped is not sent as no copies: an empty piece would end the direction.
             if copies:
                 await self.send(piece * copies)
                 self.passed(len(piece) * copies)
@@ -193,6 +204,7 @@ class Connection:
 
     def end(self, how: Tear | Reset) -> None:
         """End it, unless it is ending."""
+        # The first cause counts: errors that follow from a `Tear` must not turn it into a `Reset`.
         if self.ending is None:
             self.ending = how
             self.scope.cancel("a fault that the test asked for")
@@ -209,6 +221,7 @@ class FaultInjector(abc.ABC):
         self.calm = False
         self._faults = iter(faults)
         self._allowed, self._what = allowed, what
+        # Shared by all connections, so that a stall also holds for those that open later.
         self._gates = Gate(), Gate()
         self._live: set[Connection] = set()
         self._connections = 0
@@ -272,8 +285,10 @@ class FaultInjector(abc.ABC):
         """Count a new connection, which has the next faults, while the block runs."""
         self._connections += 1
         faults = CALM if self.calm else next(self._faults, CALM)
+        # Only now, since the faults may be an iterator without end, which can't be checked before it is used.
         check_steps((*faults.sent, *faults.received), self._allowed, self._what)
         connection = Connection(faults)
+        # Live before it runs: a test may end it while it connects. A scope can be cancelled before it is entered.
         self._live.add(connection)
         try:
             yield connection
@@ -299,6 +314,7 @@ class FaultInjector(abc.ABC):
                 ending = await flow.play(steps)
             except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
                 ending = Reset()  # what one side has done, the other one sees
+            # A direction that has ended by itself leaves the other one alone: sockets and links close by halves.
             if ending is not None:
                 connection.end(ending)
 
@@ -308,4 +324,5 @@ class FaultInjector(abc.ABC):
                     nursery.start_soon(play, sent, connection.faults.sent)
                     nursery.start_soon(play, received, connection.faults.received)
         finally:
+            # Not only in `_opened`: while a torn connection lingers, it neither counts nor can be ended again.
             self._live.discard(connection)

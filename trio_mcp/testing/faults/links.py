@@ -66,11 +66,14 @@ class FaultLinks(FaultInjector):
         Raises:
             TransportError: While links are refused, or whatever `refuse` was given.
         """
+        # Entering a block is a checkpoint (docs/design.md, rule 11). It comes before the refusal, so that a client that
+        # tries a refused link again and again lets other tasks run.
         await trio.lowlevel.checkpoint()
         if self._refusal is not None:
             raise self._refusal
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        # The channels close last, however the block ends: this wakes tasks that wait on the link elsewhere.
         with self._opened() as connection, write, outbound, inbound, read:
             async with self._open() as inner, background_nursery() as nursery:
                 ends = _Ends(inner, outbound, inbound, self._on_sent)
@@ -79,6 +82,7 @@ class FaultLinks(FaultInjector):
                 # Left without an exception: what was written last still goes out, as on any other link.
                 read.close()
                 write.close()
+                # Bounded, because a script may stall what is sent without end.
                 with trio.move_on_after(GRACE):
                     await ends.written.wait()
 
@@ -88,6 +92,7 @@ class FaultLinks(FaultInjector):
             self._flow(0, partial(_receive, ends.outbound), ends.send),
             self._flow(1, partial(_receive, ends.inner.read), ends.deliver),
         )
+        # Outside the connection's scope, which may be cancelled: closing, and handing on the cause, have to wait.
         await ends.close(connection.ending)
 
 
@@ -112,6 +117,7 @@ class _Ends:
     async def send(self, messages: _Messages) -> None:
         try:
             for each in messages:
+                # Before the send: the target may act on the message before this task runs again.
                 if self.on_sent is not None:
                     self.on_sent(each)
                 await self.inner.write.send(each)
@@ -131,9 +137,11 @@ class _Ends:
     async def close(self, how: Tear | Reset | None) -> None:
         """Close both links once nothing flows any more, and say why to a session that did not ask for it."""
         self.outbound.close()
+        # After closing `outbound`: this may wait for room, and a session that sends meanwhile has to fail.
         if isinstance(how, Reset):
             await hand_on(self.inbound, Failure(how.cause or TransportError(f"the link was reset {_ASKED_FOR}")))
         self.inbound.close()
+        # The end of the link's block may be waiting for this, and nothing more can be written.
         self.written.set()
         for channel in self.inner:
             await channel.aclose()
@@ -141,6 +149,8 @@ class _Ends:
 
 async def _receive(channel: trio.abc.ReceiveChannel[SessionMessage]) -> _Messages:
     try:
+        # A tuple of one message: `Flow` cuts, repeats and counts it like bytes, and takes an empty one for the end.
         return (await channel.receive(),)
     except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+        # Also if `send` has closed the channel, as the target takes no more; the inner link tells the session why.
         return ()

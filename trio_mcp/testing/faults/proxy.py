@@ -34,6 +34,7 @@ Chosen.
 """
 
 _ABORT = struct.pack("ii", 1, 0)  # l_onoff, l_linger: a close is a reset (socket(7))
+# The defaults of RFC 9110 (sections 4.2.1 and 4.2.2) and RFC 6455 (section 3); the other schemes have none.
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _LOOPBACK = "127.0.0.1"
 
@@ -70,6 +71,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
         """The target's URL by way of this proxy, for a client to connect to."""
         if self._target.scheme == "unix":
             return f"unix:{self._address}"
+        # A client checks a certificate against the host in its URL, and one for localhost is not valid for 127.0.0.1.
         host = "localhost" if self._target.hostname == "localhost" else _LOOPBACK
         return self._target._replace(netloc=f"{host}:{self.port}").geturl()
 
@@ -86,9 +88,12 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     def refuse(self, cause: Exception | None = None) -> None:
         if self._listener is not None:
+            # To stop accepting would not do: the system itself completes connections up to the backlog, which look open
+            # to their clients. Closing the listener also resets those that wait.
             self._listener.socket.close()
             self._listener = None
             self._accepting.close()
+            # A Unix socket can't be bound while its file exists, even if no socket listens there (unix(7)).
             if isinstance(self._address, str):
                 Path(self._address).unlink()
 
@@ -102,6 +107,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
+        # Entering a block is a checkpoint (docs/design.md, rule 11); here a cancellation finds nothing to close.
         await trio.lowlevel.checkpoint()
         with contextlib.ExitStack() as stack:
             if self._target.scheme == "unix":
@@ -110,6 +116,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
                 # Bound, and never listening: it keeps the port while new connections are refused.
                 self._address = stack.enter_context(_bound((_LOOPBACK, 0))).getsockname()
             self.accept()
+            # On the stack: the listener closes however the block ends, and before the folder of its socket is removed.
             stack.callback(self.refuse)
             async with background_nursery() as nursery:
                 nursery.start_soon(self._accept_all, nursery)
@@ -118,13 +125,16 @@ class FaultProxy(FaultInjector, EnteredOnce):
     async def _accept_all(self, nursery: trio.Nursery) -> None:
         while True:
             await self._accepting.passed()
+            # An open gate lets pass without a checkpoint, so no `refuse` can come in between.
             assert self._listener is not None
             with contextlib.suppress(trio.ClosedResourceError):  # refused from now on
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, near: trio.SocketStream) -> None:
+        # Not the streams: closing one is a checkpoint, whose `Cancelled` could replace what is raised in here.
         with near.socket, self._opened() as connection:
             try:
+                # Outside the connection's scope: a tear by hand takes effect once both sides are there.
                 far = await self._connect()
             except OSError:
                 _abort(near)  # what was accepted can't be refused any more
@@ -135,6 +145,7 @@ class FaultProxy(FaultInjector, EnteredOnce):
                     self._flow(0, partial(near.receive_some, PIECE), partial(_send, far, self._on_sent)),
                     self._flow(1, partial(far.receive_some, PIECE), partial(_send, near, None)),
                 )
+                # Both directions have ended by now: `_tear` reads, and Trio lets only one task at a time read a socket.
                 if isinstance(connection.ending, Tear):
                     await _tear(near, far)
                 elif isinstance(connection.ending, Reset):
@@ -151,12 +162,15 @@ class FaultProxy(FaultInjector, EnteredOnce):
 
 def _bound(address: str | tuple[str, int]) -> socket.socket:
     made = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+    # The socket that keeps the port is bound to the same address, and connections of an earlier listener may still be
+    # there. With this option Linux lets both be, as long as no other socket listens there (socket(7)).
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(address)
     return made
 
 
 async def _send(stream: trio.SocketStream, watch: Callable[[bytes], object] | None, data: bytes) -> None:
+    # Before the send: if a fault cuts that off, the server may have got part of the data all the same, and acted on it.
     if watch is not None and data:
         watch(data)
     await (stream.send_all(data) if data else stream.send_eof())

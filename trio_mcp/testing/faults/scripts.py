@@ -29,6 +29,7 @@ __all__ = ["fault_scripts", "random_faults"]
 
 _DRAWN: Mapping[type[Step], Callable[[random.Random, float], Step]] = {
     Delay: lambda rng, longest: Delay(rng.uniform(0, longest / 50)),  # of each piece, so it adds up
+    # Only 2000 bytes: each piece is a system call, so a long response byte by byte would take very long.
     Split: lambda rng, longest: Split(rng.choice((1, 50, 1000)), amount=2000),
     Stall: lambda rng, longest: Stall(rng.uniform(longest / 10, longest)),
     Drop: lambda rng, longest: Drop(),
@@ -60,11 +61,14 @@ def random_faults(
         longest: The longest wait, in seconds.
     """
     rng = random.Random(seed)
+    # `Pass` and `Await` are not faults: one of them says when the fault comes.
     makers = [_DRAWN[kind] for kind in kinds if kind in _DRAWN]
     while True:
         if rng.random() < calm:
             yield CALM
             continue
+        # Uniform in the logarithm: 1 to 10 bytes are as frequent as 1,000 to 10,000. Most borders are at the beginning:
+        # handshakes, heads, the first message.
         first: Step = Await() if rng.random() < 0.2 else Pass(int(most ** rng.random()))
         steps = (first, rng.choice(makers)(rng, longest))
         yield Faults(sent=steps) if rng.random() < 0.25 else Faults(received=steps)
@@ -102,5 +106,6 @@ def fault_scripts(
         Drop: (st.integers(1, min(most, 10)),),
         Duplicate: (st.integers(1, min(most, 10)),),
     }
+    # Lists shrink to empty ones, which are scripts without faults: what is left of a failing example matters.
     steps = st.lists(st.one_of([st.builds(kind, *fields.get(kind, ())) for kind in kinds]), max_size=5)
     return st.lists(st.builds(Faults, steps, steps), max_size=connections)

@@ -31,6 +31,7 @@ __all__ = [
 
 _some = validator(check_count)
 _amount = attrs.validators.optional(_some)
+# Zero, too: it is what a wait in `fault_scripts` shrinks to.
 _wait = validator(check_seconds, zero=True)
 
 
@@ -132,9 +133,11 @@ class Reset:
 Step: TypeAlias = Pass | Await | Delay | Split | Stall | Drop | Duplicate | Tear | Reset
 """What a script consists of."""
 
+# Neither `Drop` nor `Duplicate`: the system neither loses nor repeats bytes in the middle of a stream.
 ON_WIRES: tuple[type[Step], ...] = (Pass, Await, Delay, Split, Stall, Tear, Reset)
 """The steps that bytes can be put through."""
 
+# Not `Split`: a link carries whole messages, so there is nothing to cut.
 ON_LINKS: tuple[type[Step], ...] = (Pass, Await, Delay, Stall, Drop, Duplicate, Tear, Reset)
 """The steps that messages can be put through."""
 
@@ -148,6 +151,7 @@ class Faults:
         received: The steps for what it receives.
     """
 
+    # Converted, so that a script may be a list, and changes to that list later do not reach it.
     sent: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
     received: tuple[Step, ...] = attrs.field(default=(), converter=tuple[Step, ...])
 
