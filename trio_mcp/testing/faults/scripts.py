@@ -61,8 +61,9 @@ def random_faults(
         longest: The longest wait, in seconds.
     """
     rng = random.Random(seed)
-    # `Pass` and `Await` are not faults: one of them says when the fault comes.
-    makers = [_DRAWN[kind] for kind in kinds if kind in _DRAWN]
+    # `Pass` and `Await` are not faults: one of them says when the fault comes. In the order of the table: that of a set
+    # of classes differs from one process to the next.
+    makers = [make for kind, make in _DRAWN.items() if kind in kinds]
     while True:
         if rng.random() < calm:
             yield CALM
