@@ -101,6 +101,7 @@ STATED = {
     "notifications of the peer that wait to be handled": OPTIONS.handlers.max_pending_notifications,
     "progress of one call that waits for its callback": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
+    "cancellations that came before their requests, in an HTTP session of the legacy era": constant("MAX_EARLY"),
     "faults of a peer that a session logs, without on_error": constant("MAX_LOGGED_FAULTS"),
     "messages in a memory link, each way": link.BUFFER,
     "names of tools that a list of ways may call again": constant("MAX_TOOLS", FAILOVER),

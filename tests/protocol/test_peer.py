@@ -28,7 +28,7 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
-from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.jsonrpc.peer import MAX_EARLY, Peer
 
 INVALID_REQUEST, PARSE_ERROR, OVERLOADED = -32600, -32700, -31429
 HUGE = "x" * 100_000
@@ -123,6 +123,19 @@ def test_cancelling_an_unsent_or_settled_request_sends_nothing() -> None:
         assert peer.cancel(outgoing, "too slow") is None
         assert outgoing.settled
     assert peer.receive(Response(initialize.request.id, {})) == ()
+
+
+@pytest.mark.parametrize("unordered", [True, False])
+def test_a_cancellation_may_overtake_its_request_only_where_messages_have_no_order(unordered: bool) -> None:
+    """What is remembered is bounded, in number and in size."""
+    peer = Peer(unordered=unordered)
+    for number in range(MAX_EARLY + 1):
+        assert peer.receive(cancelled(number)) == ()
+    peer.receive(cancelled("x" * 1000))
+    forgotten, known = (peer.receive(Request(number, "tools/call")) for number in (0, 1))
+    assert [type(event) for event in forgotten] == [RequestStarted]
+    assert [type(event) for event in known] == [RequestStarted, CancelRequested][: 1 + unordered]
+    assert [type(event) for event in peer.receive(Request("x" * 1000, "tools/call"))] == [RequestStarted]
 
 
 def test_late_messages_for_a_cancelled_request_are_ignored() -> None:

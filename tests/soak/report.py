@@ -20,8 +20,6 @@ from tests.soak.run import Soak
 from trio_mcp.http.runner.h1.incoming import MAX_SEEN
 
 MIB = 2**20
-LEGACY_HTTP = ("http-legacy", "stateless", "tls-h1")
-OVERTAKEN = 0.01  # seconds after which a request that was written has been read
 MEASURED = ("steady", "proxies", "driver")  # those that live from the beginning to the end
 MORTAL = ("mortal", "stdio-legacy", "proxy-of-mortal", "group")  # lanes whose handlers may die with their process
 
@@ -57,9 +55,6 @@ def check_ledger(out: Path) -> tuple[list[str], dict[str, int]]:
             if not ended[call]:
                 broken.append(f"began and never ended: {call}")
             direct = not entry["lane"].startswith(("torn", "proxy", "tls-h2"))
-            # The two POSTs travel on two connections, so the cancellation may be read first, and is ignored then.
-            if entry["lane"] in LEGACY_HTTP and entry["seconds"] < OVERTAKEN:
-                direct = False
             if direct and outcome in (CANCELLED, TIMED_OUT) and not done.get("cancelled", Counter())[call]:
                 broken.append(f"given up, and ran on: {call}")
     return broken, {"calls of tools": asked, "effects": sum(did.values()), "effects without an answer": untold}

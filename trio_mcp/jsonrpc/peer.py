@@ -59,6 +59,12 @@ BATCH_REVISION = "2025-03-26"
 DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
 """Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
 
+MAX_EARLY = 64
+"""Cancellations of unknown requests that are remembered. Chosen: one overtakes its request by milliseconds at most."""
+
+LONGEST_ID = 100
+"""Characters, or bits, of an id that is remembered. Chosen: clients count, or use a UUID."""
+
 
 class Peer:
     """Everything in flight on one link.
@@ -69,6 +75,7 @@ class Peer:
         max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused likewise. A
             single request may exceed it.
         is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
+        unordered: Whether a cancellation may arrive before its request, as over HTTP, where each is a POST of its own.
 
     Attributes:
         revision: The revision of the session that was opened on this side; None before that, and on a server without
@@ -87,6 +94,7 @@ class Peer:
         max_queued: int = 1024,
         max_bytes: int = DEFAULT_MAX_INCOMING_BYTES,
         is_urgent: Callable[[Request], bool] = lambda request: False,
+        unordered: bool = False,
     ) -> None:
         self.revision: str | None = None
         self.closed = False
@@ -96,6 +104,10 @@ class Peer:
         self._max_queued = max_queued
         self._max_bytes = max_bytes
         self._is_urgent = is_urgent
+        self._unordered = unordered
+        # The ids and reasons of cancellations of unknown requests, the oldest first. Most are late, and never needed:
+        # an id is not used twice in a session (`basic`, Requests).
+        self._early: dict[RequestId, str | None] = {}
         self.incoming_bytes = 0
         self.next_id = 1
         # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
@@ -316,10 +328,11 @@ class Peer:
         if hold is not None:
             hold.keep()
         # Queued: it starts when `finished` hands it a place.
-        if queued:
-            return ()
-        incoming.running = True
-        return (RequestStarted(incoming),)
+        incoming.running = not queued
+        started = () if queued else (RequestStarted(incoming),)
+        if request.id not in self._early:
+            return started
+        return (*started, *self._receive_cancelled({"requestId": request.id, "reason": self._early.pop(request.id)}))
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
         error = ErrorResponse(request.id, ErrorData(code, text))
@@ -371,6 +384,11 @@ class Peer:
         # Cancellations that are malformed or name an unknown or finished request are ignored (`cancellation`, Error
         # Handling), and initialize must not be cancelled.
         if incoming is None or facts_of(incoming.request.method).handshake:
+            short = (request_id.bit_length() if isinstance(request_id, int) else len(request_id)) <= LONGEST_ID
+            if self._unordered and incoming is None and short:
+                self._early[request_id] = reason[:500] if isinstance(reason, str) else None
+                if len(self._early) > MAX_EARLY:
+                    del self._early[next(iter(self._early))]
             return self._receive_teardown(request_id, reason)
         was_running = incoming.running
         batch_answer = self._drop(incoming)

@@ -137,6 +137,19 @@ async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
         assert "enough" in str(made.reason)
 
 
+async def test_a_cancellation_that_overtakes_its_request_cancels_it() -> None:
+    """Each is a POST of its own, and the server may read that of the cancellation first."""
+    async with session() as (made, raw):
+        await raw.notify("notifications/cancelled", {"requestId": 7, "reason": "enough"})
+        async with raw.call("wait", id=7) as r:
+            assert (r.status_code, await r.aread()) == (202, b"")
+        assert not made.finished.is_set()
+        async with raw.call("wait", {"progress": 1}, id=8) as r:
+            await Events(r).message()
+            made.go.set()
+            await made.finished.wait()
+
+
 async def test_a_request_that_is_cancelled_before_its_stream_began_gets_202() -> None:
     async with session() as (made, raw), trio.open_nursery() as nursery:
 
