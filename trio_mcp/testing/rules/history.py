@@ -232,7 +232,7 @@ class Connection:
         if event.kind == "close":
             self.close = event
         elif event.kind == "mark" and event.facts.get("what") == "overdue":
-            asked = self._open.get(("client", _key(event.facts.get("id"))))
+            asked = self._open.get((event.facts.get("by", "client"), _key(event.facts.get("id"))))
             if asked is not None:
                 asked.overdue = event
         if event.exchange is not None:
