@@ -298,7 +298,7 @@ class Runner:
         if not await self.until(lambda: hello.over, self.terms.opening):
             raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
         if hello.answer is None:
-            raise TransportError(f"the target ended the connection in answer to {hello.method}{self._last_words(talk)}")
+            raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
             raise NegotiationError(
                 f"the target refused {hello.method} in revision {talk.revision}: "
@@ -309,7 +309,7 @@ class Runner:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def _last_words(self, talk: Talk) -> str:
+    def last_words(self, talk: Talk) -> str:
         """Say what else is known of a connection that has ended."""
         said = []
         for event in self.tape.events:
