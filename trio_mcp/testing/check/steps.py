@@ -1,7 +1,7 @@
 """The steps of a plan: what the kit does next, as data that can be kept in a file.
 
-A step never names what is only known when it runs, such as the id of a request that is open then: it says "the open
-request number n", counted round. So a plan is made before it runs, and what is left when steps are taken out still runs.
+A step never names what is only known when it runs, such as the id of a request that is open then: it says "the
+open request number n", counted round. So a plan is made before it runs, and any part of it still runs.
 """
 
 from __future__ import annotations
