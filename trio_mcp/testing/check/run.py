@@ -174,9 +174,7 @@ class Talk:
             }
         return {key: value for key, value in (entries | dict(changes or {})).items() if value is not None}
 
-    async def ask(
-        self, method: str, params: Mapping[str, Any] | None = None, step: Ask | None = None
-    ) -> Sent:
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None, step: Ask | None = None) -> Sent:
         """Send a request."""
         step = Ask(method, params) if step is None else step
         changes = dict(step.meta)
