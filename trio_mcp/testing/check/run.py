@@ -118,14 +118,13 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         requests: The requests of this example, in order.
-        sent: How many requests were sent in all.
     """
 
-    def __init__(self, wire: Wire, revision: str, terms: Terms) -> None:
+    def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
         self.wire = wire
         self.revision = revision
         self.requests: list[Sent] = []
-        self.sent = 0
+        self._count = count
         self.questions: deque[dict[str, Any]] = deque()
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
@@ -196,7 +195,7 @@ class Talk:
     def expect(self, message: dict[str, Any]) -> Sent:
         """Keep a request in mind whose response will come."""
         sent = Sent(message)
-        self.sent += 1
+        self._count()
         self.requests.append(sent)
         self._by_id[_key(message["id"])] = sent
         return sent
@@ -258,6 +257,7 @@ class Runner:
     Attributes:
         tape: What happens is recorded here. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
+        asked: How many requests were sent, over all connections.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
@@ -268,6 +268,7 @@ class Runner:
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
+        self.asked = 0
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
 
@@ -291,7 +292,10 @@ class Runner:
         number = self._opened
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
-            yield Talk(wire, revision, self.terms)
+            yield Talk(wire, revision, self.terms, self._count)
+
+    def _count(self) -> None:
+        self.asked += 1
 
     async def _shake_hands(self, talk: Talk) -> None:
         if talk.modern:
