@@ -105,8 +105,9 @@ PAGES = {
     "a member of the schema": (
         """\
         ### `Thing`
-        <div class="tsd-signature">MUST</div> <section> <div class="tsd-anchor-link" id="thing-x" data-typedoc-h="3"><span>x</span>\
-        </div> <div class="tsd-comment"><p>It <code>MUST</code> be &gt; 0. Else:</p> <ul> <li>One SHOULD go</li> </ul></div></section>
+        <div class="tsd-signature">MUST</div>
+        <div class="tsd-anchor-link" id="thing-x" data-typedoc-h="3"><span>x: MUST</span></div>
+        <div class="tsd-comment"><p>It <code>MUST</code> be &gt; 0. Else:</p> <ul> <li>One SHOULD go</li></ul></div>
         """,
         [("thing-x", "MUST", "It MUST be > 0."), ("thing-x", "SHOULD", "One SHOULD go")],
     ),
