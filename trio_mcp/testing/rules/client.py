@@ -470,17 +470,39 @@ def initialize_not_cancelled(history: History) -> Iterator[Verdict]:
     "A client sends a cursor as it came, for the list that it came with.",
 )
 def cursor_echoed(history: History) -> Iterator[Verdict]:
-    """Judge each cursor against those that the server gave on the same connection."""
+    """Judge each cursor against those that the server gave before, on any connection."""
+    for asked, cursor, _, given in _cursors(history):
+        yield judged(given, asked.event, f"the cursor {cursor!r} was never given")
+
+
+@rule(
+    "MUST",
+    "client",
+    "server/utilities/pagination#implementation-guidelines",
+    "A client does not use a cursor of another session.",
+    revisions=LEGACY_REVISIONS,
+)
+def cursor_not_kept(history: History) -> Iterator[Verdict]:
+    """Judge each cursor that the server gave on some connection."""
+    for asked, cursor, here, given in _cursors(history):
+        if given:
+            yield judged(here, asked.event, f"the cursor {cursor!r} was given in another session")
+
+
+def _cursors(history: History) -> Iterator[tuple[Asked, Any, bool, bool]]:
+    """Yield each cursor that was sent: the request, the cursor, whether it was given on this connection, and on any."""
+    everywhere: dict[str, list[Any]] = {method: [] for method in LISTS}
     for connection in history:
-        given: dict[str, list[Any]] = {method: [] for method in LISTS}
+        here: dict[str, list[Any]] = {method: [] for method in LISTS}
         for asked in connection.requests:
-            if asked.method not in given:
+            if asked.method not in here:
                 continue
             if "cursor" in asked.params:
                 cursor = asked.params["cursor"]
-                yield judged(cursor in given[asked.method], asked.event, f"the cursor {cursor!r} was never given")
+                yield asked, cursor, cursor in here[asked.method], cursor in everywhere[asked.method]
             if asked.result is not None and "nextCursor" in asked.result:
-                given[asked.method].append(asked.result["nextCursor"])
+                here[asked.method].append(asked.result["nextCursor"])
+                everywhere[asked.method].append(asked.result["nextCursor"])
 
 
 # --- the modern era ---------------------------------------------------------------------------------------------------
