@@ -1,0 +1,246 @@
+"""The steps of a plan: what the kit does next, as data that can be kept in a file.
+
+A step never names what is only known when it runs, such as the id of a request that is open then: it says "the open
+request number n", counted round. So a plan is made before it runs, and what is left when steps are taken out runs, too.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import attrs
+
+__all__ = [
+    "Ask",
+    "Await",
+    "Break",
+    "Cancel",
+    "Continue",
+    "Http",
+    "NextPage",
+    "Open",
+    "Pause",
+    "Plan",
+    "Resume",
+    "Step",
+    "Tell",
+    "Write",
+    "plan_from_json",
+    "plan_to_json",
+]
+
+Headers: TypeAlias = Mapping[str, str | None]
+"""What differs from the headers of a valid request: a value replaces or adds a header, None removes it."""
+
+
+@attrs.frozen
+class Ask:
+    """Send a request, with what its era demands in ``_meta`` and in the headers. Its response is not waited for.
+
+    Attributes:
+        method: The method.
+        params: The parameters.
+        token: Whether it asks for progress.
+        id: Its id; None for a new one.
+        headers: What differs from the headers of a valid request, over HTTP.
+        meta: What differs from the ``_meta`` of a valid request; None removes a key.
+        connection: The connection, counted round among those that are open.
+        style: What kind of id it gets, see `trio_mcp.testing.check.run.STYLES`; 0 for a small number.
+    """
+
+    method: str
+    params: Mapping[str, Any] | None = None
+    token: bool = False
+    id: Any = None
+    headers: Headers = attrs.Factory(dict)
+    meta: Mapping[str, Any] = attrs.Factory(dict)
+    connection: int = 0
+    style: int = 0
+
+
+@attrs.frozen
+class Tell:
+    """Send a notification."""
+
+    method: str
+    params: Mapping[str, Any] | None = None
+    headers: Headers = attrs.Factory(dict)
+    connection: int = 0
+
+
+@attrs.frozen
+class Write:
+    """Send texts in place of messages; each is framed as a message of the transport, or not at all.
+
+    ``"$id"`` and ``"$meta"`` in a text, with the quotes, stand for a new id, the same in the whole step, and for the
+    ``_meta`` of a valid request.
+
+    Attributes:
+        texts: The texts.
+        fault: What is wrong with them; empty if they are valid.
+        framed: Whether each is framed as a message (a line, a POST, a frame); otherwise they are written as they are.
+        headers: What differs from the headers of a valid request, over HTTP.
+    """
+
+    texts: tuple[bytes, ...]
+    fault: str = ""
+    framed: bool = True
+    headers: Headers = attrs.Factory(dict)
+    connection: int = 0
+
+
+@attrs.frozen
+class Http:
+    """Make an HTTP request of one's own; ignored by other transports.
+
+    Attributes:
+        method: The HTTP method.
+        headers: What differs from the headers of a valid request with this method and body.
+        body: The body.
+        path: The path; None for that of the endpoint.
+        hold: Seconds for which the response is read, at most.
+    """
+
+    method: str
+    headers: Headers = attrs.Factory(dict)
+    body: bytes = b""
+    path: str | None = None
+    hold: float = 1.0
+    connection: int = 0
+
+
+@attrs.frozen
+class Cancel:
+    """Cancel the open request number ``which``, counted round, as the era and the transport want."""
+
+    which: int = 0
+    reason: str | None = None
+    connection: int = 0
+
+
+@attrs.frozen
+class NextPage:
+    """Ask for the next page of the list request number ``which`` that has one, counted round."""
+
+    which: int = 0
+    connection: int = 0
+
+
+@attrs.frozen
+class Continue:
+    """Send the request number ``which`` that was answered with questions again, with responses to them.
+
+    Attributes:
+        how: ``valid`` responses, ``wrong`` ones, ``none`` at all, or a request ``state`` that was tampered with.
+    """
+
+    which: int = 0
+    how: Literal["valid", "wrong", "none", "state"] = "valid"
+    connection: int = 0
+
+
+@attrs.frozen
+class Await:
+    """Wait until every open request that is bound to end is answered, or is overdue."""
+
+
+@attrs.frozen
+class Pause:
+    """Wait."""
+
+    seconds: float = 0.05
+
+
+@attrs.frozen
+class Open:
+    """Open another connection, in the same revision unless another is named."""
+
+    revision: str | None = None
+
+
+@attrs.frozen
+class Break:
+    """End a connection, or over HTTP the open response number ``which``.
+
+    Attributes:
+        how: Close it, reset it, or close only the sending side.
+    """
+
+    how: Literal["close", "reset", "half"] = "close"
+    which: int = 0
+    connection: int = 0
+
+
+@attrs.frozen
+class Resume:
+    """Resume the broken stream number ``which`` after the last event that came of it; ignored by other transports."""
+
+    which: int = 0
+    connection: int = 0
+
+
+Step: TypeAlias = Ask | Tell | Write | Http | Cancel | NextPage | Continue | Await | Pause | Open | Break | Resume
+Plan: TypeAlias = tuple[Step, ...]
+
+
+_KINDS: Final[dict[str, Any]] = {kind.__name__.lower(): kind for kind in get_args(Step)}
+
+
+def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return a plan as JSON data; what is at its default is left out."""
+    return [
+        {"do": type(step).__name__.lower()}
+        | {
+            field.name: _written(getattr(step, field.name))
+            for field in attrs.fields(type(step))
+            if getattr(step, field.name) != _default(field)
+        }
+        for step in plan
+    ]
+
+
+def plan_from_json(data: Any) -> Plan:
+    """Return a plan from what `plan_to_json` has returned.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if not isinstance(data, list):
+        raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
+    plan = []
+    for number, each in enumerate(data):
+        kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
+        if kind is None:
+            raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
+        try:
+            plan.append(kind(**{name: _read(value) for name, value in each.items() if name != "do"}))
+        except TypeError as exc:
+            raise ValueError(f"step {number}: {exc}") from None
+    return tuple(plan)
+
+
+def _default(field: Any) -> Any:
+    return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+
+
+# Bytes are the only values of steps that JSON lacks. JSON text is legible as text.
+def _written(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return {"$text": value.decode()}
+        except UnicodeDecodeError:
+            return {"$base64": base64.b64encode(value).decode()}
+    return [_written(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _read(value: Any) -> Any:
+    match value:
+        case {"$text": str(text), **rest} if not rest:
+            return text.encode()
+        case {"$base64": str(text), **rest} if not rest:
+            return base64.b64decode(text)
+        case list():
+            return tuple(map(_read, value))
+    return value
