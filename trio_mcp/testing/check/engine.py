@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import statistics
 import time as clock
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -14,23 +13,25 @@ import trio
 import trio.testing
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import Target, target_name
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
 from trio_mcp.testing.check.facts import Facts, discover
 from trio_mcp.testing.check.judging import Found, Judging
 from trio_mcp.testing.check.moves import calls as _calls  # noqa: F401 - lists its moves
 from trio_mcp.testing.check.moves.model import MOVES, Move
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Progress
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress, Status
 from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
 from trio_mcp.testing.check.steps import Plan
+from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.rules.catalogue import select
 from trio_mcp.testing.rules.model import Rule
 from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["Check", "Options", "check_server"]
+__all__ = ["Check", "Options", "check_server", "meet", "preview_server"]
 
 CHUNK: Final = 10
 """Examples that are judged at once, at most (chosen)."""
@@ -80,7 +81,7 @@ class Options:
     allow_writes: bool = False
     tools: tuple[str, ...] = ()
     baseline: frozenset[str] = frozenset()
-    terms: Terms = Terms()
+    terms: Terms = attrs.Factory(Terms)
 
     @property
     def moves(self) -> list[Move]:
@@ -329,13 +330,8 @@ class Check:
             return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options.baseline)
         if occasions:
             return Outcome(rule, "held", occasions)
-        facts = [each for each in self.facts if each.revision in rule.revisions]
-        if not facts:
-            return Outcome(rule, "not checkable", reason="the target was not spoken to in a revision that has it")
-        lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
-        if lacks and all(lacks):
-            return Outcome(rule, "not checkable", reason=lacks[0])
-        return Outcome(rule, "not exercised", reason="nothing that it applies to has happened")
+        status, reason = _unchecked(rule, self.facts)
+        return Outcome(rule, status, reason=reason)
 
     def _figures(self) -> dict[str, Any]:
         figures: dict[str, Any] = {
@@ -358,7 +354,8 @@ class Check:
         if last < SLOWER * first + 0.05:
             return []
         return [
-            f"the target has become slower: a request took {first * 1000:.1f} ms at first, {last * 1000:.1f} ms in the end"
+            f"the target has become slower: an answer took {first * 1000:.1f} ms at the beginning, and "
+            f"{last * 1000:.1f} ms at the end"
         ]
 
 
@@ -419,18 +416,8 @@ async def meet(open_wire: OpenWire, options: Options) -> list[Facts]:
     return found
 
 
-def _resolved(target: Target | OpenWire) -> tuple[OpenWire, str]:
-    """Return what opens a connection to a target, and the target's name."""
-    from trio_mcp.testing.check.wires.lines import memory_wire
-
-    # A connector of one's own has the parameters of `OpenWire`; the callables that `Client` takes have none.
-    if callable(target) and not hasattr(target, "serve") and len(inspect.signature(target).parameters) == 3:
-        return target, target_name(target)
-    return memory_wire(target), target_name(target)
-
-
 async def check_server(
-    target: Target | OpenWire,
+    target: Target | WireTarget,
     *,
     revisions: Sequence[str] | None = None,
     rules: Sequence[str] | None = None,
@@ -449,9 +436,9 @@ async def check_server(
     """Check a server: drive it with what a client may send and with what it may not, and judge all that happens.
 
     Args:
-        target: What `Client` takes: a URL, the parameters of a process, a `Server`; or a function that opens a `Wire`.
+        target: What `Client` takes, except several ways at once; or a `WireTarget`.
         revisions: The revisions to speak; by default the newest of each era that the target speaks.
-        rules: The ids of the rules to check, with patterns as in `trio_mcp.testing.rules.catalogue.select`; all by default.
+        rules: The ids of the rules to check, or patterns (`trio_mcp.testing.rules.catalogue.select`); all by default.
         examples: How many plans are run.
         time: Seconds that it may take.
         seed: Decides all that is random.
@@ -469,22 +456,19 @@ async def check_server(
         NegotiationError: If it does not speak a revision.
         ValueError: If a rule, a revision or a tool is unknown.
     """
-    if unknown := set(revisions or ()) - set(REVISIONS):
-        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
-    open_wire, name = _resolved(target)
-    options = Options(
-        None if revisions is None else tuple(revisions),
-        tuple(select(rules, "server", "transport")),
-        examples,
-        time,
-        seed,
-        max_bytes,
-        allow_writes,
-        tuple(tools),
-        frozenset(baseline),
-        Terms(deadline, rate=rate),
+    options = _options(
+        revisions,
+        rules,
+        examples=examples,
+        time=time,
+        seed=seed,
+        max_bytes=max_bytes,
+        allow_writes=allow_writes,
+        tools=tuple(tools),
+        baseline=frozenset(baseline),
+        terms=Terms(deadline, rate=rate),
     )
-    check = Check(open_wire, name, options, on_progress)
+    check = Check(_wire(target), target_name(target), options, on_progress)
     async with background_nursery() as nursery:
         with trio.CancelScope() as scope:
             if stop is not None:
@@ -496,3 +480,51 @@ async def check_server(
 async def _cancel_at(stop: trio.Event, scope: trio.CancelScope) -> None:
     await stop.wait()
     scope.cancel()
+
+
+async def preview_server(
+    target: Target | WireTarget,
+    *,
+    revisions: Sequence[str] | None = None,
+    rules: Sequence[str] | None = None,
+    allow_writes: bool = False,
+    tools: Collection[str] = (),
+) -> Preview:
+    """Return what `check_server` would do with the same arguments; only the handshake and the lists are asked for.
+
+    Raises:
+        TransportError, NegotiationError, ValueError: As in `check_server`.
+    """
+    options = _options(revisions, rules, allow_writes=allow_writes, tools=tuple(tools))
+    facts = await meet(_wire(target), options)
+    outcomes = [(rule, _unchecked(rule, facts)) for rule in options.rules]
+    return Preview(
+        tuple(facts),
+        options.rules,
+        {each.revision: tuple(move.name for move in options.moves if not move.lacks(each)) for each in facts},
+        {rule.id: reason for rule, (status, reason) in outcomes if status == "not checkable"},
+    )
+
+
+def _options(revisions: Sequence[str] | None, rules: Sequence[str] | None, **more: Any) -> Options:
+    if unknown := set(revisions or ()) - set(REVISIONS):
+        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    chosen = tuple(select(rules, "server", "transport"))
+    return Options(None if revisions is None else tuple(revisions), chosen, **more)
+
+
+def _wire(target: Target | WireTarget) -> OpenWire:
+    if isinstance(target, (list, tuple, FailoverParameters)):
+        raise ValueError("a check needs one way to the server, not several: check each of them by itself")
+    return open_wire_for(target)  # type: ignore[arg-type]
+
+
+def _unchecked(rule: Rule, facts: Sequence[Facts]) -> tuple[Status, str]:
+    """Return what becomes of a rule that had no occasion, and why."""
+    facts = [each for each in facts if each.revision in rule.revisions]
+    if not facts:
+        return "not checkable", "the target was not spoken to in a revision that has it"
+    lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
+    if lacks and all(lacks):
+        return "not checkable", lacks[0]
+    return "not exercised", "nothing that it applies to has happened"

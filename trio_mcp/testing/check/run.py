@@ -129,6 +129,7 @@ class Talk:
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
+        self._streams: set[int] = set()
         self._ids = 0
 
     @property
@@ -154,6 +155,7 @@ class Talk:
         self.requests.clear()
         self._by_id.clear()
         self._by_exchange.clear()
+        self._streams.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -211,10 +213,14 @@ class Talk:
         elif event.kind == "message":
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
+        elif event.kind == "response" and event.exchange is not None:
+            if event.headers.get("content-type", "").startswith("text/event-stream"):
+                self._streams.add(event.exchange)
         elif event.kind == "end" and event.exchange is not None:
-            # Without a response, because it was refused or the connection broke: nothing more will come here.
+            # In the legacy era a stream that the server ends is resumed, and the response comes then.
+            resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
             for sent in self._by_exchange.pop(event.exchange, ()):
-                sent.over = True
+                sent.over = sent.over or not resumed
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":

@@ -181,8 +181,8 @@ class Shrinker:
             improved = False
             for at in range(len(best.plan)):
                 for simpler in self._simpler(best.plan[at]):
-                    if not self._may_run:
-                        break
+                    if not self._may_run or simpler == best.plan[at]:
+                        continue
                     plan = (*best.plan[:at], simpler, *best.plan[at + 1 :])
                     if (shown := await self._shows(plan, probe=best.probed)) is not None:
                         best, improved = shown, True
@@ -199,16 +199,17 @@ class Shrinker:
                 if step.method in ("tools/call", "prompts/get"):
                     for arguments in self._simpler_arguments(step):
                         yield attrs.evolve(step, params={**(step.params or {}), "arguments": arguments})
-            case Tell() | Cancel() | Pause():
-                default = {"headers": {}} if isinstance(step, Tell) else {"reason": None, "which": 0}
-                if isinstance(step, Pause):
-                    default = {"seconds": 0.05}
-                yield from _each_reset(step, **default)
+            case Tell():
+                yield from _each_reset(step, headers={})
+            case Cancel():
+                yield from _each_reset(step, reason=None, which=0)
+            case Pause():
+                yield from _each_reset(step, seconds=0.05)
             case Write(texts=texts) if len(texts) > 1:
                 for at in range(len(texts)):
                     yield attrs.evolve(step, texts=texts[:at] + texts[at + 1 :])
-        if getattr(step, "connection", 0):
-            yield attrs.evolve(step, connection=0)  # type: ignore[call-arg]
+        if hasattr(step, "connection"):
+            yield from _each_reset(step, connection=0)
 
     def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
         """Yield simpler arguments of a call; of valid ones only valid ones."""
@@ -216,18 +217,19 @@ class Shrinker:
         given = params.get("arguments")
         if not given:
             return
-        schema = self._schemas.get(str(params.get("name"))) if step.method == "tools/call" else None
-        valid: Callable[[Any], bool] = lambda value: True
-        if schema is not None:
+        valid: SchemaValidator | None = None
+        if step.method == "tools/call" and (schema := self._schemas.get(str(params.get("name")))) is not None:
             try:
-                check = SchemaValidator(schema)
-                if check.problem(given) is None:
-                    valid = lambda value: check.problem(value) is None
-                yield from (each for each in [simplest(schema)] if _size(each) < _size(given))
+                valid = SchemaValidator(schema)
+                least = simplest(schema)
             except (ValueError, CannotGenerate):
                 return
+            if valid.problem(given) is not None:
+                valid = None
+            elif _size(least) < _size(given):
+                yield least
         for simpler in _simpler_values(given):
-            if valid(simpler):
+            if valid is None or valid.problem(simpler) is None:
                 yield simpler
 
 
@@ -254,17 +256,13 @@ def _simpler_values(value: Any) -> Iterator[Any]:
                     yield [*value[:at], simpler, *value[at + 1 :]]
         case str() if value:
             yield ""
-            if len(value) > 1:
-                yield value[: len(value) // 2]
-            if value != (plain := "a" * len(value)):
-                yield plain
+            yield value[: len(value) // 2]
+            yield "a" * len(value)
         case bool():
-            if value:
-                yield False
-        case int() | float() if value:
+            yield False
+        case int() | float():
             yield 0
-            if isinstance(value, float) or abs(value) > 1:
-                yield int(value) // 2
+            yield int(value) // 2
 
 
 def _size(value: Any) -> int:

@@ -34,8 +34,10 @@ def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
         return _step(Ask("tools/call", {"name": name, "arguments": arguments}, token=token))
 
     return st.one_of(
-        st.builds(call, st.just(name), from_schema(facts.tools[name].get("inputSchema")), st.booleans())
-        for name in facts.callable_tools
+        [
+            st.builds(call, st.just(name), from_schema(facts.tools[name].get("inputSchema")), st.booleans())
+            for name in facts.callable_tools
+        ]
     )
 
 
@@ -55,8 +57,10 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
         return _step(Ask("resources/read", {"uri": template.expand(names)}))
 
     return st.one_of(
-        st.builds(read, st.just(each), st.lists(_SEGMENTS, min_size=len(each.variables), max_size=len(each.variables)))
-        for each in _templates(facts)
+        [
+            st.builds(read, st.just(each), st.lists(_SEGMENTS, min_size=(n := len(each.variables)), max_size=n))
+            for each in _templates(facts)
+        ]
     )
 
 
@@ -79,13 +83,15 @@ def get_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
         return _step(Ask("prompts/get", {"name": name} | ({"arguments": arguments} if arguments else {})))
 
     return st.one_of(
-        st.builds(
-            get,
-            st.just(name),
-            st.fixed_dictionaries(dict.fromkeys(_arguments(prompt, True), _TEXTS)),
-            st.fixed_dictionaries({}, optional=dict.fromkeys(_arguments(prompt, False), _TEXTS)),
-        )
-        for name, prompt in sorted(facts.prompts.items())
+        [
+            st.builds(
+                get,
+                st.just(name),
+                st.fixed_dictionaries(dict.fromkeys(_arguments(prompt, True), _TEXTS)),
+                st.fixed_dictionaries({}, optional=dict.fromkeys(_arguments(prompt, False), _TEXTS)),
+            )
+            for name, prompt in sorted(facts.prompts.items())
+        ]
     )
 
 
