@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
 import attrs
 
@@ -29,17 +29,17 @@ LISTS: Final = {
 }
 
 
-def is_request(message: Any) -> bool:
+def is_request(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a well-formed request."""
     return isinstance(message, dict) and isinstance(message.get("method"), str) and is_request_id(message.get("id"))
 
 
-def is_notification(message: Any) -> bool:
+def is_notification(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a well-formed notification."""
     return isinstance(message, dict) and isinstance(message.get("method"), str) and "id" not in message
 
 
-def is_response(message: Any) -> bool:
+def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
 
@@ -349,6 +349,8 @@ class History:
             if (connection := self.connections.get(event.connection)) is None:
                 connection = self.connections[event.connection] = Connection(event.connection)
             connection.take(event)
+            if id(event) in self._prologue:
+                self._prologue.update(map(id, connection.parts(event)))
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self.connections.values())
