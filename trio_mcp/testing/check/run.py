@@ -54,8 +54,6 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
 
-_LASTING: Final = frozenset({"subscriptions/listen"})
-
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
 
@@ -87,12 +85,14 @@ class Sent:
     Attributes:
         message: The message.
         answer: Its response.
-        over: Whether nothing is waited for any more: it was answered, cancelled, overdue, or its connection ended.
+        over: Whether nothing more comes: it was answered, cancelled, overdue, or its connection ended.
+        acknowledged: Whether the server has begun to do what lasts.
     """
 
     message: dict[str, Any]
     answer: dict[str, Any] | None = None
     over: bool = False
+    acknowledged: bool = False
 
     @property
     def method(self) -> str:
@@ -100,9 +100,9 @@ class Sent:
         return str(self.message["method"])
 
     @property
-    def lasting(self) -> bool:
-        """Whether it stays open for as long as the client likes."""
-        return self.method in _LASTING
+    def owed(self) -> bool:
+        """Whether the server is bound to send something: a response, or an acknowledgement of what lasts."""
+        return not self.over and not self.acknowledged
 
     @property
     def result(self) -> dict[str, Any]:
@@ -142,9 +142,9 @@ class Talk:
         """Whether anything can be sent."""
         return self.wire.is_open
 
-    def open_requests(self, *, bound_to_end: bool = False) -> list[Sent]:
-        """Return the requests that are open, or those of them that the server is bound to answer."""
-        return [each for each in self.requests if not each.over and not (bound_to_end and each.lasting)]
+    def open_requests(self) -> list[Sent]:
+        """Return the requests that are open."""
+        return [each for each in self.requests if not each.over]
 
     def answered(self) -> list[Sent]:
         """Return the requests of this example that have a response."""
@@ -229,12 +229,23 @@ class Talk:
                 sent.over = True
         elif is_request(message) and not self.modern:
             self.questions.append(message)
+        elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
+            for sent in self.requests:
+                if sent.method == "subscriptions/listen" and _key(sent.message["id"]) == _subscription(message):
+                    sent.acknowledged = True
 
     async def respond(self) -> None:
         """Answer what the server has asked."""
         while self.questions and self.is_open:
             question = self.questions.popleft()
             await self.wire.send(response_to(question, self._terms.declared(self.revision)))
+
+
+def _subscription(message: dict[str, Any]) -> Any:
+    """Return the key of the request that a notification names as its subscription."""
+    params = message.get("params")
+    entries = params.get("_meta") if isinstance(params, dict) else None
+    return _key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
 
 
 def _key(value: Any) -> Any:
@@ -254,7 +265,6 @@ class Runner:
         self.revision = revision
         self.terms = Terms() if terms is None else terms
         self.talks: list[Talk] = []
-        self.requests = 0
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
@@ -296,7 +306,7 @@ class Runner:
         if not await self.until(lambda: hello.over, self.terms.opening):
             raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
         if hello.answer is None:
-            raise TransportError(f"the target ended the connection in answer to {hello.method}{self._last_words(talk)}")
+            raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
             raise NegotiationError(
                 f"the target refused {hello.method} in revision {talk.revision}: "
@@ -307,7 +317,7 @@ class Runner:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def _last_words(self, talk: Talk) -> str:
+    def last_words(self, talk: Talk) -> str:
         """Say what else is known of a connection that has ended."""
         said = []
         for event in self.tape.events:
@@ -386,19 +396,17 @@ class Runner:
                     await self.settle()
                     await self._cancel_rest()
             finally:
-                self.requests += sum(talk.sent for talk in self.talks[1:])
-                extra, self.talks = self.talks, self.talks[:1]
-                del extra
+                self.talks = self.talks[:1]
 
     def _talk(self, number: int) -> Talk | None:
         found = [talk for talk in self.talks if talk.is_open]
         return found[number % len(found)] if found else None
 
     async def settle(self) -> None:
-        """Wait until every request that is bound to end has ended; what is overdue is noted as such."""
+        """Wait until every request is answered, or acknowledged if it lasts; what is overdue is noted as such."""
 
         def waited_for() -> list[tuple[Talk, Sent]]:
-            return [(talk, sent) for talk in self.talks for sent in talk.open_requests(bound_to_end=True)]
+            return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         if await self.until(lambda: not waited_for(), self.terms.deadline):
             return
