@@ -27,12 +27,15 @@ Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end
 """
 
 MARKS = {
-    "overdue": "no response to the request with this `id` came within `seconds`",
+    "overdue": "no response to the request with this `id` came within `seconds`; `by` is who asked, if not the client",
     "quiet": "nothing more came for `seconds`, though nothing prevented it",
     "begin": "an example begins here; what came before is its prologue",
     "alive": "a request of the kit's own was answered after `seconds`",
     "dead": "a request of the kit's own was not answered within `seconds`",
     "unsent": "the kit could not send something: `reason`",
+    "primed": "an event without a message, with this `event_id`, came on a stream",
+    "half closed": "the client has ended its sending, and still reads",
+    "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
     "stderr": "the process wrote `text` to its standard error",
 }
 """What a mark can say."""
