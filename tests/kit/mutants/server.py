@@ -1,6 +1,6 @@
 """A server written by hand for both eras, whose every habit is a method, so that a mutant overrides one.
 
-`Session` knows messages alone: `serve_lines` gives it a stream, `tests.kit.mutants.http` gives it HTTP. It shares no
+`Session` knows messages alone: `serve_lines` gives it a stream, `tests.kit.mutants.web` gives it HTTP. It shares no
 code with the library's own server, so that a rule and that server can't be wrong together.
 """
 
@@ -183,12 +183,12 @@ class Twin:
 
     Args:
         session: The class of its sessions.
-        http: The class that serves it over HTTP.
+        web: The class of its HTTP endpoint; None for the healthy one.
     """
 
-    def __init__(self, session: type[Session] | None = None, http: Any = None) -> None:
+    def __init__(self, session: type[Session] | None = None, web: Any = None) -> None:
         self.session = session or Session
-        self.http = http
+        self.web = web
         self.sessions: list[Session] = []
         self.served = 0
 
