@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import trio
-
 from tests.kit.mutants.model import MODERN, Session, breaks
 from tests.kit.mutants.server import NAMES, PREFIX, PROMPTS, QUESTIONS, Message, Refused, Request
 
@@ -412,6 +410,3 @@ class SamplesWithoutRole(Session):
             return super().question(kind, request)
         said = {"content": {"type": "text", "text": "Who?"}}
         return {"method": "sampling/createMessage", "params": {"messages": [said], "maxTokens": 10}}
-
-
-_ = trio

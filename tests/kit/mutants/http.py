@@ -152,9 +152,9 @@ class ExpectsHeaderOfMissingArgument(Web):
 
 @breaks("header-names-case-insensitive", revision=MODERN)
 class ExpectsCaseOfHeaders(Web):
-    async def handle(self, head: Head, body: bytes, nursery: trio.Nursery) -> Answer:
-        answer = await super().handle(head, body, nursery)
-        return answer
+    def named(self, name: str) -> str:
+        known = name.islower() or name.istitle() or name == "MCP-Protocol-Version"
+        return name.lower() if known or not name.lower().startswith("mcp-") else name
 
 
 @breaks("unsupported-version-error", "header-mismatch-refused", revision=MODERN)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import trio
 
-from tests.kit.mutants.model import LATEST, LEGACY, MODERN, Session, breaks, is_response, is_result
-from tests.kit.mutants.server import PREFIX, RESOURCES, Message, Refused, Request
+from tests.kit.mutants.model import LATEST, LEGACY, MODERN, Session, breaks
+from tests.kit.mutants.server import PREFIX, Message, Refused, Request
 
 # --- handshake --------------------------------------------------------------------------------------------------------
 
@@ -297,8 +295,8 @@ class BlocksAllForSlowTool(Session):
 @breaks("slow-call-blocks-none", revision=MODERN)
 class QueuesBehindSubscriptions(Session):
     async def response(self, request: Request) -> Message:
-        while self.listening:
-            await trio.sleep(0.1)
+        for listener in [*self.listening.values()]:
+            await listener["ended"].wait()
         return await super().response(request)
 
 
@@ -324,6 +322,3 @@ class LeaksSubscriptionsToOthers(Session):
     def updated(self, uri: str) -> None:
         if any(uri in session.subscribed for session in self.twin.sessions):
             self.notify("notifications/resources/updated", {"uri": uri})
-
-
-_ = (Iterator, RESOURCES, time, is_response, is_result)

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from tests.kit.mutants.web import Web
 from tests.kit.mutants.server import LEGACY, MODERN, Session, Twin
+from tests.kit.mutants.web import Web
 
 Over: TypeAlias = Literal["lines", "http"]
 Habit = TypeVar("Habit", bound=type[Session] | type[Web])
@@ -35,7 +35,7 @@ class Mutant:
     also: frozenset[str]
     over: Over
     revision: str
-    habit: type[Session] | type[Web]
+    habit: type[Session | Web]
 
     def twin(self) -> Twin:
         """Return the server."""

@@ -694,12 +694,14 @@ class Session:
         if not isinstance(wanted, dict):
             raise Refused(-32602, "notifications must be an object")
         key = key_of(request.id)
-        self.listening[key] = {"request": request, "wanted": (honoured := self.honoured(wanted))}
+        ended, honoured = trio.Event(), self.honoured(wanted)
+        self.listening[key] = {"request": request, "wanted": honoured, "ended": ended}
         try:
             self.acknowledge(request, honoured)
             await trio.sleep_forever()
         finally:
             self.listening.pop(key, None)
+            ended.set()
 
     def honoured(self, wanted: Message) -> Message:
         """Return what of a filter the server agrees to."""

@@ -174,7 +174,8 @@ class Web:
                     await stream.send_all(connection.send(h11.InformationalResponse(status_code=100, headers=[])))
                 connection.receive_data(await stream.receive_some(65536))
             elif isinstance(event, h11.Request):
-                headers = {name.decode().lower(): value.decode("latin-1") for name, value in event.headers}
+                raw = event.headers.raw_items()
+                headers = {self.named(name.decode()): value.decode("latin-1") for name, value in raw}
                 head = Head(event.method.decode(), event.target.decode(), headers)
             elif isinstance(event, h11.Data):
                 body += event.data
@@ -183,6 +184,10 @@ class Web:
                 return head, body
             else:
                 return None
+
+    def named(self, name: str) -> str:
+        """Return the name under which a header is looked for."""
+        return name.lower()
 
     async def write(self, connection: h11.Connection, stream: trio.abc.Stream, answer: Answer) -> None:
         async def send(event: Any) -> None:
