@@ -46,9 +46,10 @@ async def ignore(*anything):
 @asynccontextmanager
 async def connected():
     if KIND == "v1":
-        async with streamable_http_client(URL) as (read, write, _), ClientSession(
-            read, write, None, sample, elicit, roots, ignore
-        ) as session:
+        async with (
+            streamable_http_client(URL) as (read, write, _),
+            ClientSession(read, write, None, sample, elicit, roots, ignore) as session,
+        ):
             yield session, (await session.initialize()).capabilities
     elif KIND == "v2":
         from mcp import Client
