@@ -1,6 +1,7 @@
 """A server with something of everything, on the official Python SDK (1 or 2) or FastMCP, over stdio or HTTP.
 
-Usage: python_server.py v1|v2|fastmcp stdio|http. Over HTTP it prints its URL. `ts_server.mjs` is the same in TypeScript.
+Usage: python_server.py v1|v2|fastmcp stdio|http. Over HTTP it prints its URL.
+`ts_server.mjs` is the same in TypeScript.
 """
 
 import socket
@@ -144,7 +145,7 @@ else:
 
 @server.tool()
 async def forget(everything: bool) -> str:
-    """Change something: nobody says that this only reads."""
+    """Change something: it is not annotated as reading only."""
     return f"forgot {everything}"
 
 

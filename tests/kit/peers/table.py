@@ -1,4 +1,4 @@
-"""The servers and clients that others have written, and how each is started. Nothing here needs a network once it is installed."""
+"""The servers and clients that others have written, and how each is started: no network is needed once they are installed."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ function build({ era } = {}) {
     const config = { inputSchema, ...(outputSchema && { outputSchema }), annotations: { readOnlyHint: true } };
     server.registerTool(name, config, (given, extra) => run(given, context(extra), server, extra, era));
   }
-  // Nobody says that this one only reads.
+  // This one is not annotated as reading only.
   server.registerTool("forget", { inputSchema: { everything: z.boolean() } }, ({ everything }) => text(`forgot ${everything}`));
   server.registerResource("text", "peer://text", { mimeType: "text/plain" }, ({ href }) => ({ contents: [{ uri: href, text: "some text" }] }));
   server.registerResource("bytes", "peer://bytes", {}, ({ href }) => ({ contents: [{ uri: href, blob: "AAEC" }] }));
