@@ -1,0 +1,1 @@
+"""The moves that plans are made of."""

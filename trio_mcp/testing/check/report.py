@@ -1,0 +1,118 @@
+"""What a check has found, as plain data; `trio_mcp.testing.report` renders it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from trio_mcp.testing.check.steps import Plan
+from trio_mcp.testing.rules.model import Rule
+from trio_mcp.testing.transcript.events import Event
+
+__all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Status"]
+
+Status: TypeAlias = Literal["held", "broken", "not exercised", "not checkable"]
+Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target died", "target hangs"]
+
+
+@attrs.frozen
+class Failure:
+    """A rule that is broken, and the smallest exchange that shows it.
+
+    Attributes:
+        problem: What is wrong, in a line.
+        transcript: The smallest exchange that shows it.
+        at: The index in it of the event that broke the rule.
+        plan: The steps that lead to it, which can be replayed.
+        revision: The revision spoken.
+        seen: How often the rule was broken when these steps were run again.
+        of: How often they were run again.
+        example: The number of the example that showed it first.
+    """
+
+    problem: str
+    transcript: tuple[Event, ...]
+    at: int
+    plan: Plan
+    revision: str
+    seen: int
+    of: int
+    example: int
+
+    @property
+    def messages(self) -> int:
+        """The number of messages after the handshake and the listing, in both directions."""
+        began = next(
+            (i for i, e in enumerate(self.transcript) if e.kind == "mark" and e.facts.get("what") == "begin"), -1
+        )
+        return sum(event.kind in ("message", "text") for event in self.transcript[began + 1 :])
+
+
+@attrs.frozen
+class Outcome:
+    """What became of a rule.
+
+    Attributes:
+        rule: The rule.
+        status: Whether it held, was broken, had no occasion, or can't be checked on this target.
+        occasions: On how many occasions it was judged.
+        reason: Why it had no occasion or can't be checked.
+        failure: The failure, if it is broken.
+        known: Whether the failure is in the baseline.
+    """
+
+    rule: Rule
+    status: Status
+    occasions: int = 0
+    reason: str = ""
+    failure: Failure | None = None
+    known: bool = False
+
+
+@attrs.frozen
+class CheckReport:
+    """What a check has found.
+
+    Attributes:
+        target: The target's name, without secrets.
+        side: The side that was checked.
+        transport: The transport.
+        revisions: The revisions that were spoken.
+        info: Name and version of the target, as it says itself.
+        seed: The seed.
+        examples: How many plans were run.
+        requests: How many requests were sent.
+        seconds: How long it took.
+        generating: Which part of that was spent on making plans.
+        outcomes: What became of each rule.
+        notes: What the user must know: tools that were not called and why, schemas that can't be generated from.
+        ended: Why it ended.
+        figures: Latencies, memory and the like, by name.
+    """
+
+    target: str
+    side: Literal["server", "client"]
+    transport: str
+    revisions: tuple[str, ...]
+    info: str
+    seed: int
+    examples: int
+    requests: int
+    seconds: float
+    generating: float
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...] = ()
+    ended: Ended = "complete"
+    figures: Mapping[str, Any] = attrs.Factory(dict)
+
+    @property
+    def broken(self) -> tuple[Outcome, ...]:
+        """The rules that are broken."""
+        return tuple(outcome for outcome in self.outcomes if outcome.status == "broken")
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if a MUST is broken that is not in the baseline, else 0."""
+        return int(any(outcome.rule.level == "MUST" and not outcome.known for outcome in self.broken))

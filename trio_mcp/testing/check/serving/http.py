@@ -1,0 +1,308 @@
+"""A generated server behind Streamable HTTP, in both eras, spoken with h11 so that each byte is its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import h11
+import trio
+
+from trio_mcp.http.sse import encode_event, encode_priming_event
+from trio_mcp.testing.check.serving.script import Script
+from trio_mcp.testing.check.serving.server import ScriptedServer, Send
+from trio_mcp.testing.rules.history import is_request
+from trio_mcp.testing.transcript.events import Kind, Sender
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["PATH", "HttpServing"]
+
+PATH: Final = "/mcp"
+MAX_BODY: Final = 16 * 1024 * 1024
+"""Bytes; chosen: more than any client sends to a server with tools as small as these."""
+RETRY: Final = 0.01
+"""Seconds after which a client is asked to resume a stream that was cut (chosen: no example should wait for it)."""
+QUIET_TURNS: Final = ("plain", "error", "extra", "gone")
+"""The turns that send one message, so that a response without a stream can carry them."""
+
+
+@attrs.define(eq=False)
+class _Session:
+    """A session, or in the modern era the client.
+
+    Attributes:
+        number: The number of the connection.
+        id: The session's id; empty if it has none.
+        server: Who meets its messages.
+        owed: What is still due on streams that were cut, by the id of their last event.
+    """
+
+    number: int
+    id: str
+    server: ScriptedServer
+    owed: dict[str, list[Any]] = attrs.Factory(dict)
+
+
+@attrs.define(eq=False)
+class _Wire:
+    """A TCP connection, as far as h11 has read it."""
+
+    stream: trio.abc.Stream
+    h11: h11.Connection = attrs.Factory(lambda: h11.Connection(h11.SERVER))
+
+    async def next_event(self) -> Any:
+        while (event := self.h11.next_event()) is h11.NEED_DATA:
+            self.h11.receive_data(bytes(await self.stream.receive_some()))
+        return event
+
+    async def send(self, *events: Any) -> None:
+        data = b"".join(self.h11.send(event) or b"" for event in events)
+        await self.stream.send_all(data)
+
+    async def until_left(self) -> None:
+        """Wait until the client closes the connection."""
+        while data := await self.stream.receive_some():
+            self.h11.receive_data(bytes(data))
+
+
+class HttpServing:
+    """Serves one client, however many connections and sessions it opens.
+
+    Args:
+        script: What the server is like.
+        tape: Where all that passes is noted.
+        deadline: Seconds that the client gets for a response to a question.
+    """
+
+    def __init__(self, script: Script, tape: Tape, deadline: float) -> None:
+        self._script = script
+        self._tape = tape
+        self._deadline = deadline
+        self._sessions: dict[str, _Session] = {}
+        self._count = 0
+        self._exchanges = 0
+        self._events = 0
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        """Serve a TCP connection until it ends."""
+        wire = _Wire(stream)
+        async with stream:
+            try:
+                while True:
+                    request = await wire.next_event()
+                    if not isinstance(request, h11.Request):
+                        return
+                    body = bytearray()
+                    while isinstance(part := await wire.next_event(), h11.Data):
+                        body += part.data
+                        if len(body) > MAX_BODY:
+                            return
+                    await self._respond(wire, request, bytes(body))
+                    if wire.h11.our_state is not h11.DONE or wire.h11.their_state is not h11.DONE:
+                        return
+                    wire.h11.start_next_cycle()
+            # The client has left, or does not speak HTTP, in which case its bytes are noted below.
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            except h11.RemoteProtocolError as exc:
+                self._tape.note("text", "client", text=str(exc).encode(), what="not HTTP")
+
+    # --- one exchange -------------------------------------------------------------------------------------------------
+
+    async def _respond(self, wire: _Wire, request: h11.Request, body: bytes) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+        method, path = request.method.decode("ascii"), request.target.decode("latin-1")
+        self._exchanges += 1
+        exchange = self._exchanges
+        message, is_json = _parsed(body)
+        session = self._session_of(headers, message)
+        number = session.number if session is not None else self._newest
+        self._tape.note(
+            "request",
+            "client",
+            connection=number,
+            exchange=exchange,
+            method=method,
+            path=path,
+            headers=[*headers.items()],
+        )
+        if is_json:
+            self._tape.note("message", "client", connection=number, exchange=exchange, message=message)
+        elif body:
+            self._tape.note("text", "client", connection=number, exchange=exchange, text=body)
+        place = _Place(self._tape, wire, number, exchange)
+        if path.partition("?")[0] != PATH:
+            await place.plain(404)
+        elif session is None:
+            # Without an id it is no request of a session, with an unknown one it is of a session that has ended.
+            await place.plain(404 if "mcp-session-id" in headers else 400)
+        elif method == "POST":
+            await self._post(place, session, message, is_json)
+        elif method == "GET" and not self._script.modern:
+            await self._get(place, session, headers)
+        elif method == "DELETE" and session.id:
+            del self._sessions[session.id]
+            await place.plain(200)
+        else:
+            await place.plain(405)
+
+    def _session_of(self, headers: Mapping[str, str], message: Any) -> _Session | None:
+        """Return the session of a request; one that opens it makes it."""
+        opens = is_request(message) and message["method"] == "initialize"
+        if self._script.modern or not self._script.has_session:
+            # One client, and so one session, without an id; `initialize` begins it anew.
+            if "" not in self._sessions or (opens and not self._script.modern):
+                self._sessions[""] = self._new("")
+            return self._sessions[""]
+        if opens and "mcp-session-id" not in headers:
+            session = self._new(f"session-{self._count}~!")
+            self._sessions[session.id] = session
+            return session
+        return self._sessions.get(headers.get("mcp-session-id", ""))
+
+    def _new(self, session_id: str) -> _Session:
+        number = self._count
+        self._count += 1
+        self._tape.note("open", "client", connection=number, transport="http")
+        return _Session(number, session_id, ScriptedServer(self._script, self._tape, number, self._deadline))
+
+    @property
+    def _newest(self) -> int:
+        return max(0, self._count - 1)
+
+    async def _post(self, place: _Place, session: _Session, message: Any, is_json: bool) -> None:
+        if not is_json:
+            await place.plain(400)
+        elif not is_request(message):
+            await session.server.take(message, place.refuse)
+            await place.plain(202)
+        elif (turn := session.server.next_turn(message)) == "gone" and session.id:
+            del self._sessions[session.id]
+            await place.plain(404)
+        elif turn == "cut" and not self._script.modern:
+            await self._cut(place, session, message)
+        elif message["method"] == "subscriptions/listen" or self._script.streams or turn not in QUIET_TURNS:
+            given = session.id if message["method"] == "initialize" else ""
+            await place.streamed(lambda send: session.server.take(message, send, turn), given)
+        else:
+            answers: list[Any] = []
+
+            async def keep(answer: Any) -> None:
+                answers.append(answer)
+
+            await session.server.take(message, keep, turn)
+            await place.json(answers, session.id if message["method"] == "initialize" else "")
+
+    async def _cut(self, place: _Place, session: _Session, message: Any) -> None:
+        self._events += 1
+        event_id = f"event-{self._events}"
+        owed = session.owed[event_id] = []
+
+        async def keep(answer: Any) -> None:
+            owed.append(answer)
+
+        await session.server.take(message, keep)
+        await place.stream_head()
+        place.note("mark", "kit", what="primed", event_id=event_id, retry=RETRY)
+        await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
+        await place.end()
+
+    async def _get(self, place: _Place, session: _Session, headers: Mapping[str, str]) -> None:
+        owed = session.owed.pop(headers.get("last-event-id", ""), None)
+        if owed is None and not self._script.listens:
+            await place.plain(405)
+            return
+
+        async def deliver(send: Send) -> None:
+            for message in owed or ():
+                await send(message)
+            if owed is None:
+                await trio.sleep_forever()
+
+        await place.streamed(deliver)
+
+
+@attrs.define(eq=False)
+class _Place:
+    """Where the response to an HTTP request is written, and noted."""
+
+    tape: Tape
+    wire: _Wire
+    number: int
+    exchange: int
+
+    def note(self, kind: Kind, sender: Sender = "server", **more: Any) -> None:
+        """Note an event of this exchange."""
+        self.tape.note(kind, sender, connection=self.number, exchange=self.exchange, **more)
+
+    async def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
+        self.note("response", status=status, headers=headers)
+        await self.wire.send(h11.Response(status_code=status, headers=headers))
+
+    async def end(self) -> None:
+        self.note("end", cut=False, by="server")
+        await self.wire.send(h11.EndOfMessage())
+
+    async def refuse(self, message: Any) -> None:
+        """Send nothing: what is no request has no response."""
+        await trio.lowlevel.checkpoint()
+
+    async def plain(self, status: int) -> None:
+        """Respond with a status alone."""
+        await self._head(status, [("content-length", "0")])
+        await self.end()
+
+    async def json(self, answers: list[Any], session_id: str) -> None:
+        """Respond with a message."""
+        body = json.dumps(answers[0]).encode() if answers else b""
+        extra = [("mcp-session-id", session_id)] if session_id else []
+        await self._head(200, [("content-type", "application/json"), ("content-length", str(len(body))), *extra])
+        if answers:
+            self.note("message", message=answers[0])
+            await self.wire.send(h11.Data(data=body))
+        await self.end()
+
+    async def stream_head(self, session_id: str = "") -> None:
+        """Begin a stream."""
+        extra = [("mcp-session-id", session_id)] if session_id else []
+        await self._head(200, [("content-type", "text/event-stream"), ("cache-control", "no-store"), *extra])
+
+    async def streamed(self, produce: Callable[[Send], Awaitable[None]], session_id: str = "") -> None:
+        """Respond with a stream of what a function sends; it is cancelled if the client leaves."""
+        await self.stream_head(session_id)
+
+        async def send(message: Any) -> None:
+            self.note("message", message=message)
+            await self.wire.send(h11.Data(data=encode_event(json.dumps(message).encode())))
+
+        left = False
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                nonlocal left
+                try:
+                    await self.wire.until_left()
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    pass
+                left = True
+                nursery.cancel_scope.cancel("the client has left")
+
+            nursery.start_soon(watch)
+            try:
+                await produce(send)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                left = True
+            nursery.cancel_scope.cancel()
+        if left:
+            self.note("end", "client", cut=True, by="client")
+            raise trio.BrokenResourceError("the client has left")
+        await self.end()
+
+
+def _parsed(body: bytes) -> tuple[Any, bool]:
+    try:
+        return json.loads(body), True
+    except ValueError:
+        return None, False

@@ -1,0 +1,160 @@
+"""What a generated server is like: what it offers, and how it meets the requests of the client, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+from hypothesis import strategies as st
+
+from trio_mcp.types.versions import LATEST_LEGACY, LEGACY_REVISIONS
+
+__all__ = ["EVERY_TURN", "LEGACY_TURNS", "MODERN_TURNS", "Script", "scripts"]
+
+EVERY_TURN: Final = {
+    "plain": "the result, at once",
+    "progress": "progress notifications, if the client asked for them, then the result",
+    "late": "the result, after that of the next request or a short wait",
+    "error": "an internal error",
+    "log": "a log message, then the result",
+    "extra": "a result with members that no revision knows",
+    "noise": "a notification that no revision knows, then the result",
+    "stray": "a response to a request that was never sent, then the result",
+    "again": "the result, twice",
+    "malformed": "an object that is no message, then the result",
+}
+"""How a request may be met, in both eras."""
+
+LEGACY_TURNS: Final = {
+    "ping": "a ping of the server's, then the result",
+    "unknown": "a request of the server's that no revision knows, then the result",
+    "ask": "a question of a kind that the client has declared, then the result",
+    "withdrawn": "a question that is cancelled at once, then the result",
+    "changed": "a notice that a list has changed, then the result",
+    "gone": "over HTTP: status 404, as if the session had ended",
+    "cut": "over HTTP: an event with an id, then the end of the stream; the result follows when the client resumes it",
+}
+"""How else a request may be met in the legacy era."""
+
+MODERN_TURNS: Final = {
+    "input": "a result that asks for input of each kind that the client has declared; the retry gets the result",
+    "state": "a result that only has a state for the retry",
+}
+"""How else a request may be met in the modern era."""
+
+OBJECT: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+NAMES: Final = ("add", "echo", "look.up", "A-1_b", "x" * 64, "get_weather")
+SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
+    OBJECT,
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+    {"type": "object", "properties": {"text": {"type": "string", "maxLength": 20}}, "required": ["text"]},
+    {
+        "type": "object",
+        "properties": {
+            "where": {"enum": ["here", "there"]},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+            "deep": {"type": "object", "properties": {"on": {"type": "boolean"}}},
+        },
+        "required": ["where"],
+    },
+)
+URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
+DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
+
+
+@attrs.frozen
+class Script:
+    """A generated server.
+
+    Attributes:
+        revision: The revision that it speaks.
+        answers: The revision that it answers ``initialize`` with; that of the script, or one that nobody knows.
+        declared: The capabilities that it declares.
+        tools: Its tools, as they are listed.
+        resources: Its resources.
+        prompts: Its prompts.
+        pages: How many items a page of a list has.
+        turns: How it meets the requests after the opening, in turn; after the last one, plainly.
+        streams: Whether it responds with streams over HTTP, or with JSON where a single message is enough.
+        has_session: Whether it gives a session over HTTP, in the legacy era.
+        listens: Whether it offers a stream for its own messages over HTTP, in the legacy era.
+    """
+
+    revision: str
+    answers: str
+    declared: tuple[str, ...] = DECLARABLE
+    tools: tuple[Mapping[str, Any], ...] = ()
+    resources: tuple[Mapping[str, Any], ...] = ()
+    prompts: tuple[Mapping[str, Any], ...] = ()
+    pages: int = 10
+    turns: tuple[str, ...] = ()
+    streams: bool = True
+    has_session: bool = True
+    listens: bool = True
+
+    @property
+    def modern(self) -> bool:
+        """Whether it is of the modern era."""
+        return self.revision not in LEGACY_REVISIONS
+
+    def simpler(self) -> list[Script]:
+        """Return scripts that are simpler in one way, the boldest first."""
+        found = [attrs.evolve(self, turns=self.turns[:at] + self.turns[at + 1 :]) for at in range(len(self.turns))]
+        if len(self.turns) > 2:
+            half = len(self.turns) // 2
+            found = [attrs.evolve(self, turns=self.turns[:half]), attrs.evolve(self, turns=self.turns[half:]), *found]
+        found += [
+            attrs.evolve(self, turns=(*self.turns[:at], "plain", *self.turns[at + 1 :]))
+            for at, turn in enumerate(self.turns)
+            if turn != "plain"
+        ]
+        for field in ("tools", "resources", "prompts"):
+            items = getattr(self, field)
+            if len(items) > 1:
+                found.append(attrs.evolve(self, **{field: items[:1]}))
+        plain: dict[str, Any] = {
+            "pages": 10,
+            "streams": False,
+            "has_session": False,
+            "listens": False,
+            "answers": self.revision,
+        }
+        found += [attrs.evolve(self, **{name: value}) for name, value in plain.items() if getattr(self, name) != value]
+        return found
+
+
+def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
+    def make(names: list[str], schemas: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        return tuple(
+            {"name": name, "description": f"The tool {name}.", "inputSchema": schema}
+            for name, schema in zip(names, schemas, strict=False)
+        )
+
+    names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)
+    return st.builds(make, names, st.lists(st.sampled_from(SCHEMAS), min_size=4, max_size=4))
+
+
+@st.composite
+def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
+    """Generate servers of a revision."""
+    legacy = revision in LEGACY_REVISIONS
+    turns = sorted(EVERY_TURN | (LEGACY_TURNS if legacy else MODERN_TURNS))
+    uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))
+    prompts = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
+    known = [name for name in DECLARABLE if name != "completions" or revision >= "2025-03-26"]
+    # Mostly everything: what is not declared gives the client nothing to do.
+    declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
+    return Script(
+        revision,
+        "1999-12-31" if legacy and draw(st.integers(0, 19)) == 19 else revision,
+        tuple(sorted(declared)),
+        draw(_tools(revision)),
+        tuple({"uri": uri, "name": f"resource {at}", "mimeType": "text/plain"} for at, uri in enumerate(uris)),
+        tuple({"name": name, "arguments": [{"name": "who", "required": True}]} for name in prompts),
+        draw(st.sampled_from([10, 1, 2])),
+        tuple(draw(st.lists(st.sampled_from(turns), max_size=max_turns))),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.booleans()),
+    )

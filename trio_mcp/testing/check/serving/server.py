@@ -1,0 +1,298 @@
+"""A generated server at work: it meets the messages of one client as its script says, over any transport."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import trio
+
+from trio_mcp.testing.check.serving.script import Script
+from trio_mcp.testing.rules.history import is_notification, is_request, is_response
+from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.types import error_codes, meta
+
+__all__ = ["ScriptedServer", "Send"]
+
+Send = Callable[[Any], Awaitable[None]]
+"""Sends a message on the stream that belongs to the request being met, and notes it on the tape."""
+
+LISTS: Final = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+}
+LATE: Final = 0.05
+"""Seconds for which a late result waits for another request (chosen: longer than a turn of any client's loop)."""
+
+
+def _notice(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
+
+
+INSERTED: Final[dict[str, dict[str, Any]]] = {
+    "noise": _notice("notifications/x-unknown", of="nobody"),
+    "stray": {"jsonrpc": "2.0", "id": "never-asked", "result": {}},
+    "malformed": {"jsonrpc": "2.0"},
+}
+QUESTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "ping": ("ping", {}),
+    "unknown": ("x-unknown/ask", {"of": "all"}),
+}
+
+
+def questions(declared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a question of each kind that a client with these capabilities can be asked, by method."""
+    found: dict[str, dict[str, Any]] = {}
+    if "roots" in declared:
+        found["roots/list"] = {}
+    if "sampling" in declared:
+        prompt = [{"role": "user", "content": {"type": "text", "text": "Say hello."}}]
+        found["sampling/createMessage"] = {"messages": prompt, "maxTokens": 20}
+    if "elicitation" in declared:
+        found["elicitation/create"] = {"message": "Who are you?", "requestedSchema": FORM}
+    return found
+
+
+class ScriptedServer:
+    """A generated server, for one session of one client.
+
+    Args:
+        script: What it is like.
+        tape: Where it notes which of its requests were not answered in time.
+        number: The number of the connection.
+        deadline: Seconds that the client gets for a response.
+    """
+
+    def __init__(self, script: Script, tape: Tape, number: int, deadline: float) -> None:
+        self.script = script
+        self._tape = tape
+        self._number = number
+        self._deadline = deadline
+        self._turn = 0
+        self._asked = 0
+        self._capabilities: Mapping[str, Any] = {}
+        self._replies: dict[Any, trio.Event] = {}
+        self._running: dict[Any, trio.CancelScope] = {}
+        self._states: dict[str, str] = {}
+        self._newest = trio.Event()
+
+    def next_turn(self, message: Any) -> str:
+        """Return how a message is met, and count it; the opening and notifications are met plainly."""
+        if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
+            return "plain"
+        # What retries a request is its second half, not a new one.
+        if (message.get("params") or {}).get("requestState") in self._states:
+            return "plain"
+        turns = self.script.turns
+        self._turn += 1
+        return turns[self._turn - 1] if self._turn <= len(turns) else "plain"
+
+    async def take(self, message: Any, send: Send, turn: str = "plain") -> None:
+        """Meet a message of the client. A request that is cancelled ends without a response."""
+        if is_response(message):
+            if (waiting := self._replies.get(_key(message.get("id")))) is not None:
+                waiting.set()
+        elif is_request(message):
+            with trio.CancelScope() as scope:
+                self._running[_key(message["id"])] = scope
+                await self._meet(message, send, turn)
+        elif is_notification(message) and message["method"] == "notifications/cancelled":
+            params = message.get("params")
+            if isinstance(params, dict) and (running := self._running.get(_key(params.get("requestId")))) is not None:
+                running.cancel("cancelled by the client")
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def _meet(self, request: dict[str, Any], send: Send, turn: str) -> None:
+        self._newest.set()
+        self._newest = trio.Event()
+        request_id, given = request["id"], request.get("params")
+        params: dict[str, Any] = given if isinstance(given, dict) else {}
+        if request["method"] == "subscriptions/listen" and self.script.modern:
+            await self._listen(request_id, params, send)
+        await self._before(turn, params, send)
+        if turn == "error":
+            await send(_error(request_id, error_codes.INTERNAL_ERROR, "the script says so"))
+            return
+        response = self._response(request, params, turn)
+        await send(response)
+        if turn == "again":
+            await send(response)
+
+    async def _listen(self, request_id: Any, params: dict[str, Any], send: Send) -> None:
+        """Acknowledge a subscription, announce a change if that is wanted, and leave it open."""
+        wanted = params.get("notifications")
+        wanted = wanted if isinstance(wanted, dict) else {}
+        offered = (
+            {"toolsListChanged": True} if wanted.get("toolsListChanged") and "tools" in self.script.declared else {}
+        )
+        fields = {meta.SUBSCRIPTION_ID: request_id}
+        await send(_notice("notifications/subscriptions/acknowledged", notifications=offered, _meta=fields))
+        if offered:
+            await send(_notice("notifications/tools/list_changed", _meta=fields))
+        await trio.sleep_forever()
+
+    async def _before(self, turn: str, params: dict[str, Any], send: Send) -> None:
+        """Do what comes before the response."""
+        if turn in INSERTED:
+            await send(INSERTED[turn])
+        elif turn == "late":
+            newest = self._newest
+            with trio.move_on_after(LATE):
+                await newest.wait()
+        elif turn in ("ping", "unknown"):
+            await self._ask(*QUESTIONS[turn], send)
+        elif turn == "ask":
+            for question in questions(self._capabilities).items():
+                await self._ask(*question, send)
+        elif turn == "withdrawn":
+            for question in [*questions(self._capabilities).items()][:1]:
+                await self._ask(*question, send, withdrawn=True)
+        else:
+            await self._notify(turn, params, send)
+
+    async def _notify(self, turn: str, params: dict[str, Any], send: Send) -> None:
+        """Send the notifications of a turn, as far as they are allowed."""
+        fields = params.get("_meta")
+        fields = fields if isinstance(fields, dict) else {}
+        declared = self.script.declared
+        if turn == "progress" and (token := fields.get(meta.PROGRESS_TOKEN)) is not None:
+            for done in (1, 2):
+                await send(_notice("notifications/progress", progressToken=token, progress=done, total=2))
+        elif turn == "log" and "logging" in declared and (not self.script.modern or meta.LOG_LEVEL in fields):
+            await send(_notice("notifications/message", level="emergency", data={"why": "the script"}))
+        elif turn == "changed" and "tools" in declared:
+            await send(_notice("notifications/tools/list_changed"))
+
+    async def _ask(self, method: str, params: Mapping[str, Any] | None, send: Send, *, withdrawn: bool = False) -> None:
+        """Ask the client, and wait for its reply; what it is, is for the rules to judge."""
+        self._asked += 1
+        request_id = f"question-{self._asked}"
+        replied = self._replies[_key(request_id)] = trio.Event()
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        await send({**message, "params": params} if params else message)
+        if withdrawn:
+            await send(_notice("notifications/cancelled", requestId=request_id, reason="not needed any more"))
+            return
+        with trio.move_on_after(self._deadline):
+            await replied.wait()
+        if not replied.is_set():
+            self._note_overdue(request_id)
+
+    def _note_overdue(self, request_id: str) -> None:
+        self._tape.note(
+            "mark", "kit", connection=self._number, what="overdue", id=request_id, by="server", seconds=self._deadline
+        )
+
+    # --- responses ----------------------------------------------------------------------------------------------------
+
+    def _response(self, request: dict[str, Any], params: dict[str, Any], turn: str) -> dict[str, Any]:
+        method = request["method"]
+        if (
+            self.script.modern
+            and turn in ("input", "state")
+            and method in ("tools/call", "prompts/get", "resources/read")
+        ):
+            return _result(request["id"], self._input_required(params, turn))
+        content = self._content(method, params)
+        if isinstance(content, str):
+            code = error_codes.METHOD_NOT_FOUND if content == "unknown method" else error_codes.INVALID_PARAMS
+            return _error(request["id"], code, content)
+        if self.script.modern:
+            content = {"resultType": "complete", **content}
+            content["_meta"] = {meta.SERVER_INFO: _info()}
+        if turn == "extra":
+            content = {**content, "xUnknown": {"any": [1, None]}}
+        return _result(request["id"], content)
+
+    def _input_required(self, params: dict[str, Any], turn: str) -> dict[str, Any]:
+        fields = params.get("_meta")
+        declared = fields.get(meta.CLIENT_CAPABILITIES) if isinstance(fields, dict) else None
+        state = f'state-{len(self._states)} é"\\ +/='
+        self._states[state] = turn
+        found: dict[str, Any] = {"resultType": "input_required", "requestState": state}
+        asked = questions(declared if isinstance(declared, dict) else {}) if turn == "input" else {}
+        if asked:
+            found["inputRequests"] = {
+                f"q{at}": {"method": method, "params": question} for at, (method, question) in enumerate(asked.items())
+            }
+        return found
+
+    def _content(self, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
+        """Return the content of a result, or what is wrong with the request."""
+        script = self.script
+        opens = {True: ("server/discover",), False: ("initialize", "ping", "logging/setLevel")}
+        if method in ("initialize", "server/discover", "ping") and method not in opens[script.modern]:
+            return "unknown method"
+        match method:
+            case "initialize":
+                declared = params.get("capabilities")
+                self._capabilities = declared if isinstance(declared, dict) else {}
+                return {"protocolVersion": script.answers, "capabilities": self.declared, "serverInfo": _info()}
+            case "server/discover":
+                return {"supportedVersions": [script.revision], "capabilities": self.declared, **self._caching()}
+            case "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe":
+                return {}
+            case "tools/call":
+                known = any(tool["name"] == params.get("name") for tool in script.tools)
+                return {"content": [{"type": "text", "text": "done"}]} if known else "unknown tool"
+            case "prompts/get":
+                known = any(prompt["name"] == params.get("name") for prompt in script.prompts)
+                said = {"role": "user", "content": {"type": "text", "text": "Hello."}}
+                return {"messages": [said]} if known else "unknown prompt"
+            case "resources/read":
+                found = {"uri": params.get("uri"), "mimeType": "text/plain", "text": "hello"}
+                known = any(resource["uri"] == params.get("uri") for resource in script.resources)
+                return {"contents": [found], **self._caching()} if known else "unknown resource"
+            case "completion/complete":
+                return {"completion": {"values": ["one", "two"], "hasMore": False}}
+            case _ if method in LISTS:
+                return self._page(method, params.get("cursor"))
+        return "unknown method"
+
+    def _page(self, method: str, cursor: Any) -> dict[str, Any] | str:
+        field = LISTS[method]
+        items: Sequence[Any] = getattr(self.script, field, ())
+        # A cursor that no client could make up, nor take apart by accident.
+        places = {f"{field}→{at}": at for at in range(0, len(items), self.script.pages)}
+        if cursor is not None and cursor not in places:
+            return "unknown cursor"
+        start = places.get(cursor, 0)
+        end = start + self.script.pages
+        page: dict[str, Any] = {field: list(items[start:end]), **self._caching()}
+        if end < len(items):
+            page["nextCursor"] = f"{field}→{end}"
+        return page
+
+    def _caching(self) -> dict[str, Any]:
+        return {"ttlMs": 0, "cacheScope": "private"} if self.script.modern else {}
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The capabilities that it declares."""
+        changing = {"tools": {"listChanged": True}}
+        return {name: changing.get(name, {}) if not self.script.modern else {} for name in self.script.declared}
+
+
+def _info() -> dict[str, Any]:
+    return {"name": "generated server", "version": "1"}
+
+
+def _result(request_id: Any, result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def _error(request_id: Any, code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
+
+
+def _key(value: Any) -> Any:
+    # A peer may send anything as an id; 1 and true would be one key.
+    return type(value), value if isinstance(value, (str, int, float)) else repr(value)

@@ -1,0 +1,59 @@
+"""What a wire can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol, TypeAlias
+
+from trio_mcp.testing.check.steps import Headers, Http
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["OpenWire", "Wire"]
+
+
+class Wire(Protocol):
+    """One side of a raw connection to the target; it notes all that is sent and all that comes on a tape.
+
+    It reads all the time, in a task of its own. No method raises because the peer has ended the connection, which is
+    noted as ``close``; what can't be sent is noted as a mark ``unsent``. Each waits for a bounded time only.
+
+    Attributes:
+        transport: ``stdio``, ``tcp``, ``unix``, ``websocket``, ``http``, ``sse`` or ``memory``.
+        number: The number of the connection, in the events.
+        is_open: Whether the target could still be reached over it.
+    """
+
+    transport: str
+    number: int
+
+    @property
+    def is_open(self) -> bool: ...
+
+    async def send(self, message: Any, *, headers: Headers = ...) -> None:
+        """Send a JSON value as a message; over HTTP in a POST whose headers fit the message, except for ``headers``.
+
+        Over HTTP this returns once the request is written; the response is read by a task of the wire.
+        """
+
+    async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers = ...) -> None:
+        """Send texts as they are, each framed as a message of the transport, or not framed at all."""
+
+    async def http(self, step: Http) -> None:
+        """Make an HTTP request; other transports do nothing."""
+
+    async def cancel(self, request_id: Any, reason: str | None) -> None:
+        """Cancel a request: with a notification, or in the modern era over HTTP by closing its response."""
+
+    async def stop(self, how: Literal["close", "reset", "half"], which: int) -> None:
+        """End the connection, or over HTTP the open response number ``which``, counted round."""
+
+    async def resume(self, which: int) -> None:
+        """Resume the broken stream number ``which``, over HTTP."""
+
+
+OpenWire: TypeAlias = Callable[[Tape, int, str], AbstractAsyncContextManager[Wire]]
+"""Opens a wire, given the tape, the number of the connection and the revision to speak. The handshake is the caller's.
+
+Raises `trio_mcp.TransportError` if the target can't be reached.
+"""

@@ -1,0 +1,337 @@
+"""A transcript with an index: which response belongs to which request, what was negotiated, what was listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.jsonrpc.messages import is_request_id
+from trio_mcp.testing.transcript.events import Event, Sender
+from trio_mcp.types import meta
+from trio_mcp.types.versions import LATEST_LEGACY, MODERN_REVISIONS, REVISIONS
+
+__all__ = ["Asked", "Connection", "Exchange", "History", "is_notification", "is_request", "is_response"]
+
+OTHER: Final[dict[Sender, Sender]] = {"client": "server", "server": "client"}
+LISTS: Final = {
+    "tools/list": ("tools", "name"),
+    "prompts/list": ("prompts", "name"),
+    "resources/list": ("resources", "uri"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate"),
+}
+
+
+def is_request(message: Any) -> bool:
+    """Return whether a JSON value is a well-formed request."""
+    return isinstance(message, dict) and isinstance(message.get("method"), str) and is_request_id(message.get("id"))
+
+
+def is_notification(message: Any) -> bool:
+    """Return whether a JSON value is a well-formed notification."""
+    return isinstance(message, dict) and isinstance(message.get("method"), str) and "id" not in message
+
+
+def is_response(message: Any) -> bool:
+    """Return whether a JSON value is a response, well-formed or not."""
+    return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
+
+
+@attrs.define(eq=False)
+class Asked:
+    """A request, and what belongs to it.
+
+    Attributes:
+        event: The request's event.
+        answers: The responses of the other side that have its id, in order; more than one breaks a rule.
+        cancelled: The event with which its sender gave it up: a notification, or the end of its HTTP response.
+        progress: The progress notifications for its token.
+        overdue: The mark that says that no response came in time.
+    """
+
+    event: Event
+    answers: list[Event] = attrs.Factory(list)
+    cancelled: Event | None = None
+    progress: list[Event] = attrs.Factory(list)
+    overdue: Event | None = None
+
+    @property
+    def id(self) -> Any:
+        """Its id."""
+        return self.event.message["id"]
+
+    @property
+    def method(self) -> str:
+        """Its method."""
+        method: str = self.event.message["method"]
+        return method
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Its parameters; empty if there are none, or they are no object."""
+        params = self.event.message.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Its ``_meta``."""
+        found = self.params.get("_meta")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The result of its first response, if that is one."""
+        found = self.answers[0].message.get("result") if self.answers else None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """The error of its first response, if that is one."""
+        found = self.answers[0].message.get("error") if self.answers else None
+        return found if isinstance(found, dict) else None
+
+
+@attrs.define(eq=False)
+class Exchange:
+    """An HTTP request and its response.
+
+    Attributes:
+        request: The head of the request.
+        sent: The messages, or the texts that are not JSON, in its body.
+        response: The head of the response, if one came.
+        received: What its body, or its stream, held.
+        end: How the response ended, if it did.
+    """
+
+    request: Event
+    sent: list[Event] = attrs.Factory(list)
+    response: Event | None = None
+    received: list[Event] = attrs.Factory(list)
+    end: Event | None = None
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return str(self.request.facts.get("method"))
+
+    @property
+    def status(self) -> int | None:
+        """The status of the response, if one came."""
+        return None if self.response is None else int(self.response.facts["status"])
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the response is a stream of server-sent events."""
+        kind = "" if self.response is None else self.response.headers.get("content-type", "")
+        return kind.partition(";")[0].strip().lower() == "text/event-stream"
+
+
+@attrs.define(eq=False)
+class Connection:
+    """What happened on one connection (over HTTP: with one client), in order.
+
+    Attributes:
+        number: Its number.
+        events: Its events.
+        requests: The requests of the client, well-formed ones only.
+        questions: The requests of the server.
+        exchanges: The HTTP exchanges.
+        close: The event of its end.
+    """
+
+    number: int
+    events: list[Event] = attrs.Factory(list)
+    requests: list[Asked] = attrs.Factory(list)
+    questions: list[Asked] = attrs.Factory(list)
+    exchanges: dict[int, Exchange] = attrs.Factory(dict)
+    close: Event | None = None
+    _open: dict[tuple[Sender, Any], Asked] = attrs.Factory(dict)
+    _tokens: dict[tuple[Sender, Any], Asked] = attrs.Factory(dict)
+    # Identities are looked up here, so the messages of batches, which are events of their own, are kept alive.
+    _places: dict[int, int] = attrs.Factory(dict)
+    _parts: list[Event] = attrs.Factory(list)
+
+    @cached_property
+    def transport(self) -> str:
+        """``stdio``, ``tcp``, ``unix``, ``websocket``, ``http``, ``sse`` or ``memory``."""
+        return next((str(e.facts.get("transport", "")) for e in self.events if e.kind == "open"), "")
+
+    @cached_property
+    def hello(self) -> Asked | None:
+        """The first ``initialize`` that got a result, if any."""
+        return next((asked for asked in self.requests if asked.method == "initialize" and asked.result), None)
+
+    @cached_property
+    def revision(self) -> str:
+        """The revision that the two sides speak: negotiated, or as the client's requests name it."""
+        if self.hello is not None and self.hello.result is not None:
+            return str(self.hello.result.get("protocolVersion"))
+        named = [asked.meta.get(meta.PROTOCOL_VERSION) for asked in self.requests]
+        return next((name for name in named if name in REVISIONS), LATEST_LEGACY)
+
+    @property
+    def modern(self) -> bool:
+        """Whether that is one of the modern era."""
+        return self.revision in MODERN_REVISIONS
+
+    @cached_property
+    def server_capabilities(self) -> dict[str, Any]:
+        """What the server declared."""
+        for asked in self.requests:
+            if asked.method in ("initialize", "server/discover") and asked.result is not None:
+                found = asked.result.get("capabilities")
+                return found if isinstance(found, dict) else {}
+        return {}
+
+    @cached_property
+    def client_capabilities(self) -> dict[str, Any]:
+        """What the client declared with ``initialize``; in the modern era each request declares its own."""
+        found = self.hello.params.get("capabilities") if self.hello is not None else None
+        return found if isinstance(found, dict) else {}
+
+    @cached_property
+    def listed(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """What the server listed: by method of the list, by name or URI, as last listed."""
+        found: dict[str, dict[str, dict[str, Any]]] = {method: {} for method in LISTS}
+        for asked in self.requests:
+            if asked.method in LISTS and asked.result is not None:
+                field, key = LISTS[asked.method]
+                items = asked.result.get(field)
+                for item in items if isinstance(items, list) else ():
+                    if isinstance(item, dict) and isinstance(item.get(key), str):
+                        found[asked.method][item[key]] = item
+        return found
+
+    @property
+    def tools(self) -> dict[str, dict[str, Any]]:
+        """The tools that the server listed, by name."""
+        return self.listed["tools/list"]
+
+    def messages(self, sender: Sender) -> Iterator[Event]:
+        """Yield what one side sent as JSON, in order; of a batch, the batch."""
+        return (event for event in self.events if event.kind == "message" and event.sender == sender)
+
+    def notifications(self, sender: Sender, method: str | None = None) -> Iterator[Event]:
+        """Yield the notifications of one side, or only those of a method."""
+        for event in self.messages(sender):
+            if is_notification(event.message) and method in (None, event.message["method"]):
+                yield event
+
+    def position(self, event: Event) -> int:
+        """Return the place of an event among those of the connection."""
+        return self._places[id(event)]
+
+    # --- made by `History` --------------------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Add an event."""
+        self._places[id(event)] = len(self.events)
+        self.events.append(event)
+        if event.kind == "close":
+            self.close = event
+        elif event.kind == "mark" and event.facts.get("what") == "overdue":
+            asked = self._open.get((event.facts.get("by", "client"), _key(event.facts.get("id"))))
+            if asked is not None:
+                asked.overdue = event
+        if event.exchange is not None:
+            self._take_exchange(event, event.exchange)
+        if event.kind == "message":
+            if not isinstance(event.message, list):
+                self._take_message(event)
+                return
+            for message in event.message:
+                part = attrs.evolve(event, message=message)
+                self._parts.append(part)
+                self._places[id(part)] = self._places[id(event)]
+                self._take_message(part)
+
+    def _take_exchange(self, event: Event, number: int) -> None:
+        if event.kind == "request":
+            self.exchanges[number] = Exchange(event)
+        if (exchange := self.exchanges.get(number)) is None:
+            return
+        if event.kind == "response":
+            exchange.response = event
+        elif event.kind in ("message", "text"):
+            (exchange.sent if event.sender == exchange.request.sender else exchange.received).append(event)
+        elif event.kind == "end":
+            exchange.end = event
+            # In the modern era this is how a client gives up a request over HTTP.
+            if event.facts.get("by") == "client":
+                for sent in exchange.sent:
+                    asked = (
+                        self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
+                    )
+                    if asked is not None and not asked.answers and asked.cancelled is None:
+                        asked.cancelled = event
+
+    def _take_message(self, event: Event) -> None:
+        message = event.message
+        if is_request(message):
+            asked = Asked(event)
+            (self.requests if event.sender == "client" else self.questions).append(asked)
+            self._open[event.sender, _key(asked.id)] = asked
+            if is_request_id(token := asked.meta.get(meta.PROGRESS_TOKEN)):
+                self._tokens[event.sender, _key(token)] = asked
+        elif is_response(message):
+            other = OTHER.get(event.sender)
+            if other is not None and (found := self._open.get((other, _key(message.get("id"))))) is not None:
+                found.answers.append(event)
+        elif is_notification(message):
+            params = message.get("params")
+            params = params if isinstance(params, dict) else {}
+            if message["method"] == "notifications/cancelled":
+                found = self._open.get((event.sender, _key(params.get("requestId"))))
+                if found is not None and found.cancelled is None and not found.answers:
+                    found.cancelled = event
+            elif message["method"] == "notifications/progress":
+                other = OTHER.get(event.sender)
+                if other is not None and (found := self._tokens.get((other, _key(params.get("progressToken"))))):
+                    found.progress.append(event)
+
+
+def _key(value: Any) -> Any:
+    """Return an id as a key: 1, "1" and true are three."""
+    return (
+        (type(value).__name__, value)
+        if isinstance(value, (int, str, float, bool))
+        else (type(value).__name__, repr(value))
+    )
+
+
+class History:
+    """A transcript with an index.
+
+    Args:
+        events: The transcript.
+        since: The first event whose verdicts count; what came before is its prologue.
+
+    Attributes:
+        events: The transcript.
+        connections: Its connections, by number.
+    """
+
+    def __init__(self, events: Sequence[Event], since: int = 0) -> None:
+        self.events = events
+        self._prologue = {id(event) for event in events[:since]}
+        self.connections: dict[int, Connection] = {}
+        for event in events:
+            if (connection := self.connections.get(event.connection)) is None:
+                connection = self.connections[event.connection] = Connection(event.connection)
+            connection.take(event)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self.connections.values())
+
+    def counts(self, event: Event) -> bool:
+        """Return whether a verdict on this event counts, or belongs to the prologue."""
+        return id(event) not in self._prologue
+
+    def requests(self, *methods: str) -> Iterator[tuple[Connection, Asked]]:
+        """Yield the client's requests of these methods, or all, with their connections."""
+        for connection in self:
+            for asked in connection.requests:
+                if not methods or asked.method in methods:
+                    yield connection, asked

@@ -1,0 +1,100 @@
+"""A rule of the specification, and a verdict on one occasion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
+
+if TYPE_CHECKING:
+    from trio_mcp.testing.rules.history import History
+
+__all__ = ["Judge", "Level", "Rule", "Verdict", "Who", "broken", "held", "judged", "rule"]
+
+Level: TypeAlias = Literal["MUST", "SHOULD"]
+Who: TypeAlias = Literal["server", "client", "transport"]
+Judge: TypeAlias = Callable[["History"], Iterator["Verdict"]]
+
+SPECIFICATION = "https://modelcontextprotocol.io/specification"
+
+
+@attrs.frozen
+class Verdict:
+    """A verdict on one occasion on which a rule applied.
+
+    Attributes:
+        event: The event that decided it.
+        problem: What is wrong, in a line; None if the rule was kept.
+    """
+
+    event: Event
+    problem: str | None = None
+
+
+def held(event: Event) -> Verdict:
+    """Return the verdict that the rule was kept."""
+    return Verdict(event)
+
+
+def broken(event: Event, problem: str) -> Verdict:
+    """Return the verdict that the rule was broken."""
+    return Verdict(event, problem)
+
+
+def judged(kept: bool, event: Event, problem: str) -> Verdict:
+    """Return a verdict: held if ``kept``, else broken."""
+    return Verdict(event, None if kept else problem)
+
+
+@attrs.frozen
+class Rule:
+    """A rule of the specification.
+
+    Attributes:
+        id: Its name.
+        level: MUST (NOT) or SHOULD (NOT).
+        sentence: What it asks, in our words.
+        section: The file and anchor in the newest revision that has it.
+        older: The file and anchor in the revisions of the legacy era, where that differs.
+        revisions: The revisions that have it.
+        who: Who is checked.
+        moves: The names of the moves that give it occasions (`trio_mcp.testing.check.moves`).
+        judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and is
+            silent where that does not decide.
+    """
+
+    id: str
+    level: Level
+    sentence: str
+    section: str
+    older: str
+    revisions: tuple[str, ...]
+    who: Who
+    moves: tuple[str, ...]
+    judge: Judge
+
+    def link(self, revision: str | None = None) -> str:
+        """Return the URL of its section, in a revision or the newest one that has it."""
+        revision = revision if revision in self.revisions else self.revisions[-1]
+        section = self.older if self.older and revision in LEGACY_REVISIONS else self.section
+        return f"{SPECIFICATION}/{revision}/{section}"
+
+
+def rule(
+    level: Level,
+    who: Who,
+    section: str,
+    sentence: str,
+    *,
+    older: str = "",
+    revisions: Sequence[str] = REVISIONS,
+    moves: Sequence[str] = (),
+) -> Callable[[Judge], Rule]:
+    """Turn a function into the rule of its name."""
+    return lambda judge: Rule(
+        judge.__name__.replace("_", "-"), level, sentence, section, older, tuple(revisions), who, tuple(moves), judge
+    )

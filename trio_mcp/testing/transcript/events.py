@@ -1,0 +1,69 @@
+"""One thing that happened between a client and a server. A transcript is a sequence of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+__all__ = ["Event", "Kind", "Sender"]
+
+Sender: TypeAlias = Literal["client", "server", "kit"]
+"""Who caused an event; ``kit`` for what the recorder itself has to say."""
+
+Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end", "close", "mark"]
+"""What an event is:
+
+* ``open``: a connection was opened; over HTTP, a client began whose exchanges follow. Facts: ``transport``.
+* ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` holds it. Facts: over
+  server-sent events ``event_id``, ``event`` and ``retry`` where the event has them.
+* ``text``: bytes that are not JSON; ``text`` holds them.
+* ``request``: an HTTP request was sent. Facts: ``method``, ``path``, ``headers``. Its body is an event of its own.
+* ``response``: the head of an HTTP response arrived. Facts: ``status``, ``headers``.
+* ``end``: an HTTP response ended. Facts: ``cut`` if it did not end as HTTP wants; ``by`` is who ended it.
+* ``close``: a connection ended. Facts: ``reason``; ``status`` of a process, ``code`` of a WebSocket.
+* ``mark``: something the kit has to say. Facts: ``what``, see `MARKS`, and what belongs to it.
+"""
+
+MARKS = {
+    "overdue": "no response to the request with this `id` came within `seconds`; `by` is who asked, if not the client",
+    "quiet": "nothing more came for `seconds`, though nothing prevented it",
+    "begin": "an example begins here; what came before is its prologue",
+    "alive": "a request of the kit's own was answered after `seconds`",
+    "dead": "a request of the kit's own was not answered within `seconds`",
+    "unsent": "the kit could not send something: `reason`",
+    "primed": "an event without a message, with this `event_id`, came on a stream",
+    "stderr": "the process wrote `text` to its standard error",
+}
+"""What a mark can say."""
+
+
+@attrs.frozen
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: What it is.
+        sender: Who caused it.
+        connection: The number of the connection, from 0; over HTTP the number of the client.
+        exchange: The number of the HTTP exchange that it belongs to, if any.
+        time: Seconds since the transcript began.
+        message: The JSON value of a message.
+        text: What is not JSON.
+        facts: What else is known, by kind.
+    """
+
+    kind: Kind
+    sender: Sender
+    connection: int = 0
+    exchange: int | None = None
+    time: float = 0.0
+    message: Any = None
+    text: bytes | None = None
+    facts: Mapping[str, Any] = attrs.Factory(dict)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of an HTTP request or response by lower-case name; the last of each name."""
+        return {name.lower(): value for name, value in self.facts.get("headers", ())}

@@ -1,0 +1,54 @@
+"""A tape: records events as they happen, and lets tasks wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from trio_mcp.testing.transcript.events import Event, Kind, Sender
+
+__all__ = ["Tape"]
+
+
+class Tape:
+    """Records events.
+
+    Attributes:
+        events: What has happened so far, in order.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._began = trio.current_time()
+        self._news = trio.lowlevel.ParkingLot()
+
+    def note(
+        self,
+        kind: Kind,
+        sender: Sender,
+        *,
+        connection: int = 0,
+        exchange: int | None = None,
+        message: Any = None,
+        text: bytes | None = None,
+        **facts: Any,
+    ) -> Event:
+        """Record an event, and wake those that wait for one."""
+        now = trio.current_time() - self._began
+        event = Event(kind, sender, connection, exchange, now, message, text, facts)
+        self.events.append(event)
+        self._news.unpark_all()
+        return event
+
+    async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait until a condition holds, which is looked at after each event; return whether it did within the timeout.
+
+        When cancelled, nothing is lost.
+        """
+        with trio.move_on_after(timeout):
+            while not condition():
+                await self._news.park()
+            await trio.lowlevel.checkpoint()
+        return condition()
