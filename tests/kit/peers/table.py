@@ -1,4 +1,4 @@
-"""The servers and clients that others have written, and how each is started: no network is needed once they are installed."""
+"""The servers and clients that others have written, and how each is started. Once installed, they need no network."""
 
 from __future__ import annotations
 
