@@ -20,10 +20,12 @@ KIND, TRANSPORT = sys.argv[1:]
 if KIND == "v1":
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.server.fastmcp.exceptions import ToolError
-    from mcp.types import Completion, ToolAnnotations
+    from mcp.shared.exceptions import McpError
+    from mcp.types import Completion, ErrorData, ToolAnnotations
 
     server = FastMCP("python-v1", instructions="Call any tool.", log_level="CRITICAL")
 elif KIND == "v2":
+    from mcp import MCPError
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import Completion, ToolAnnotations
@@ -32,12 +34,16 @@ elif KIND == "v2":
 else:
     from fastmcp import Context, FastMCP
     from fastmcp.exceptions import ToolError
+    from mcp import MCPError
     from mcp_types import Completion, ToolAnnotations
 
     server = FastMCP("fastmcp", version="1", instructions="Call any tool.", list_page_size=3)
 
 warnings.simplefilter("ignore")  # the SDKs warn of logging, which 2026-07-28 deprecates
 reads = server.tool(annotations=ToolAnnotations.model_validate({"readOnlyHint": True}))
+
+
+PEOPLE = "peer://people/{name}"
 
 
 class Item(BaseModel):
@@ -161,7 +167,7 @@ def blob() -> bytes:
     return bytes(range(256))
 
 
-@server.resource("peer://people/{name}", mime_type="text/plain")
+@server.resource(PEOPLE, mime_type="text/plain")
 def person(name: str) -> str:
     """Return what is known of a person."""
     return f"{name} is a person"
@@ -181,6 +187,9 @@ def greeting(name: str, style: str = "warm") -> str:
 
 @server.completion()
 async def complete(ref: object, argument: object, context: object) -> Completion:
+    if getattr(ref, "name", "greeting") != "greeting" or getattr(ref, "uri", PEOPLE) != PEOPLE:
+        said = "no such prompt or template"
+        raise McpError(ErrorData(code=-32602, message=said)) if KIND == "v1" else MCPError(-32602, said)
     return Completion(values=[word for word in ("warm", "wild", "cold") if word.startswith(argument.value)])
 
 
