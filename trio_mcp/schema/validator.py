@@ -511,12 +511,13 @@ class SchemaValidator:
 
     Args:
         schema: A JSON Schema, as plain data: an object, or true or false.
+        formats: Check ``format``, too.
 
     Raises:
         SchemaError: If the schema can't be used; the message says why.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, *, formats: bool = False) -> None:
         # All checks of a schema are here, at registration or first use, so that `problem` can only fail on the value.
         if not isinstance(schema, (dict, bool)):
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
@@ -526,7 +527,7 @@ class SchemaValidator:
             raise SchemaError(f"the schema dialect {shown} is not supported; {', '.join(DIALECTS)} are")
         # Before it is compiled, which takes time in proportion to its size.
         root = take_apart(schema) if isinstance(schema, dict) else Part()
-        self._validator, per_byte, per_match = _compile(schema)
+        self._validator, per_byte, per_match = _compile(schema, formats)
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
 
     def problem(self, value: Any) -> str | None:
@@ -552,7 +553,7 @@ class SchemaValidator:
         return "; ".join(shown[:MAX_EXPLANATIONS] + more) or "it does not conform to the schema"
 
 
-def _compile(schema: Any) -> tuple[jsonschema_rs.Validator, int, int]:
+def _compile(schema: Any, formats: bool) -> tuple[jsonschema_rs.Validator, int, int]:
     """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string."""
     import jsonschema_rs  # on first use: most programs validate nothing
 
@@ -567,7 +568,7 @@ def _compile(schema: Any) -> tuple[jsonschema_rs.Validator, int, int]:
         try:
             # The second attempt is for patterns that the first engine refuses; an invalid schema fails both.
             validator = jsonschema_rs.validator_for(
-                schema, retriever=_refuse, validate_formats=False, pattern_options=options
+                schema, retriever=_refuse, validate_formats=formats, pattern_options=options
             )
         except (ValueError, jsonschema_rs.ReferencingError) as exc:
             problem = exc

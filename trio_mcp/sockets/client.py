@@ -18,7 +18,7 @@ from trio_mcp.sockets.addresses import Address, read_address, unix_path
 from trio_mcp.sockets.listening import keep_alive
 from trio_mcp.sockets.stream_link import Terms, link_on_terms
 
-__all__ = ["tcp_client", "unix_client"]
+__all__ = ["open_socket", "tcp_client", "unix_client"]
 
 OPENING_TIMEOUT = 10.0
 """Seconds for connecting and the TLS handshake. Chosen, as for a WebSocket: another kind of server may never answer."""
@@ -54,11 +54,7 @@ async def tcp_client(
         raise ValueError(f"{url!r} is a Unix socket: use unix_client")
     if ssl_context is not None and address.scheme != "tls":
         raise ValueError(f"ssl_context is given, but {url!r} is without TLS: write tls://")
-    stream: trio.abc.Stream | None = None
-    with trio.move_on_after(OPENING_TIMEOUT):
-        stream = await _opened(address, ssl_context)
-    if stream is None:
-        raise TransportError(f"{url} did not answer within {OPENING_TIMEOUT:g} seconds")
+    stream = await open_socket(address, ssl_context)
     hint = f" before it answered: is it full, or does it speak TLS? (Then write tls://{address.place}.)"
     if address.scheme == "tls":
         hint = MAYBE_FULL
@@ -66,7 +62,20 @@ async def tcp_client(
         yield link
 
 
+async def open_socket(address: Address, ssl_context: ssl.SSLContext | None = None) -> trio.abc.Stream:
+    """Connect to an address, with TLS if its scheme is ``tls``, within ten seconds.
+
+    Raises:
+        TransportError: If no server listens there, or the certificate is not accepted.
+    """
+    with trio.move_on_after(OPENING_TIMEOUT):
+        return await _opened(address, ssl_context)
+    raise TransportError(f"{address.url} did not answer within {OPENING_TIMEOUT:g} seconds")
+
+
 async def _opened(address: Address, ssl_context: ssl.SSLContext | None) -> trio.abc.Stream:
+    if address.scheme == "unix":
+        return await _connected(address.place)
     try:
         stream = await trio.open_tcp_stream(address.host, address.port)
     except OSError as exc:

@@ -1,13 +1,14 @@
 """The steps of a plan: what the kit does next, as data that can be kept in a file.
 
 A step never names what is only known when it runs, such as the id of a request that is open then: it says "the open
-request number n", counted round. So a plan is made before it runs, and what is left when steps are taken out still runs.
+request number n", counted round. So a plan is made before it runs, and what is left when steps are taken out runs, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -26,6 +27,8 @@ __all__ = [
     "Step",
     "Tell",
     "Write",
+    "plan_from_json",
+    "plan_to_json",
 ]
 
 Headers: TypeAlias = Mapping[str, str | None]
@@ -44,6 +47,7 @@ class Ask:
         headers: What differs from the headers of a valid request, over HTTP.
         meta: What differs from the ``_meta`` of a valid request; None removes a key.
         connection: The connection, counted round among those that are open.
+        style: What kind of id it gets, see `trio_mcp.testing.check.run.STYLES`; 0 for a small number.
     """
 
     method: str
@@ -53,6 +57,7 @@ class Ask:
     headers: Headers = attrs.Factory(dict)
     meta: Mapping[str, Any] = attrs.Factory(dict)
     connection: int = 0
+    style: int = 0
 
 
 @attrs.frozen
@@ -68,6 +73,9 @@ class Tell:
 @attrs.frozen
 class Write:
     """Send texts in place of messages; each is framed as a message of the transport, or not at all.
+
+    ``"$id"`` and ``"$meta"`` in a text, with the quotes, stand for a new id, the same in the whole step, and for the
+    ``_meta`` of a valid request.
 
     Attributes:
         texts: The texts.
@@ -175,3 +183,64 @@ class Resume:
 
 Step: TypeAlias = Ask | Tell | Write | Http | Cancel | NextPage | Continue | Await | Pause | Open | Break | Resume
 Plan: TypeAlias = tuple[Step, ...]
+
+
+_KINDS: Final[dict[str, Any]] = {kind.__name__.lower(): kind for kind in get_args(Step)}
+
+
+def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return a plan as JSON data; what is at its default is left out."""
+    return [
+        {"do": type(step).__name__.lower()}
+        | {
+            field.name: _written(getattr(step, field.name))
+            for field in attrs.fields(type(step))
+            if getattr(step, field.name) != _default(field)
+        }
+        for step in plan
+    ]
+
+
+def plan_from_json(data: Any) -> Plan:
+    """Return a plan from what `plan_to_json` has returned.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if not isinstance(data, list):
+        raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
+    plan = []
+    for number, each in enumerate(data):
+        kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
+        if kind is None:
+            raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
+        try:
+            plan.append(kind(**{name: _read(value) for name, value in each.items() if name != "do"}))
+        except TypeError as exc:
+            raise ValueError(f"step {number}: {exc}") from None
+    return tuple(plan)
+
+
+def _default(field: Any) -> Any:
+    return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
+
+
+# Bytes are the only values of steps that JSON lacks. JSON text is legible as text.
+def _written(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return {"$text": value.decode()}
+        except UnicodeDecodeError:
+            return {"$base64": base64.b64encode(value).decode()}
+    return [_written(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _read(value: Any) -> Any:
+    match value:
+        case {"$text": str(text), **rest} if not rest:
+            return text.encode()
+        case {"$base64": str(text), **rest} if not rest:
+            return base64.b64decode(text)
+        case list():
+            return tuple(map(_read, value))
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import attrs
 
@@ -24,17 +24,17 @@ LISTS: Final = {
 }
 
 
-def is_request(message: Any) -> bool:
+def is_request(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a well-formed request."""
     return isinstance(message, dict) and isinstance(message.get("method"), str) and is_request_id(message.get("id"))
 
 
-def is_notification(message: Any) -> bool:
+def is_notification(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a well-formed notification."""
     return isinstance(message, dict) and isinstance(message.get("method"), str) and "id" not in message
 
 
-def is_response(message: Any) -> bool:
+def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
 

@@ -1,0 +1,105 @@
+"""What the kit answers when a server asks: valid answers, and wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND
+from trio_mcp.types.versions import MODERN_REVISIONS, at_least
+
+__all__ = ["ROOT", "answer_to", "capabilities_of", "response_to", "wrong_answer_to"]
+
+ROOT: Final = "file:///kit"
+"""The only root of the kit; nothing is there."""
+
+
+def capabilities_of(revision: str) -> dict[str, Any]:
+    """Return the capabilities that the kit declares as a client, by default."""
+    declared: dict[str, Any] = {"roots": {}, "sampling": {}}
+    if revision not in MODERN_REVISIONS:
+        declared["roots"] = {"listChanged": True}
+    if at_least(revision, "2025-11-25"):
+        declared["elicitation"] = {"form": {}, "url": {}}
+    elif at_least(revision, "2025-06-18"):
+        declared["elicitation"] = {}
+    return declared
+
+
+def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the response to a request of a server: an error if its capability was not declared."""
+    head = {"jsonrpc": "2.0", "id": question["id"]}
+    needed = {"ping": ""}.get(question["method"], question["method"].partition("/")[0])
+    answer = answer_to(question) if needed in ("", *capabilities) else None
+    if answer is None:
+        return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this"}}
+    return head | {"result": answer}
+
+
+def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a valid answer to a question; None if the protocol has no such question."""
+    params = question.get("params")
+    params = params if isinstance(params, Mapping) else {}
+    match question.get("method"):
+        case "ping":
+            return {}
+        case "roots/list":
+            return {"roots": [{"uri": ROOT, "name": "kit"}]}
+        case "sampling/createMessage":
+            return {
+                "role": "assistant",
+                "content": {"type": "text", "text": "An answer of the kit."},
+                "model": "kit",
+                "stopReason": "endTurn",
+            }
+        case "elicitation/create":
+            if params.get("mode") == "url":
+                return {"action": "accept"}
+            return {"action": "accept", "content": _filled(params.get("requestedSchema"))}
+    return None
+
+
+def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer that does not fit the question."""
+    if question.get("method") == "elicitation/create":
+        return {"action": "perhaps", "content": [None]}
+    return {"roots": "none", "role": 7, "content": None}
+
+
+def _filled(schema: Any) -> dict[str, Any]:
+    """Fill in a form with the simplest valid values."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return {name: _field(each) for name, each in properties.items()} if isinstance(properties, Mapping) else {}
+
+
+def _field(schema: Any) -> Any:
+    schema = schema if isinstance(schema, Mapping) else {}
+    if "default" in schema:
+        return schema["default"]
+    if choices := _choices(schema):
+        return choices[0]
+    match schema.get("type"):
+        case "boolean":
+            return True
+        case "integer" | "number":
+            least, most = schema.get("minimum"), schema.get("maximum")
+            return least if least is not None else min(0, most) if most is not None else 0
+        case "array":
+            count = max(1, int(schema.get("minItems") or 0))
+            return _choices(schema.get("items") or {})[:count]
+    sample = {
+        "email": "kit@example.com",
+        "uri": "https://example.com/",
+        "date": "2026-01-31",
+        "date-time": "2026-01-31T12:00:00Z",
+    }
+    text = sample.get(str(schema.get("format")), "kit")
+    most = schema.get("maxLength")
+    return text.ljust(int(schema.get("minLength") or 0), "x")[: most if isinstance(most, int) else None]
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Any]:
+    if isinstance(schema.get("enum"), list):
+        return list(schema["enum"])
+    titled = schema.get("oneOf") or schema.get("anyOf")
+    return [each.get("const") for each in titled if isinstance(each, Mapping)] if isinstance(titled, list) else []

@@ -1,0 +1,61 @@
+"""A move: a named provocation that a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+from hypothesis.strategies import SearchStrategy
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.steps import Plan
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["MOVES", "Make", "Move", "move"]
+
+Make: TypeAlias = Callable[[Facts], SearchStrategy[Plan]]
+
+
+@attrs.frozen
+class Move:
+    """A provocation.
+
+    Attributes:
+        name: Its name, as rules use it.
+        make: Returns a strategy for its steps, a few; they keep their order when moves are interleaved.
+        revisions: The revisions in which it makes sense.
+        needs: What the target must have, see `Facts.lacks`.
+        weight: How often it is made, compared with others.
+        alone: Whether nothing else may happen at the same time, because it ends or spoils the connection.
+    """
+
+    name: str
+    make: Make
+    revisions: tuple[str, ...] = REVISIONS
+    needs: tuple[str, ...] = ()
+    weight: int = 2
+    alone: bool = False
+
+    def lacks(self, facts: Facts) -> str:
+        """Return why it can't be made on a target; an empty text if it can."""
+        if facts.revision not in self.revisions:
+            return f"revision {facts.revision} does not have it"
+        return next(filter(None, map(facts.lacks, self.needs)), "")
+
+
+MOVES: dict[str, Move] = {}
+"""Every move, by name: those of the modules that were imported."""
+
+
+def move(
+    *, revisions: Sequence[str] = REVISIONS, needs: Sequence[str] = (), weight: int = 2, alone: bool = False
+) -> Callable[[Make], Move]:
+    """Turn a function into the move of its name, and list it in `MOVES`."""
+
+    def made(make: Make) -> Move:
+        found = Move(make.__name__.replace("_", "-"), make, tuple(revisions), tuple(needs), weight, alone)
+        MOVES[found.name] = found
+        return found
+
+    return made

@@ -1,0 +1,557 @@
+"""Running a plan: what is symbolic in it becomes messages, questions are answered, and no wait is without end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import singledispatchmethod
+from typing import Any, Final
+
+import attrs
+import trio
+
+from trio_mcp._version import __version__
+from trio_mcp.errors import NegotiationError, TransportError
+from trio_mcp.testing.check.answers import answer_to, capabilities_of, response_to, wrong_answer_to
+from trio_mcp.testing.check.steps import (
+    Ask,
+    Await,
+    Break,
+    Cancel,
+    Continue,
+    Headers,
+    Http,
+    NextPage,
+    Open,
+    Pause,
+    Plan,
+    Resume,
+    Step,
+    Tell,
+    Write,
+)
+from trio_mcp.testing.check.wires.wire import OpenWire, Wire
+from trio_mcp.testing.rules.history import LISTS, is_request, is_response
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.types import meta
+from trio_mcp.types.common import INPUT_REQUIRED
+from trio_mcp.types.versions import MODERN_REVISIONS
+
+__all__ = ["STYLES", "Runner", "Sent", "Talk", "Terms"]
+
+STYLES: Final[tuple[Callable[[int], Any], ...]] = (
+    lambda n: n,
+    lambda n: f"id-{n}",
+    lambda n: str(n),
+    lambda n: 2**53 - 1 - n,
+    lambda n: f"№ {n} é \U0001f600",
+    lambda n: -n,
+    lambda n: f'"{n}" \\ \t',
+    lambda n: f"{'long-' * 40}{n}",
+)
+"""The kinds of ids, from the numbers of requests: all are valid."""
+
+_LASTING: Final = frozenset({"subscriptions/listen"})
+
+CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
+
+
+@attrs.frozen
+class Terms:
+    """What holds for every connection of a check.
+
+    Attributes:
+        deadline: Seconds for a response.
+        opening: Seconds for the handshake, in which a process may have to start.
+        capabilities: What the kit declares as a client; by default all that it can answer.
+        rate: Requests a second, at most.
+    """
+
+    deadline: float = 10.0
+    opening: float = 30.0
+    capabilities: Mapping[str, Any] | None = None
+    rate: float | None = None
+
+    def declared(self, revision: str) -> Mapping[str, Any]:
+        """Return what is declared in a revision."""
+        return capabilities_of(revision) if self.capabilities is None else self.capabilities
+
+
+@attrs.define(eq=False)
+class Sent:
+    """A request of the kit's.
+
+    Attributes:
+        message: The message.
+        answer: Its response.
+        over: Whether nothing is waited for any more: it was answered, cancelled, overdue, or its connection ended.
+    """
+
+    message: dict[str, Any]
+    answer: dict[str, Any] | None = None
+    over: bool = False
+
+    @property
+    def method(self) -> str:
+        """Its method."""
+        return str(self.message["method"])
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it stays open for as long as the client likes."""
+        return self.method in _LASTING
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The result of its response; empty if there is none."""
+        found = self.answer.get("result") if self.answer else None
+        return found if isinstance(found, dict) else {}
+
+
+class Talk:
+    """One connection: what the kit has sent, what is open, and what the server has asked.
+
+    Attributes:
+        wire: The wire.
+        revision: The revision spoken on it.
+        requests: The requests of this example, in order.
+        sent: How many requests were sent in all.
+    """
+
+    def __init__(self, wire: Wire, revision: str, terms: Terms) -> None:
+        self.wire = wire
+        self.revision = revision
+        self.requests: list[Sent] = []
+        self.sent = 0
+        self.questions: deque[dict[str, Any]] = deque()
+        self._terms = terms
+        self._by_id: dict[Any, Sent] = {}
+        self._by_exchange: dict[int, list[Sent]] = {}
+        self._ids = 0
+
+    @property
+    def modern(self) -> bool:
+        """Whether it is a connection of the modern era."""
+        return self.revision in MODERN_REVISIONS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can be sent."""
+        return self.wire.is_open
+
+    def open_requests(self, *, bound_to_end: bool = False) -> list[Sent]:
+        """Return the requests that are open, or those of them that the server is bound to answer."""
+        return [each for each in self.requests if not each.over and not (bound_to_end and each.lasting)]
+
+    def answered(self) -> list[Sent]:
+        """Return the requests of this example that have a response."""
+        return [each for each in self.requests if each.answer is not None]
+
+    def begin(self) -> None:
+        """Forget the requests of the last example."""
+        self.requests.clear()
+        self._by_id.clear()
+        self._by_exchange.clear()
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def new_id(self, style: int = 0) -> Any:
+        """Return an id that this connection has never seen."""
+        self._ids += 1
+        return STYLES[style % len(STYLES)](self._ids)
+
+    def meta(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the ``_meta`` of a valid request, with changes; None takes a key out."""
+        entries: dict[str, Any] = {}
+        if self.modern:
+            entries = {
+                meta.PROTOCOL_VERSION: self.revision,
+                meta.CLIENT_INFO: CLIENT_INFO,
+                meta.CLIENT_CAPABILITIES: self._terms.declared(self.revision),
+            }
+        return {key: value for key, value in (entries | dict(changes or {})).items() if value is not None}
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None, step: Ask | None = None) -> Sent:
+        """Send a request."""
+        step = Ask(method, params) if step is None else step
+        changes = dict(step.meta)
+        request_id = self.new_id(step.style) if step.id is None else step.id
+        if step.token:
+            changes.setdefault(meta.PROGRESS_TOKEN, f"token-{self._ids}" if step.style % 2 else 10**6 + self._ids)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        if entries := self.meta(changes):
+            message["params"] = {**message.get("params", {}), "_meta": entries}
+        return await self._send(message, step.headers)
+
+    async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
+        sent = self.expect(message)
+        await self.wire.send(message, headers=headers)
+        return sent
+
+    def expect(self, message: dict[str, Any]) -> Sent:
+        """Keep a request in mind whose response will come."""
+        sent = Sent(message)
+        self.sent += 1
+        self.requests.append(sent)
+        self._by_id[_key(message["id"])] = sent
+        return sent
+
+    # --- what has come ------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Look at an event."""
+        if event.kind == "close":
+            for sent in self.requests:
+                sent.over = True
+            self.questions.clear()
+        elif event.kind == "message":
+            for message in event.message if isinstance(event.message, list) else [event.message]:
+                self._take_message(message, event)
+        elif event.kind == "end" and event.exchange is not None:
+            # Without a response, because it was refused or the connection broke: nothing more will come here.
+            for sent in self._by_exchange.pop(event.exchange, ()):
+                sent.over = True
+
+    def _take_message(self, message: Any, event: Event) -> None:
+        if event.sender == "client":
+            sent = self._by_id.get(_key(message.get("id"))) if is_request(message) else None
+            if sent is not None and event.exchange is not None:
+                self._by_exchange.setdefault(event.exchange, []).append(sent)
+        elif is_response(message):
+            sent = self._by_id.get(_key(message.get("id")))
+            if sent is not None and sent.answer is None:
+                sent.answer = message
+                sent.over = True
+        elif is_request(message) and not self.modern:
+            self.questions.append(message)
+
+    async def respond(self) -> None:
+        """Answer what the server has asked."""
+        while self.questions and self.is_open:
+            question = self.questions.popleft()
+            await self.wire.send(response_to(question, self._terms.declared(self.revision)))
+
+
+def _key(value: Any) -> Any:
+    return type(value).__name__, value if isinstance(value, (int, str)) else repr(value)
+
+
+class Runner:
+    """Runs plans over connections to one target.
+
+    Attributes:
+        tape: What happens is recorded here. It may be emptied between examples, with `forget`.
+        talks: The connections of this example, the main one first.
+    """
+
+    def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
+        self.tape = Tape()
+        self.revision = revision
+        self.terms = Terms() if terms is None else terms
+        self.talks: list[Talk] = []
+        self.requests = 0
+        self._open_wire = open_wire
+        self._opened = 0
+        self._seen = 0
+        self._extra = contextlib.AsyncExitStack()
+        self._next_request = trio.current_time()
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Talk]:
+        """Open the main connection, with its handshake, for as long as the block runs.
+
+        Raises:
+            TransportError: If the target can't be reached, or does not answer the handshake as it must.
+            NegotiationError: If it does not speak the revision.
+        """
+        async with self._opened_wire(self.revision) as talk:
+            self.talks = [talk]
+            await self._shake_hands(talk)
+            yield talk
+
+    @contextlib.asynccontextmanager
+    async def _opened_wire(self, revision: str) -> AsyncIterator[Talk]:
+        number = self._opened
+        self._opened += 1
+        async with self._open_wire(self.tape, number, revision) as wire:
+            yield Talk(wire, revision, self.terms)
+
+    async def _shake_hands(self, talk: Talk) -> None:
+        if talk.modern:
+            hello = await talk.ask("server/discover")
+        else:
+            params = {
+                "protocolVersion": talk.revision,
+                "capabilities": self.terms.declared(talk.revision),
+                "clientInfo": CLIENT_INFO,
+            }
+            hello = await talk.ask("initialize", params)
+        if not await self.until(lambda: hello.over, self.terms.opening):
+            raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
+        if hello.answer is None:
+            raise TransportError(f"the target ended the connection in answer to {hello.method}{self._last_words(talk)}")
+        if not hello.result:
+            raise NegotiationError(
+                f"the target refused {hello.method} in revision {talk.revision}: "
+                f"{json.dumps(hello.answer.get('error', hello.answer))[:500]}"
+            )
+        if not talk.modern:
+            if (spoken := hello.result.get("protocolVersion")) != talk.revision:
+                raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
+            await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def _last_words(self, talk: Talk) -> str:
+        """Say what else is known of a connection that has ended."""
+        said = []
+        for event in self.tape.events:
+            if event.connection != talk.wire.number:
+                continue
+            if event.kind == "text" and event.sender == "server":
+                said.append(f"it sent what is no JSON: {(event.text or b'')[:100]!r}")
+            elif event.kind == "close":
+                said.append(f"{event.facts.get('reason')}")
+                if event.facts.get("status") is not None:
+                    said.append(f"exit status {event.facts['status']}")
+            elif event.kind == "response" and int(event.facts.get("status", 200)) >= 400:
+                said.append(f"HTTP status {event.facts['status']}")
+            elif event.kind == "mark" and event.facts.get("what") == "stderr":
+                said.append(f"standard error: {str(event.facts.get('text'))[:200]}")
+        return ": " + "; ".join(said[-5:]) if said else ""
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Forget the events so far."""
+        self.pump()
+        self.tape.events.clear()
+        self._seen = 0
+
+    def pump(self) -> None:
+        """Look at the events that are new."""
+        events = self.tape.events
+        while self._seen < len(events):
+            event = events[self._seen]
+            self._seen += 1
+            for talk in self.talks:
+                if talk.wire.number == event.connection:
+                    talk.take(event)
+
+    async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
+        deadline = trio.current_time() + timeout
+        while True:
+            await self._respond()
+            if condition():
+                return True
+            left = deadline - trio.current_time()
+            if left <= 0 or not await self.tape.until(lambda: self._news(condition), left):
+                return condition()
+
+    def _news(self, condition: Callable[[], bool]) -> bool:
+        self.pump()
+        return condition() or any(talk.questions and talk.is_open for talk in self.talks)
+
+    async def _respond(self) -> None:
+        self.pump()
+        for talk in self.talks:
+            await talk.respond()
+
+    # --- plans --------------------------------------------------------------------------------------------------------
+
+    async def run(self, plan: Plan, *, example: int = 0, settle: bool = True) -> None:
+        """Run a plan on the main connection, and on those that it opens itself; these are closed at its end.
+
+        Args:
+            plan: The plan.
+            example: Its number, for the mark.
+            settle: Whether to wait at the end until every request is answered, and to cancel those that never end.
+        """
+        self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="begin", example=example)
+        self.pump()
+        for talk in self.talks:
+            talk.begin()
+        async with contextlib.AsyncExitStack() as self._extra:
+            try:
+                for step in plan:
+                    await self._respond()
+                    await self._do(step)
+                if settle:
+                    await self.settle()
+                    await self._cancel_rest()
+            finally:
+                self.requests += sum(talk.sent for talk in self.talks[1:])
+                extra, self.talks = self.talks, self.talks[:1]
+                del extra
+
+    def _talk(self, number: int) -> Talk | None:
+        found = [talk for talk in self.talks if talk.is_open]
+        return found[number % len(found)] if found else None
+
+    async def settle(self) -> None:
+        """Wait until every request that is bound to end has ended; what is overdue is noted as such."""
+
+        def waited_for() -> list[tuple[Talk, Sent]]:
+            return [(talk, sent) for talk in self.talks for sent in talk.open_requests(bound_to_end=True)]
+
+        if await self.until(lambda: not waited_for(), self.terms.deadline):
+            return
+        for talk, sent in waited_for():
+            sent.over = True
+            self.tape.note(
+                "mark",
+                "kit",
+                connection=talk.wire.number,
+                what="overdue",
+                id=sent.message["id"],
+                seconds=self.terms.deadline,
+            )
+
+    async def _cancel_rest(self) -> None:
+        """Cancel the requests that would stay open for ever."""
+        for talk in self.talks:
+            for sent in talk.open_requests():
+                await self._cancel(talk, sent, None)
+
+    async def _cancel(self, talk: Talk, sent: Sent, reason: str | None) -> None:
+        sent.over = True
+        if talk.is_open:
+            await talk.wire.cancel(sent.message["id"], reason)
+
+    async def probe(self) -> float | None:
+        """Ask whether the target is still there; return after how many seconds it answered, or None.
+
+        If the connection has ended, nothing is asked.
+        """
+        talk = self.talks[0]
+        if not talk.is_open:
+            return None
+        began = trio.current_time()
+        sent = await talk.ask("server/discover" if talk.modern else "ping")
+        await self.until(lambda: sent.over, self.terms.deadline)
+        seconds = trio.current_time() - began
+        if sent.answer is None and not talk.is_open:
+            return None
+        sent.over = True
+        what = "alive" if sent.answer is not None else "dead"
+        self.tape.note("mark", "kit", connection=talk.wire.number, what=what, seconds=seconds, id=sent.message["id"])
+        self.pump()
+        return seconds if what == "alive" else None
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    async def _do(self, step: Step) -> None:
+        if isinstance(step, Await):
+            await self.settle()
+        elif isinstance(step, Pause):
+            await self.until(lambda: False, step.seconds)
+        elif isinstance(step, Open):
+            await self._open(step)
+        elif (talk := self._talk(step.connection)) is not None:
+            await self._pace(step)
+            await self._on(step, talk)
+
+    async def _pace(self, step: Step) -> None:
+        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, Continue, Http, Write)):
+            now = trio.current_time()
+            self._next_request = max(now, self._next_request) + 1 / self.terms.rate
+            await self.until(lambda: False, self._next_request - now)
+
+    async def _open(self, step: Open) -> None:
+        try:
+            talk = await self._extra.enter_async_context(self._opened_wire(step.revision or self.revision))
+            self.talks.append(talk)
+            await self._shake_hands(talk)
+        except (TransportError, NegotiationError) as exc:
+            self.tape.note("mark", "kit", connection=self._opened - 1, what="unsent", reason=str(exc))
+
+    @singledispatchmethod
+    async def _on(self, step: Any, talk: Talk) -> None:
+        raise TypeError(f"not a step: {step!r}")
+
+    @_on.register
+    async def _(self, step: Ask, talk: Talk) -> None:
+        await talk.ask(step.method, step.params, step)
+
+    @_on.register
+    async def _(self, step: Tell, talk: Talk) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": step.method}
+        if step.params is not None:
+            message["params"] = dict(step.params)
+        await talk.wire.send(message, headers=step.headers)
+
+    @_on.register
+    async def _(self, step: Write, talk: Talk) -> None:
+        request_id = talk.new_id()
+        replaced = {
+            b'"$id"': json.dumps(request_id).encode(),
+            b'"$meta"': json.dumps(talk.meta(), separators=(",", ":")).encode(),
+        }
+        texts = [_replaced(text, replaced) for text in step.texts]
+        if not step.fault:
+            for text in texts:
+                with contextlib.suppress(ValueError):
+                    message = json.loads(text)
+                    for each in message if isinstance(message, list) else [message]:
+                        if is_request(each):
+                            talk.expect(each)
+        await talk.wire.write(texts, framed=step.framed, headers=step.headers)
+
+    @_on.register
+    async def _(self, step: Http, talk: Talk) -> None:
+        await talk.wire.http(step)
+
+    @_on.register
+    async def _(self, step: Cancel, talk: Talk) -> None:
+        if found := talk.open_requests():
+            await self._cancel(talk, found[step.which % len(found)], step.reason)
+
+    @_on.register
+    async def _(self, step: NextPage, talk: Talk) -> None:
+        found = [
+            each for each in talk.answered() if each.method in LISTS and isinstance(each.result.get("nextCursor"), str)
+        ]
+        if found:
+            sent = found[step.which % len(found)]
+            await talk.ask(sent.method, {"cursor": sent.result["nextCursor"]})
+
+    @_on.register
+    async def _(self, step: Continue, talk: Talk) -> None:
+        found = [each for each in talk.answered() if each.result.get("resultType") == INPUT_REQUIRED]
+        if found:
+            sent = found[step.which % len(found)]
+            params = {key: value for key, value in sent.message["params"].items() if key != "_meta"}
+            await talk.ask(sent.method, params | _round(sent.result, step.how))
+
+    @_on.register
+    async def _(self, step: Break, talk: Talk) -> None:
+        await talk.wire.stop(step.how, step.which)
+
+    @_on.register
+    async def _(self, step: Resume, talk: Talk) -> None:
+        await talk.wire.resume(step.which)
+
+
+def _replaced(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """Return what the next round of a request has in addition."""
+    questions = result.get("inputRequests")
+    questions = questions if isinstance(questions, Mapping) else {}
+    answer = wrong_answer_to if how == "wrong" else answer_to
+    more: dict[str, Any] = {}
+    if questions and how != "none":
+        more["inputResponses"] = {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
+    if (state := result.get("requestState")) is not None:
+        more["requestState"] = f"{state}x" if how == "state" else state
+    return more

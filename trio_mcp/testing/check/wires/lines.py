@@ -1,0 +1,290 @@
+"""Messages as lines, over any byte stream: a process, a socket, a server in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+import trio
+import trio.testing
+
+from trio_mcp._nursery import background_nursery, start
+from trio_mcp.client.targets import Servable
+from trio_mcp.errors import TransportError
+from trio_mcp.sockets.addresses import read_address
+from trio_mcp.sockets.client import open_socket
+from trio_mcp.sockets.stream_link import stream_link
+from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.testing.check.steps import Headers, Http
+from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, LineSplitter, Notes, TooMuch, to_text
+from trio_mcp.testing.check.wires.wire import OpenWire
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["LinesWire", "memory_wire", "process_wire", "reset", "socket_wire", "stream_wire"]
+
+STDERR_LINES = 200
+"""Lines of its standard error that are noted of one process (chosen)."""
+
+EXIT_MOMENT = 0.5
+"""Seconds to wait for the exit of a process whose output has ended (chosen)."""
+
+SERVER_GRACE = 2.0
+"""Seconds that a server in memory gets to end."""
+
+
+class LinesWire:
+    """A wire over a byte stream.
+
+    Attributes:
+        transport: The name of the transport.
+        number: The number of the connection.
+    """
+
+    def __init__(self, tape: Tape, number: int, transport: str, stream: trio.abc.Stream) -> None:
+        self.transport = transport
+        self.number = number
+        self.notes = Notes(tape, number, transport)
+        self._stream = stream
+        self._sending = trio.Lock()
+        self._sent = LineSplitter()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has ended the connection."""
+        return self.notes.is_open
+
+    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
+        """Send a JSON value as a line."""
+        await self._write([to_text(message) + b"\n"])
+
+    async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
+        """Send each text as a line, or as it is."""
+        await self._write([text + b"\n" for text in texts] if framed else texts)
+
+    async def http(self, step: Http) -> None:
+        """Do nothing: this is not HTTP."""
+        await trio.lowlevel.checkpoint()
+
+    async def cancel(self, request_id: Any, reason: str | None) -> None:
+        """Cancel a request with a notification."""
+        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
+        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
+        """End the connection."""
+        if how == "half":
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                    await self._stream.send_eof()
+                    self.notes.mark("half closed")
+                    return
+        self.notes.close("client", how)
+        if how == "reset":
+            reset(self._stream)
+        await trio.aclose_forcefully(self._stream)
+
+    async def resume(self, which: int) -> None:
+        """Do nothing: a stream of lines can't be resumed."""
+        await trio.lowlevel.checkpoint()
+
+    async def _write(self, pieces: Sequence[bytes]) -> None:
+        async with self._sending:
+            for piece in pieces:
+                if not self.is_open:
+                    self.notes.mark("unsent", reason="the connection has ended")
+                    return
+                # Before the write: a response may be read while this side still writes. What is noted are the lines
+                # that the peer sees, wherever the pieces were cut.
+                self.notes.asked()
+                for line in self._sent.feed(piece):
+                    self.notes.text("client", line)
+                try:
+                    with trio.fail_after(WRITE_TIMEOUT):
+                        await self._stream.send_all(piece)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self.notes.mark("unsent", reason="the target does not read any more")
+                    return
+                except trio.TooSlowError:
+                    # Part of a line may have left, so nothing can follow.
+                    self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                    await self.stop("close")
+                    return
+
+    async def read(self) -> None:
+        """Note all that comes, until the end: a task of its own."""
+        lines = LineSplitter()
+        reason = "end"
+        try:
+            while chunk := await self._stream.receive_some():
+                self.notes.count(len(chunk))
+                for line in lines.feed(chunk):
+                    self.notes.text("server", line)
+        except trio.BrokenResourceError as exc:
+            reason = str(exc.__cause__ or "the connection broke")
+        except trio.ClosedResourceError:
+            pass  # by `stop`, which has noted it
+        except TooMuch as exc:
+            self.notes.mark("flood", reason=str(exc))
+            self.notes.close("kit", str(exc))
+            lines.rest.clear()
+        if lines.rest:
+            self.notes.text("server", bytes(lines.rest))
+        await self.ended(reason)
+
+    async def ended(self, reason: str) -> None:
+        """Note that the target has ended the connection."""
+        self.notes.close("server", reason)
+        await trio.aclose_forcefully(self._stream)
+
+    async def leave(self) -> None:
+        """Close the connection at the end of the block."""
+        self.notes.close("client", "done")
+        await trio.aclose_forcefully(self._stream)
+
+
+def reset(stream: trio.abc.Stream) -> None:
+    """Make the next close of a TCP connection a reset; other streams have none."""
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    if isinstance(stream, trio.SocketStream):
+        with contextlib.suppress(OSError):
+            # l_onoff, l_linger (socket(7))
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@contextlib.asynccontextmanager
+async def stream_wire(tape: Tape, number: int, transport: str, stream: trio.abc.Stream) -> AsyncIterator[LinesWire]:
+    """Open a wire over a stream, which is closed at the end."""
+    wire = LinesWire(tape, number, transport, stream)
+    async with background_nursery(wire.leave) as nursery:
+        nursery.start_soon(wire.read)
+        yield wire
+
+
+def socket_wire(url: str, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
+    """Return what opens a wire to a server on TCP, TLS or a Unix socket.
+
+    Raises:
+        TypeError, ValueError: If it is not the URL of one.
+    """
+    address = read_address(url)
+
+    @contextlib.asynccontextmanager
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
+        stream = await open_socket(address, ssl_context)
+        async with stream_wire(tape, number, address.scheme, stream) as wire:
+            yield wire
+
+    return opened
+
+
+# --- in memory --------------------------------------------------------------------------------------------------------
+
+
+def memory_wire(server: Servable) -> OpenWire:
+    """Return what opens a wire to a server in this program, over streams in memory."""
+
+    @contextlib.asynccontextmanager
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
+        ours, theirs = trio.testing.memory_stream_pair()
+        async with background_nursery() as nursery:
+            ended = trio.Event()
+
+            async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it
+                try:
+                    async with stream_link(theirs) as link:
+                        await server.serve(link, task_status=task_status)
+                finally:
+                    ended.set()
+
+            try:
+                await start(nursery, serve)
+            except Exception as exc:
+                raise TransportError(f"the server did not start: {type(exc).__name__}: {exc}") from exc
+            async with stream_wire(tape, number, "memory", ours) as wire:
+                yield wire
+            with trio.move_on_after(SERVER_GRACE):
+                await ended.wait()
+
+    return opened
+
+
+# --- a process --------------------------------------------------------------------------------------------------------
+
+
+class ProcessWire(LinesWire):
+    """A wire to a process, over its standard streams."""
+
+    def __init__(self, tape: Tape, number: int, child: ChildProcess, grace: float) -> None:
+        super().__init__(tape, number, "stdio", trio.StapledStream(child.stdin, child.stdout))
+        self._child = child
+        self._grace = grace
+        self._ending = False
+        self._heard = 0
+        self.stderr = StderrCopier(child.stderr, self._hear)
+
+    async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
+        """End the process: let it see the end of its input, and wait, or kill it; ``half`` does not wait."""
+        if how == "half":
+            self.notes.mark("half closed")
+            await self._close_input()
+        elif how == "reset":
+            self._ending = True
+            self.notes.close("client", "killed")
+            await self._child.end(0)
+        else:
+            await self._end()
+
+    async def ended(self, reason: str) -> None:
+        """Note that the process has ended, or has closed its output."""
+        if self._ending:
+            return
+        with trio.move_on_after(EXIT_MOMENT):
+            await self._child.wait()
+        status = self._child.returncode
+        if status is None:
+            self.notes.close("server", "the process closed its standard output")
+        else:
+            self.notes.close("server", "the process ended", status=status)
+
+    async def leave(self) -> None:
+        """End the process at the end of the block."""
+        await self._end()
+        with trio.move_on_after(EXIT_MOMENT):
+            await self.stderr.ended.wait()
+
+    async def _end(self) -> None:
+        # The order of `basic/transports` (stdio, shutdown): close its input, wait, SIGTERM, SIGKILL.
+        self._ending = True
+        await self._close_input()
+        began = trio.current_time()
+        await self._child.end(self._grace)
+        facts = {"status": self._child.returncode, "seconds": trio.current_time() - began}
+        self.notes.close("client", "done", **facts)
+
+    async def _close_input(self) -> None:
+        await trio.aclose_forcefully(self._child.stdin)
+
+    def _hear(self, line: str) -> None:
+        self._heard += 1
+        if self._heard <= STDERR_LINES:
+            self.notes.mark("stderr", text=line)
+
+
+def process_wire(parameters: StdioServerParameters) -> OpenWire:
+    """Return what starts a server as a process and opens a wire to it; its standard error is noted, not shown."""
+
+    @contextlib.asynccontextmanager
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
+        wire = ProcessWire(tape, number, await start_process(parameters), parameters.shutdown_grace)
+        async with background_nursery(wire.leave) as nursery:
+            for task in (wire.read, wire.stderr.read, wire.stderr.deliver):
+                nursery.start_soon(task)
+            yield wire
+
+    return opened

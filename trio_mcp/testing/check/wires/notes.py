@@ -1,0 +1,115 @@
+"""What every wire notes of its connection: the messages of both sides, what could not be sent, and the end, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from trio_mcp.testing.transcript.events import Event, Sender
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["LONGEST", "MOST", "WRITE_TIMEOUT", "LineSplitter", "Notes", "TooMuch", "to_text"]
+
+LONGEST = 16 * 1024 * 1024
+"""Bytes that one message of the target may have. Chosen: four times the default limit of this library."""
+
+MOST = 64 * 1024 * 1024
+"""Bytes that a target may send after the last thing that was sent to it. Chosen: it bounds what the tape holds."""
+
+WRITE_TIMEOUT = 5.0
+"""Seconds that a target may take to read what is sent at once (chosen)."""
+
+
+class TooMuch(Exception):
+    """The target has sent more than anyone wants to keep."""
+
+
+def to_text(message: Any) -> bytes:
+    """Return a JSON value as text, without line breaks."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # a lone surrogate, which has no UTF-8 and must be escaped
+        return json.dumps(message, separators=(",", ":")).encode()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+class Notes:
+    """Notes what happens on one connection.
+
+    Attributes:
+        is_open: Whether the end has not been noted yet.
+    """
+
+    def __init__(self, tape: Tape, number: int, transport: str) -> None:
+        self.is_open = True
+        self._tape = tape
+        self._number = number
+        self._unasked = 0
+        tape.note("open", "client", connection=number, transport=transport)
+
+    def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
+        """Note a text of either side: as a message if it is JSON."""
+        try:
+            # Not `loads` of bytes, which would take UTF-16 too; and Python's NaN and Infinity are not JSON.
+            message = json.loads(text.decode(), parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return self._tape.note(
+                "text", sender, connection=self._number, exchange=exchange, text=bytes(text), **facts
+            )
+        return self._tape.note("message", sender, connection=self._number, exchange=exchange, message=message, **facts)
+
+    def event(self, kind: Any, sender: Sender, exchange: int, **facts: Any) -> Event:
+        """Note what else happens in an HTTP exchange."""
+        return self._tape.note(kind, sender, connection=self._number, exchange=exchange, **facts)
+
+    def mark(self, what: str, **facts: Any) -> None:
+        """Note what the kit itself has to say; see `trio_mcp.testing.transcript.events.MARKS`."""
+        self._tape.note("mark", "kit", connection=self._number, what=what, **facts)
+
+    def close(self, sender: Sender, reason: str, **facts: Any) -> None:
+        """Note the end of the connection, the first time."""
+        if self.is_open:
+            self.is_open = False
+            self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
+
+    def asked(self) -> None:
+        """Take note that something was sent, so that the target may send `MOST` bytes again."""
+        self._unasked = 0
+
+    def count(self, size: int) -> None:
+        """Count what the target has sent.
+
+        Raises:
+            TooMuch: If it is more than `MOST` since something was sent.
+        """
+        self._unasked += size
+        if self._unasked > MOST:
+            raise TooMuch(f"more than {MOST} bytes came after the last thing that was sent")
+
+
+class LineSplitter:
+    """Cuts bytes into lines, in linear time."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+        self._looked_at = 0
+
+    def feed(self, data: bytes | bytearray) -> Iterator[bytes]:
+        """Yield the lines that are complete, without their newlines.
+
+        Raises:
+            TooMuch: If a line has more than `LONGEST` bytes.
+        """
+        self.rest += data
+        start = 0
+        while (end := self.rest.find(b"\n", max(start, self._looked_at))) >= 0:
+            yield bytes(self.rest[start:end])
+            start = end + 1
+        del self.rest[:start]
+        self._looked_at = len(self.rest)
+        if len(self.rest) > LONGEST:
+            raise TooMuch(f"a line has more than {LONGEST} bytes")
