@@ -106,7 +106,7 @@ class Sent:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of its response; empty if there is none."""
+        """The result of its response, or an empty object."""
         found = self.answer.get("result") if self.answer else None
         return found if isinstance(found, dict) else {}
 
@@ -334,7 +334,7 @@ class Runner:
             if event.connection != talk.wire.number:
                 continue
             if event.kind == "text" and event.sender == "server":
-                said.append(f"it sent what is no JSON: {(event.text or b'')[:100]!r}")
+                said.append(f"it sent something other than JSON: {(event.text or b'')[:100]!r}")
             elif event.kind == "close":
                 said.append(f"{event.facts.get('reason')}")
                 if event.facts.get("status") is not None:
@@ -432,7 +432,7 @@ class Runner:
             )
 
     async def _cancel_rest(self) -> None:
-        """Cancel the requests that would stay open for ever."""
+        """Cancel the requests that would stay open forever."""
         for talk in self.talks:
             for sent in talk.open_requests():
                 await self._cancel(talk, sent, None)
