@@ -314,7 +314,9 @@ class Runner:
             }
             hello = await talk.ask("initialize", params)
         if not await self.until(lambda: hello.over, self.terms.opening):
-            raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
+            raise TransportError(
+                f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
+            )
         if hello.answer is None:
             raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
@@ -342,7 +344,7 @@ class Runner:
             elif event.kind == "response" and int(event.facts.get("status", 200)) >= 400:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
-                said.append(f"standard error: {str(event.facts.get('text'))[:200]}")
+                said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
