@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.check.steps import Plan
 from trio_mcp.testing.rules.model import Rule
 from trio_mcp.testing.transcript.events import Event
@@ -20,15 +21,14 @@ Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target d
 
 @attrs.frozen
 class Progress:
-    """How far a check is.
+    """How far a check has come.
 
     Attributes:
         examples: How many examples were run.
-        of: How many are to be run.
+        of: How many there will be, at most.
         seconds: How long it has taken.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
-        doing: What it does now, in a word or two: ``running``, ``shrinking``.
     """
 
     examples: int
@@ -36,7 +36,6 @@ class Progress:
     seconds: float
     requests: int
     broken: int
-    doing: str = "running"
 
 
 @attrs.frozen
@@ -64,7 +63,7 @@ class Failure:
         problem: What is wrong, in a line.
         transcript: The smallest exchange that shows it.
         at: The index in it of the event that broke the rule.
-        plan: The steps that lead to it, which can be replayed.
+        plan: The steps that lead to it, which can be replayed; of a client, what the server was like.
         revision: The revision spoken.
         seen: How often the rule was broken when these steps were run again.
         of: How often they were run again.
@@ -74,7 +73,7 @@ class Failure:
     problem: str
     transcript: tuple[Event, ...]
     at: int
-    plan: Plan
+    plan: Plan | Script
     revision: str
     seen: int
     of: int
@@ -150,6 +149,15 @@ class CheckReport:
     def broken(self) -> tuple[Outcome, ...]:
         """The rules that are broken."""
         return tuple(outcome for outcome in self.outcomes if outcome.status == "broken")
+
+    def knowing(self, baseline: Container[str]) -> CheckReport:
+        """Return the report with the failures marked that are known, by the ids of their rules."""
+        return attrs.evolve(
+            self,
+            outcomes=tuple(
+                attrs.evolve(each, known=each.status == "broken" and each.rule.id in baseline) for each in self.outcomes
+            ),
+        )
 
     @property
     def status(self) -> int:
