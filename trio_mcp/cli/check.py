@@ -122,7 +122,7 @@ async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: 
     def show(progress: Progress) -> None:
         if bar.wanted:
             broken = f", {progress.broken} broken" if progress.broken else ""
-            bar.draw(progress.examples, progress.of, f"{progress.requests} requests{broken}")
+            bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
 
     with trio.open_signal_receiver(signal.SIGINT) as signals:
         async with trio.open_nursery(strict_exception_groups=False) as nursery:

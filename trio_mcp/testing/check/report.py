@@ -21,14 +21,15 @@ Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target d
 
 @attrs.frozen
 class Progress:
-    """How far a check has come.
+    """How far a check is.
 
     Attributes:
         examples: How many examples were run.
-        of: How many there will be, at most.
+        of: How many are to be run.
         seconds: How long it has taken.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
+        doing: What it does now, in a word or two: ``running``, ``shrinking``.
     """
 
     examples: int
@@ -36,6 +37,7 @@ class Progress:
     seconds: float
     requests: int
     broken: int
+    doing: str = "running"
 
 
 @attrs.frozen

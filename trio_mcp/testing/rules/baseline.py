@@ -48,7 +48,9 @@ def read_baseline(path: str | Path) -> dict[str, str]:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
             if match["rule"] not in RULES:
                 near = difflib.get_close_matches(match["rule"], RULES, 1)
-                raise ValueError(f"there is no rule {match['rule']!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+                raise ValueError(
+                    f"there is no rule {match['rule']!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                )
             if match["rule"] in found:
                 raise ValueError(f"the rule {match['rule']!r} is named twice")
         except ValueError as exc:
