@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import INTERRUPTED, OK, Exit
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -111,28 +112,28 @@ async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: 
     """Run a check until it ends; Ctrl-C ends it with what was found until then, a second Ctrl-C at once."""
     stop = trio.Event()
 
-    async def listen(signals: Any) -> None:
-        await anext(signals)
-        stop.set()
-        bar.clear()
-        print("Stopping: again, to stop at once.", file=sys.stderr)
-        await anext(signals)
-        raise KeyboardInterrupt
-
     def show(progress: Progress) -> None:
         if bar.wanted:
             broken = f", {progress.broken} broken" if progress.broken else ""
             bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
 
-    with trio.open_signal_receiver(signal.SIGINT) as signals:
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
-            nursery.start_soon(listen, signals)
-            try:
-                report = await check(on_progress=show, stop=stop)
-            finally:
-                bar.clear()
-            nursery.cancel_scope.cancel("checked")
-    return report
+    with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
+
+        async def listen() -> None:
+            await anext(signals)
+            stop.set()
+            bar.clear()
+            print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
+            await anext(signals)
+            scope.cancel("interrupted twice")
+
+        try:
+            async with background_nursery() as nursery:
+                nursery.start_soon(listen)
+                return await check(on_progress=show, stop=stop)
+        finally:
+            bar.clear()
+    raise KeyboardInterrupt
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
