@@ -32,6 +32,7 @@ extensions = [
     "myst_parser",
     "types_overview",
     "requirements_table",
+    "statements_table",
 ]
 exclude_patterns = ["_build", "_ext", "changes"]
 html_theme = "furo"

@@ -1,0 +1,148 @@
+"""The statements of the specification: the data, and the script that compares it with a checkout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.statements.compare import differences
+from tests.statements.extract import of_page, short_hash
+from tests.statements.extract import statements as found_in
+from trio_mcp.testing.statements.model import REVISIONS, Place, Statement, statements
+
+
+def test_texts_are_sentences_of_their_own() -> None:
+    texts = Counter(each.text for each in statements())
+    assert [text for text, times in texts.items() if times > 1] == []
+    assert [text for text in texts if not text.endswith(".") or not text[0].isupper() or text.count("`") % 2] == []
+
+
+def test_most_musts_that_a_peer_can_observe_are_checked() -> None:
+    musts = [s for s in statements() if s.keyword.startswith("MUST") and s.observable for _ in s.places]
+    assert sum(each.checked for each in musts) >= 0.95 * len(musts)
+
+
+def test_links_lead_to_the_section() -> None:
+    base = "https://modelcontextprotocol.io/specification/2026-07-28"
+    links = {Place("2026-07-28", section, "").link for section in ("basic#_meta", "index#overview", "basic")}
+    assert links == {f"{base}/basic#_meta", f"{base}#overview", f"{base}/basic"}
+
+
+# What a page says, and the statements in it: anchor, keyword and sentence.
+PAGES = {
+    "a sentence over lines, with markup": (
+        """\
+        ## The *first* `Heading`
+        Nothing here. A [server](/x(y)) **MUST
+        NOT** send `a` or **b**, e.g. in a list. It may rest.
+        """,
+        [("the-first-heading", "MUST NOT", "A server MUST NOT send a or b, e.g. in a list.")],
+    ),
+    "code, comments and front matter": (
+        """\
+        ---
+        description: it MUST
+        ---
+        ```json
+        "MUST"
+        ```
+        {/* SHOULD */}
+          ~~~
+          MUST
+          ~~~
+        """,
+        [],
+    ),
+    "synonyms, and two keywords in a sentence": (
+        "That is REQUIRED. It SHALL NOT be and is RECOMMENDED, though it MAY be SHOULD-constrained.",
+        [
+            ("", "MUST", "That is REQUIRED."),
+            ("", "MUST NOT", "It SHALL NOT be and is RECOMMENDED, though it MAY be SHOULD-constrained."),
+            ("", "SHOULD", "It SHALL NOT be and is RECOMMENDED, though it MAY be SHOULD-constrained."),
+        ],
+    ),
+    "a list with its beginning": (
+        """\
+        1. Clients **MUST**:
+           - check `a`
+             and b
+           - check c. They SHOULD NOT wait.
+        2. Other things
+        """,
+        [
+            ("", "MUST", "Clients MUST: check a and b"),
+            ("", "MUST", "Clients MUST: check c."),
+            ("", "SHOULD NOT", "They SHOULD NOT wait."),
+        ],
+    ),
+    "a beginning without a list": (
+        """\
+        They MUST send this:
+
+        ```json
+        ```
+
+        - nothing
+        """,
+        [("", "MUST", "They MUST send this:")],
+    ),
+    "a component and a table": (
+        """\
+        <Warning>
+          Servers **SHOULD** warn.
+        </Warning>
+        Each MUST have:
+
+        | Name | Use |
+        | ---- | --- |
+        | `a`  | b   |
+        """,
+        [("", "SHOULD", "Servers SHOULD warn."), ("", "MUST", "Each MUST have: a b")],
+    ),
+    "a member of the schema": (
+        """\
+        ### `Thing`
+        <div class="tsd-signature">MUST</div>
+        <div class="tsd-anchor-link" id="thing-x" data-typedoc-h="3"><span>x: MUST</span></div>
+        <div class="tsd-comment"><p>It <code>MUST</code> be &gt; 0. Else:</p> <ul> <li>One SHOULD go</li></ul></div>
+        """,
+        [("thing-x", "MUST", "It MUST be > 0."), ("thing-x", "SHOULD", "One SHOULD go")],
+    ),
+    "headings of one name, and signs in them": (
+        "# A\nIt MUST.\n# A\nIt SHOULD.\n# B & C (d)\nIt MUST.",
+        [("a", "MUST", "It MUST."), ("a-2", "SHOULD", "It SHOULD."), ("b-%26-c-d", "MUST", "It MUST.")],
+    ),
+    "keywords that are only mentioned": ("The key words MUST and SHOULD are to be read as follows.", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_finds_statements(page: str) -> None:
+    text, expected = PAGES[page]
+    assert list(of_page(dedent(text))) == expected
+
+
+def test_compares_with_a_checkout(tmp_path: Path) -> None:
+    for revision in REVISIONS:
+        page = tmp_path / "docs" / "specification" / revision / "server" / "tools.mdx"
+        page.parent.mkdir(parents=True)
+        page.write_text("## Calls\nIt MUST be.\n\nIt MUST be.\n\nIt SHOULD be.\n")
+    old, new = REVISIONS
+    section = "server/tools#calls"
+    must, should = short_hash("It MUST be."), short_hash("It SHOULD be.")
+    same, changed = Place(old, section, must), Place(old, section, "00000000")
+    listed = [
+        Statement("Be.", "MUST", "both", (same, changed, Place(new, section, must)), (), ""),
+        Statement("Try to be.", "SHOULD", "both", (Place(old, section, should), Place(new, section, should)), (), ""),
+        Statement("Don't be.", "MUST NOT", "both", (Place(new, section, must),), (), ""),
+    ]
+    found = {(each.kind, *each.where[::2]) for each in differences(found_in(tmp_path, REVISIONS), listed)}
+    assert found == {("changed", old, "MUST"), ("new", new, "MUST"), ("gone", new, "MUST NOT")}
+
+
+def test_says_what_a_checkout_lacks(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has no pages"):
+        list(found_in(tmp_path, REVISIONS))

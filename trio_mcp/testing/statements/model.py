@@ -1,0 +1,119 @@
+"""The statements as data: where each is written, what it asks in our words, and what checks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Literal, TypeAlias, cast
+
+import attrs
+
+__all__ = ["AUTHORIZATION", "NOT_OBSERVABLE", "REVISIONS", "Binds", "Keyword", "Place", "Statement", "statements"]
+
+REVISIONS = ("2025-11-25", "2026-07-28")
+"""The revisions whose statements are listed."""
+
+Keyword: TypeAlias = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"]
+Binds: TypeAlias = Literal["server", "client", "both", "others"]
+
+NOT_OBSERVABLE = {
+    "inside": "It happens inside a program, and nothing that the program sends depends on it.",
+    "person": "It is about what a person sees, decides or does.",
+    "meaning": "Only those who know what the content means, or what the operator allows, can tell.",
+    "open": "It sets no limit that traffic could exceed: how often, how much and how soon are left to the program.",
+    "outside": "It binds, or happens at, something other than the client and the server of a connection: an author, a "
+    "document, an operator, a model, an intermediary, another transport, a web page.",
+}
+"""Why a peer can't observe a statement."""
+
+AUTHORIZATION = "authorization"
+"""Marks what belongs to authorization, which the kit does not check."""
+
+UNCHECKED = "unchecked"
+SPECIFICATION = "https://modelcontextprotocol.io/specification"
+TITLE = re.compile(r"(?P<keyword>(?:MUST|SHOULD)(?: NOT)?) (?P<binds>server|client|both|others) (?P<status>[\w,-]+)")
+PLACE = re.compile(r"(?P<revisions>20[\d -]+) (?P<section>\S+) (?P<hash>[0-9a-f]{8})")
+
+
+@attrs.frozen
+class Place:
+    """Where a statement is written, and the hash of the sentence there.
+
+    Attributes:
+        revision: The revision.
+        section: The page below the revision, and the anchor.
+        hash: The first eight digits of the SHA-256 of the sentence without markup.
+    """
+
+    revision: str
+    section: str
+    hash: str
+
+    @property
+    def link(self) -> str:
+        """The URL of the section."""
+        page, _, anchor = self.section.partition("#")
+        return "/".join([SPECIFICATION, self.revision, *([page] if page != "index" else [])]) + (
+            anchor and f"#{anchor}"
+        )
+
+
+@attrs.frozen
+class Statement:
+    """What the specification asks in one or more places.
+
+    Attributes:
+        text: What it asks, in our words.
+        keyword: How strongly.
+        binds: Who is bound.
+        places: Where it is written.
+        rules: The ids of the rules that check it.
+        reason: Why no rule checks it: a key of `NOT_OBSERVABLE`, or `AUTHORIZATION`; empty if it can be observed.
+    """
+
+    text: str
+    keyword: Keyword
+    binds: Binds
+    places: tuple[Place, ...]
+    rules: tuple[str, ...]
+    reason: str
+
+    @property
+    def observable(self) -> bool:
+        """Whether a peer can observe it."""
+        return not self.reason
+
+    @property
+    def checked(self) -> bool:
+        """Whether a rule checks it."""
+        return bool(self.rules)
+
+
+@cache
+def statements() -> tuple[Statement, ...]:
+    """Return every statement, in the order of the specification's pages."""
+    folder = files(__package__)
+    tables = sorted((table for table in folder.iterdir() if table.name.endswith(".txt")), key=lambda table: table.name)
+    return tuple(each for table in tables for each in _read(table.read_text(encoding="utf-8"), table.name))
+
+
+def _read(text: str, name: str) -> Iterator[Statement]:
+    """Read a table: for each statement its text, below keyword, whom it binds and what checks it, then its places."""
+    for row in text.strip().split("\n\n"):
+        words, title, *where = row.splitlines()
+        parsed = TITLE.fullmatch(title.strip())
+        places = [PLACE.fullmatch(line.strip()) for line in where]
+        if parsed is None or not places or not all(places):
+            raise ValueError(f"{name} has a malformed row: {row}")
+        status = parsed["status"]
+        reason = status if status in NOT_OBSERVABLE or status == AUTHORIZATION else ""
+        yield Statement(
+            text=words,
+            keyword=cast("Keyword", parsed["keyword"]),
+            binds=cast("Binds", parsed["binds"]),
+            places=tuple(Place(r, p["section"], p["hash"]) for p in places if p for r in p["revisions"].split()),
+            rules=() if reason or status == UNCHECKED else tuple(status.split(",")),
+            reason=reason,
+        )
