@@ -41,8 +41,12 @@ def number(low: float | None = None, high: float | None = None, kind: str = "int
 PYDANTIC: dict[str, dict[str, Any]] = {
     "no parameters": {"type": "object", "properties": {}, "title": "pingArguments"},
     "one text": tool("text", text=text(title="Text")),
-    "four kinds": tool("query", query="string", limit=number(1, 100, default=10), tags=listed("string"), fast="boolean"),
-    "defaults": tool("a", a=number(), b=number(default=3), c=text(default="x"), d={"type": "boolean", "default": False}),
+    "four kinds": tool(
+        "query", query="string", limit=number(1, 100, default=10), tags=listed("string"), fast="boolean"
+    ),
+    "defaults": tool(
+        "a", a=number(), b=number(default=3), c=text(default="x"), d={"type": "boolean", "default": False}
+    ),
     "optional": tool("path", path="string", head=optional("integer"), tail=optional("integer")),
     "optional list": tool("", ids=optional(listed("integer")), since=optional(text(format="date-time"))),
     "literal": tool("mode", mode=text(enum=["read", "write", "append"])),
@@ -54,7 +58,9 @@ PYDANTIC: dict[str, dict[str, Any]] = {
     "map of lists": tool("m", m={"type": "object", "additionalProperties": listed("integer")}),
     "any": tool("data", data={"title": "Data"}),
     "free object": tool("data", data={"type": "object", "additionalProperties": True}),
-    "tuple": tool("point", point={"type": "array", "prefixItems": [{"type": "number"}] * 2, "minItems": 2, "maxItems": 2}),
+    "tuple": tool(
+        "point", point={"type": "array", "prefixItems": [{"type": "number"}] * 2, "minItems": 2, "maxItems": 2}
+    ),
     "set": tool("names", names=listed("string", uniqueItems=True, minItems=1)),
     "frozen set of choices": tool("days", days=listed(text(enum=["mo", "tu", "we"]), uniqueItems=True, maxItems=3)),
     "bounded": tool("n p", n=number(0, 10), p={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
@@ -62,7 +68,9 @@ PYDANTIC: dict[str, dict[str, Any]] = {
     "money": tool("price", price={"type": "number", "minimum": 0, "multipleOf": 0.01}),
     "decimal": tool("d", d={"anyOf": [{"type": "number"}, text(pattern=r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$")]}),
     "constrained text": tool("name", name=text(minLength=3, maxLength=30, pattern="^[a-z][a-z0-9_]*$")),
-    "dates": tool("d", d=text(format="date"), t=text(format="time"), s=text(format="date-time"), u=text(format="duration")),
+    "dates": tool(
+        "d", d=text(format="date"), t=text(format="time"), s=text(format="date-time"), u=text(format="duration")
+    ),
     "formats": tool("id", id=text(format="uuid"), mail=text(format="email"), site=text(format="uri", maxLength=2083)),
     "addresses": tool("four", four=text(format="ipv4"), six=text(format="ipv6"), host=text(format="hostname")),
     "bytes": tool("data", data=text(format="base64url"), raw=text(contentEncoding="base64"), path=text(format="path")),
@@ -92,7 +100,9 @@ PYDANTIC: dict[str, dict[str, Any]] = {
         ),
     },
     "list of models": {
-        "$defs": {"Item": {**tool("sku", sku=text(minLength=1), count=number(1, default=1)), "additionalProperties": False}},
+        "$defs": {
+            "Item": {**tool("sku", sku=text(minLength=1), count=number(1, default=1)), "additionalProperties": False}
+        },
         **tool("items", items=listed({"$ref": "#/$defs/Item"}, minItems=1, maxItems=20)),
     },
     "tree": {
@@ -105,7 +115,9 @@ PYDANTIC: dict[str, dict[str, Any]] = {
     },
     "expression": {
         "$defs": {
-            "Add": tool("op left right", op=text(const="+"), left={"$ref": "#/$defs/Any"}, right={"$ref": "#/$defs/Any"}),
+            "Add": tool(
+                "op left right", op=text(const="+"), left={"$ref": "#/$defs/Any"}, right={"$ref": "#/$defs/Any"}
+            ),
             "Any": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/Add"}]},
         },
         **tool("expression", expression={"$ref": "#/$defs/Any"}),
@@ -147,10 +159,14 @@ ZOD: dict[str, dict[str, Any]] = {
     ),
     "tuple, in draft-07": {
         "$schema": DRAFT_7,
-        **tool("t", t={"type": "array", "minItems": 2, "maxItems": 2, "items": [{"type": "string"}, {"type": "integer"}]}),
+        **tool(
+            "t", t={"type": "array", "minItems": 2, "maxItems": 2, "items": [{"type": "string"}, {"type": "integer"}]}
+        ),
     },
     "tuple without a dialect": tool("t", t={"type": "array", "items": [{"type": "string"}], "additionalItems": False}),
-    "tuple with a rest": tool("t", t={"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}),
+    "tuple with a rest": tool(
+        "t", t={"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}
+    ),
     "reference to a sibling": {
         "$schema": DRAFT_7,
         **tool("from to", **{"from": text(pattern="^[A-Z]{3}$"), "to": {"$ref": "#/properties/from"}}),
@@ -185,7 +201,10 @@ ZOD: dict[str, dict[str, Any]] = {
         key_or_empty=text(pattern="^$|^.{8,}$"),
         password=text(pattern=r"^(?=.*[a-z])(?=.*\d)[A-Za-z\d]{8,}$"),
         anywhere=text(pattern="needle"),
-        mail=text(format="email", pattern=r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"),
+        mail=text(
+            format="email",
+            pattern=r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
+        ),
     ),
 }
 
@@ -227,7 +246,12 @@ OTHERS: dict[str, dict[str, Any]] = {
         "additionalProperties": False,
         "minProperties": 1,
     },
-    "so many members": {"type": "object", "minProperties": 2, "maxProperties": 3, "additionalProperties": {"type": "null"}},
+    "so many members": {
+        "type": "object",
+        "minProperties": 2,
+        "maxProperties": 3,
+        "additionalProperties": {"type": "null"},
+    },
     "contains": tool("a", a=listed("integer", contains={"minimum": 100}, minContains=2, maxContains=3)),
     "anchor": {"$defs": {"t": {"$anchor": "tag", "type": "string", "minLength": 1}}, **tool("t", t={"$ref": "#tag"})},
     "whole schema again": {**tool("name", name="string", child={"$ref": "#"})},
@@ -242,7 +266,9 @@ OTHERS: dict[str, dict[str, Any]] = {
         "geometry",
         geometry={
             "oneOf": [
-                tool("type coordinates", type=text(const="Point"), coordinates=listed("number", minItems=2, maxItems=3)),
+                tool(
+                    "type coordinates", type=text(const="Point"), coordinates=listed("number", minItems=2, maxItems=3)
+                ),
                 tool(
                     "type coordinates",
                     type=text(const="LineString"),

@@ -255,7 +255,11 @@ def _without_needed(shape: Shape, value: Any, choices: Choices) -> Any:
 
 
 _WAYS: tuple[tuple[Callable[[Shape], bool], Any, _Spoil], ...] = (
-    (lambda shape: shape.types != TYPES or bool(shape.groups) or any("not" in part for part in shape.parts), object, _odd),
+    (
+        lambda shape: shape.types != TYPES or bool(shape.groups) or any("not" in part for part in shape.parts),
+        object,
+        _odd,
+    ),
     (lambda shape: shape.listed is not None, object, _spoil_choice),
     (lambda shape: shape.low is not None, object, _spoil_low),
     (lambda shape: shape.high is not None, object, _spoil_high),

@@ -334,7 +334,9 @@ class _Making:
             if len(made) < text.low and (longer := self._padded(source, made, text.low)) is not None:
                 return longer
         high = "any" if text.high == math.inf else int(text.high)
-        raise Stuck(f"no text of {text.low} to {high} characters was found for {' and '.join(map(repr, text.patterns))}")
+        raise Stuck(
+            f"no text of {text.low} to {high} characters was found for {' and '.join(map(repr, text.patterns))}"
+        )
 
     def _padded(self, source: str, text: str, length: int) -> str | None:
         """Lengthen a text by what it ends with, which is right for most patterns that end in a repetition."""
