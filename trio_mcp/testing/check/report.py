@@ -7,14 +7,34 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.check.steps import Plan
 from trio_mcp.testing.rules.model import Rule
 from trio_mcp.testing.transcript.events import Event
 
-__all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Status"]
+__all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Progress", "Status"]
 
 Status: TypeAlias = Literal["held", "broken", "not exercised", "not checkable"]
 Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target died", "target hangs"]
+
+
+@attrs.frozen
+class Progress:
+    """How far a check has come.
+
+    Attributes:
+        examples: How many examples were run.
+        of: How many there will be, at most.
+        seconds: How long it has taken.
+        requests: How many requests were sent.
+        broken: How many rules are broken so far.
+    """
+
+    examples: int
+    of: int
+    seconds: float
+    requests: int
+    broken: int
 
 
 @attrs.frozen
@@ -25,7 +45,7 @@ class Failure:
         problem: What is wrong, in a line.
         transcript: The smallest exchange that shows it.
         at: The index in it of the event that broke the rule.
-        plan: The steps that lead to it, which can be replayed.
+        plan: The steps that lead to it, which can be replayed; of a client, what the server was like.
         revision: The revision spoken.
         seen: How often the rule was broken when these steps were run again.
         of: How often they were run again.
@@ -35,7 +55,7 @@ class Failure:
     problem: str
     transcript: tuple[Event, ...]
     at: int
-    plan: Plan
+    plan: Plan | Script
     revision: str
     seen: int
     of: int

@@ -1,0 +1,336 @@
+"""`check_client`: checks a client against generated servers."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import subprocess
+import time as clock
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+import trio.testing
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client.targets import LinkFactory
+from trio_mcp.link import Link
+from trio_mcp.sockets.stream_link import stream_link
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Progress
+from trio_mcp.testing.check.serving.http import PATH, HttpServing
+from trio_mcp.testing.check.serving.lines import serve_lines
+from trio_mcp.testing.check.serving.script import Script, scripts
+from trio_mcp.testing.check.serving.server import ScriptedServer
+from trio_mcp.testing.rules.catalogue import judge, select
+from trio_mcp.testing.rules.history import History
+from trio_mcp.testing.rules.model import Rule, Verdict
+from trio_mcp.testing.strategies.drawing import draws
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
+
+__all__ = ["ClientTarget", "check_client"]
+
+ClientTarget: TypeAlias = Sequence[str] | Callable[[LinkFactory], Awaitable[object]]
+"""A client: the command that starts it, to which the URL of a server is added, or a function that takes a target for a
+`Client` and connects to it."""
+
+BULK: Final = 50
+"""Scripts drawn at once (chosen: fewer cost more for each, more would keep a program with other tasks waiting)."""
+SHRINKING: Final = 60
+"""How often a client is run, at most, to find a simpler script that shows a fault (chosen)."""
+REPEATS: Final = 5
+"""How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
+LAST_WORDS: Final = 500
+"""Characters of its standard error that are quoted of a client that fails (chosen)."""
+
+
+@attrs.define
+class _Run:
+    """What came of a client that met a generated server.
+
+    Attributes:
+        events: What passed.
+        ended: Whether the client ended by itself in time.
+        trouble: How it failed, if it did.
+    """
+
+    events: list[Event]
+    ended: bool = True
+    trouble: str = ""
+
+
+async def check_client(
+    client: ClientTarget,
+    *,
+    revisions: Sequence[str] | None = None,
+    rules: Sequence[str] | None = None,
+    examples: int = 50,
+    time: float = 60.0,
+    seed: int = 0,
+    deadline: float = 10.0,
+    patience: float = 30.0,
+    on_progress: Callable[[Progress], object] | None = None,
+    stop: trio.Event | None = None,
+) -> CheckReport:
+    """Check a client: let it talk to generated servers, each of which behaves in another way that a client may meet.
+
+    The client connects, does whatever it is made for, and ends. A command is started anew for each example, and gets the
+    URL of a Streamable HTTP server as its last argument. A function gets a target for a `Client`, in memory.
+
+    Args:
+        client: The client.
+        revisions: The revisions that the servers speak, in turns; by default the newest of each era.
+        rules: The ids of the rules to check; all for clients by default.
+        examples: How many servers it meets.
+        time: Seconds after which no further example begins.
+        seed: Decides which servers.
+        deadline: Seconds for the response to a question of the server.
+        patience: Seconds that the client gets for an example.
+        on_progress: Called after each example.
+        stop: Ends the check early, with what has been found.
+
+    Raises:
+        ValueError: If a rule or revision is unknown.
+        OSError: If the command can't be started.
+    """
+    check = _Check(client, select(rules, "client"), deadline, patience)
+    spoken = list(revisions or (LATEST_LEGACY, LATEST_MODERN))
+    if unknown := set(spoken) - set(REVISIONS):
+        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    stop = stop or trio.Event()
+    began = trio.current_time()
+    ended: Ended = "complete"
+    sources = [check.scripts(revision, seed) for revision in spoken]
+    for number, source in zip(range(examples), itertools.cycle(sources), strict=False):
+        if stop.is_set() or trio.current_time() - began > time:
+            ended = "interrupted" if stop.is_set() else "time"
+            break
+        await check.example(number, next(source), until=began + time, stop=stop)
+        if on_progress is not None:
+            passed = trio.current_time() - began
+            on_progress(Progress(check.examples, examples, passed, check.requests, len(check.failures)))
+    if check.examples and check.hung == check.examples:
+        ended = "target hangs"
+    transport = "memory" if callable(client) else "http"
+    return check.report(tuple(spoken), transport, seed, trio.current_time() - began, ended)
+
+
+class _Check:
+    """The state of a check."""
+
+    def __init__(self, client: ClientTarget, rules: Sequence[Rule], deadline: float, patience: float) -> None:
+        self.examples = self.requests = self.hung = 0
+        self.failures: dict[str, Failure] = {}
+        self._client = client
+        self._rules = rules
+        self._deadline = deadline
+        self._patience = patience
+        self._occasions = dict.fromkeys((rule.id for rule in rules), 0)
+        self._troubles: dict[str, int] = {}
+        self._generating = 0.0
+        self._info = ""
+
+    def scripts(self, revision: str, seed: int) -> Iterator[Script]:
+        """Yield scripts of a revision without end; the first is plain."""
+        yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
+        for bulk in itertools.count():
+            began = clock.perf_counter()
+            drawn = draws(scripts(revision), BULK, seed=seed * 1_000_003 + bulk)
+            self._generating += clock.perf_counter() - began
+            yield from drawn
+
+    async def example(self, number: int, script: Script, *, until: float, stop: trio.Event) -> None:
+        """Let the client meet a server, and judge what passed."""
+        run = await self._play(script)
+        self.examples += 1
+        self.hung += not run.ended
+        if run.trouble:
+            self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
+        history = History(run.events)
+        self.requests += sum(len(connection.requests) for connection in history)
+        self._info = self._info or _software(history)
+        found: dict[str, Verdict] = {}
+        for rule, verdict in judge(history, self._rules):
+            self._occasions[rule.id] += 1
+            if verdict.problem is not None:
+                found.setdefault(rule.id, verdict)
+        for rule in self._rules:
+            if rule.id in found and rule.id not in self.failures:
+                self.failures[rule.id] = await self._shrink(rule, script, run, found[rule.id], number, until, stop)
+
+    # --- one example --------------------------------------------------------------------------------------------------
+
+    async def _play(self, script: Script) -> _Run:
+        run = _Run([])
+        tape = Tape()
+        with trio.move_on_after(self._patience):
+            if callable(self._client):
+                await self._call(self._client, script, tape, run)
+            else:
+                await self._start([*self._client], script, tape, run)
+            run.events = tape.events
+            return run
+        run.ended = False
+        run.trouble = f"it did not end within {self._patience:g} seconds"
+        run.events = tape.events
+        return run
+
+    async def _call(
+        self, client: Callable[[LinkFactory], Awaitable[object]], script: Script, tape: Tape, run: _Run
+    ) -> None:
+        numbers = itertools.count()
+
+        @contextlib.asynccontextmanager
+        async def connect() -> AsyncIterator[Link]:
+            ours, theirs = trio.testing.memory_stream_pair()
+            number = next(numbers)
+            server = ScriptedServer(script, tape, number, self._deadline)
+            async with background_nursery() as nursery:
+                nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
+                async with stream_link(theirs) as link:
+                    yield link
+
+        factory: Callable[[], AbstractAsyncContextManager[Link]] = connect
+        try:
+            await client(factory)
+        # Whatever a client raises when it meets a server that fails is its own affair, and told as a note.
+        except Exception as exc:
+            run.trouble = _innermost(exc)
+
+    async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
+        serving = HttpServing(script, tape, self._deadline)
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
+        async with background_nursery() as nursery:
+            nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
+            # Its output is its own affair; the end of what it writes to standard error says why it failed.
+            done = await trio.run_process(
+                [*command, url], stdin=b"", stdout=subprocess.DEVNULL, capture_stderr=True, check=False
+            )
+        if done.returncode:
+            last = done.stderr.decode("utf-8", "replace").strip()[-LAST_WORDS:].splitlines()
+            run.trouble = f"it exited with status {done.returncode}" + (f": {last[-1]}" if last else "")
+
+    # --- the smallest exchange ----------------------------------------------------------------------------------------
+
+    async def _shrink(
+        self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int, until: float, stop: trio.Event
+    ) -> Failure:
+        events, runs = run.events, 0
+        simplest = script
+        improved = True
+        while improved:
+            improved = False
+            for simpler in simplest.simpler():
+                if runs >= SHRINKING or stop.is_set() or trio.current_time() > until:
+                    break
+                runs += 1
+                tried = (await self._play(simpler)).events
+                if (found := _first(rule, tried)) is not None:
+                    simplest, events, verdict, improved = simpler, tried, found, True
+                    break
+        seen = 0
+        again = 0 if stop.is_set() or trio.current_time() > until else REPEATS
+        for _ in range(again):
+            seen += _first(rule, (await self._play(simplest)).events) is not None
+        assert verdict.problem is not None
+        transcript = essential(rule, events, verdict)
+        at = next((at for at, event in enumerate(transcript) if event is verdict.event), len(transcript) - 1)
+        return Failure(
+            verdict.problem,
+            tuple(transcript),
+            at,
+            simplest,
+            simplest.revision,
+            seen or int(not again),
+            again or 1,
+            number,
+        )
+
+    # --- the report ---------------------------------------------------------------------------------------------------
+
+    def report(
+        self, revisions: tuple[str, ...], transport: str, seed: int, seconds: float, ended: Ended
+    ) -> CheckReport:
+        """Return what has been found."""
+        outcomes = []
+        for rule in self._rules:
+            occasions, failure = self._occasions[rule.id], self.failures.get(rule.id)
+            if failure is not None:
+                outcomes.append(Outcome(rule, "broken", occasions, failure=failure))
+            elif occasions:
+                outcomes.append(Outcome(rule, "held", occasions))
+            elif not set(rule.revisions) & set(revisions):
+                outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
+            else:
+                outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that it applies to"))
+        name = " ".join(self._client) if not callable(self._client) else getattr(self._client, "__qualname__", "client")
+        notes = tuple(f"in {count} of {self.examples} examples {what}" for what, count in self._troubles.items())
+        return CheckReport(
+            name,
+            "client",
+            transport,
+            revisions,
+            self._info,
+            seed,
+            self.examples,
+            self.requests,
+            seconds,
+            self._generating,
+            tuple(outcomes),
+            notes,
+            ended,
+        )
+
+
+def _first(rule: Rule, events: Sequence[Event]) -> Verdict | None:
+    """Return the first verdict with which a rule is broken, if any."""
+    return next((verdict for _, verdict in judge(History(events), [rule]) if verdict.problem is not None), None)
+
+
+def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Event]:
+    """Leave out of a transcript what the verdict does not need: the same event must break the rule in the same words.
+
+    A client can't be made to do less, as a server can; but less can be shown of what it did.
+    """
+    place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
+    kept = list(events[: place + 1])
+
+    def shows(tried: list[Event]) -> bool:
+        found = _first(rule, tried)
+        return found is not None and found.event is verdict.event and found.problem == verdict.problem
+
+    if not shows(kept):
+        kept = list(events)
+        if not shows(kept):
+            return kept
+    size = len(kept) // 2
+    # Large pieces first, as most of a long transcript has nothing to do with the fault.
+    while size:
+        at = 0
+        while at < len(kept):
+            tried = list(kept[:at] + kept[at + size :])
+            if verdict.event in kept[at : at + size] or not shows(tried):
+                at += size
+            else:
+                kept = tried
+        size //= 2
+    return kept
+
+
+def _software(history: History) -> str:
+    for _, asked in history.requests():
+        found: Any = asked.params.get("clientInfo") or asked.meta.get("io.modelcontextprotocol/clientInfo")
+        if isinstance(found, dict):
+            return f"{found.get('name')} {found.get('version')}"
+    return ""
+
+
+def _innermost(exc: BaseException) -> str:
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return f"it raised {type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"
