@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.strategies import texts, uris
+from trio_mcp.testing.strategies import texts, uris
 
 _FORMATS: dict[str, st.SearchStrategy[str]] = {
     "email": st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,5})?@[a-z0-9]{1,9}(\.[a-z]{2,5}){0,2}", fullmatch=True),

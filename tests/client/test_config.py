@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import json_values
 from trio_mcp import ConfigError, FailoverParameters, HttpServerParameters, StdioServerParameters
 from trio_mcp.client.config import expand, load_config, locate
+from trio_mcp.testing.strategies import json_values
 
 
 def problems(source: Any, **environ: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import batches, envelopes, json_texts, messages
+from tests.strategies import envelopes
 from tests.tables import by_outcome, each_of
 from trio_mcp.jsonrpc.codec import MAX_BATCH, decode, encode, encode_or_replace, parse
 from trio_mcp.jsonrpc.messages import (
@@ -26,6 +26,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
     is_request_id,
 )
+from trio_mcp.testing.strategies import batches, json_texts, messages
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32602, -32603
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import json_texts, messages
 from trio_mcp.jsonrpc.codec import LineDecoder, decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
+from trio_mcp.testing.strategies import json_texts, messages
 
 
 def all_of(decoder: LineDecoder, *chunks: bytes) -> list[Any]:

@@ -26,7 +26,6 @@ from tests.protocol.http_requests import (
     modern,
     post,
 )
-from tests.strategies import messages
 from tests.tables import each_of
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
 from trio_mcp.http.client.heads import (
@@ -40,6 +39,7 @@ from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Request, Response
+from trio_mcp.testing.strategies import messages
 
 REGION = {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 HOST = [("Host", "localhost:8000")]

@@ -40,7 +40,6 @@ from tests.protocol.http_requests import (
     post,
     serving,
 )
-from tests.strategies import batches, messages
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.statuses import (
     HEAD_RULES,
@@ -53,6 +52,7 @@ from trio_mcp.http.rules.statuses import (
 )
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request, Response
+from trio_mcp.testing.strategies import batches, messages
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import json_objects, json_values
 from trio_mcp.eras.client_negotiation import (
     ModernClientEra,
     ServerDeclaration,
@@ -25,6 +24,7 @@ from trio_mcp.eras.rules import rules_of
 from trio_mcp.eras.server_negotiation import LegacyServerEra, ModernServerEra, ServerIdentity, ServerNegotiation
 from trio_mcp.errors import McpError, NegotiationError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.testing.strategies import json_objects, json_values
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.effort import examples
-from tests.strategies import json_texts
 from trio_mcp.errors import LocalProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.events import (
@@ -40,6 +39,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.testing.strategies import json_texts
 from trio_mcp.types.methods import facts_of
 
 BATCH_REVISION = "2025-03-26"

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import messages
 from tests.tables import by_outcome
 from trio_mcp.http.sse import (
     EventDecoder,
@@ -22,6 +21,7 @@ from trio_mcp.http.sse import (
 )
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification
+from trio_mcp.testing.strategies import messages
 
 
 def events_of(*chunks: bytes, limit: int = 10_000) -> list[Any]:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
-from tests.strategies import json_values
 from trio_mcp import (
     CallOptions,
     Client,
@@ -27,6 +26,7 @@ from trio_mcp import (
 )
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.testing.strategies import json_values
 from trio_mcp.types import RequestParams
 from trio_mcp.types.error_codes import (
     INTERNAL_ERROR,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.effort import examples
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
-from tests.strategies import json_values
 from tests.tables import each_of
 from trio_mcp import CacheHint, Client, ListOptions, McpError, Server
+from trio_mcp.testing.strategies import json_values
 from trio_mcp.types import ReadResourceResult, TextResourceContents
 from trio_mcp.types.error_codes import INVALID_PARAMS
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, Strict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
-from tests.strategies import json_values
 from tests.tables import by_outcome
 from trio_mcp import Context, McpError, Server
+from trio_mcp.testing.strategies import json_values
 from trio_mcp.types import (
     EmbeddedResource,
     GetPromptResult,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import json_values
 from trio_mcp import Principal
 from trio_mcp.server.input.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer
+from trio_mcp.testing.strategies import json_values
 
 KEY = bytes(range(32))
 PARAMS = {"name": "tool", "arguments": {"a": [1, 2.5, None, "é"]}}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.effort import examples
 from tests.server.harness import client_of, every_revision, text_of
-from tests.strategies import wire_models
 from tests.types.published import validator
 from trio_mcp import Client, McpError, NegotiationError, Server, types
+from trio_mcp.testing.strategies import wire_models
 from trio_mcp.types.versions import LATEST, REVISIONS, at_least
 
 ICON = types.Icon(src="https://example.com/i.png", sizes=["any"], theme="dark")

@@ -19,8 +19,8 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from tests.effort import examples
 from tests.server.harness import LEGACY, MODERN, call, client_of, server_with, tool_of
-from tests.strategies import integers, json_values, texts
 from trio_mcp.server.functions.introspection import read_docstring
+from trio_mcp.testing.strategies import integers, json_values, texts
 
 
 class Colour(enum.Enum):

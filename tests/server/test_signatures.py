@@ -14,8 +14,8 @@ from hypothesis import given
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, Strict, field_validator
 
 from tests.server.harness import MODERN, call, client_of, server_with, text_of, tool_of
-from tests.strategies import json_values
 from trio_mcp import Context, McpError, Server, ToolError
+from trio_mcp.testing.strategies import json_values
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 if TYPE_CHECKING:

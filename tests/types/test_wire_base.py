@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from tests.strategies import constructs, request_ids
+from tests.strategies import constructs
+from trio_mcp.testing.strategies import request_ids
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.capabilities import ClientCapabilities, SamplingCapability
 from trio_mcp.types.common import Annotations, Implementation

@@ -12,7 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 import trio_mcp.types
 from tests.effort import examples
-from tests.strategies import annotated_values, constructs, flatten, numbers, texts, wire_models
+from tests.strategies import constructs
+from trio_mcp.testing.strategies import numbers, texts, wire_models
+from trio_mcp.testing.strategies.messages import annotated_values, flatten
 from trio_mcp.types.elicitation import RequestedSchema
 
 few = settings(max_examples=examples(5), database=None, suppress_health_check=list(HealthCheck))

@@ -13,9 +13,10 @@ from pydantic_core import from_json, to_json
 
 import trio_mcp.types
 from tests.effort import examples
-from tests.strategies import constructs, json_values, wire_models
+from tests.strategies import constructs
 from tests.types.published import examples as published_examples
 from tests.types.published import validator
+from trio_mcp.testing.strategies import json_values, wire_models
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.versions import REVISIONS
 

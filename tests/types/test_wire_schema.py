@@ -8,8 +8,9 @@ from typing import Any, Literal
 import pytest
 
 import trio_mcp.types
-from tests.strategies import constructs, flatten
+from tests.strategies import constructs
 from tests.types.published import SCHEMAS, definitions
+from trio_mcp.testing.strategies.messages import flatten
 from trio_mcp.types._base import WireModel, field_span
 from trio_mcp.types.versions import REVISIONS, at_least
 

@@ -35,15 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return CLOSED_PIPE
     except Exit as exc:
-        return _complain(options.command, str(exc), exc.status)
+        return _complain(options.command, str(exc), exc.status, exc.hint)
     except TrioMcpError as exc:
-        return _complain(options.command, str(exc), exit_of(exc))
+        status = exit_of(exc)
+        return _complain(options.command, str(exc), status, status == USAGE)
     except OSError as exc:  # after our own errors, some of which are a TimeoutError, and so an OSError, as well
         # Only what a full or broken disk raises: any other OSError is a bug, and deserves its traceback.
         if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _drop_output()
-        return _complain(options.command, f"can't write the output: {exc.strerror}", FAILED)
+        return _complain(options.command, f"can't write the output: {exc.strerror}", FAILED, False)
     return status
 
 
@@ -57,6 +58,10 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.run import bridge as run
         case "completion":
             from trio_mcp.cli.completion import run
+        case "check":
+            from trio_mcp.cli.check import run
+        case "record" | "replay":
+            from trio_mcp.cli.record import run
         case "demo":
             from trio_mcp.cli.demo import run
         case _:
@@ -70,9 +75,9 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(command: str, text: str, status: int) -> int:
+def _complain(command: str, text: str, status: int, hint: bool) -> int:
     from trio_mcp.cli.text import clean
 
-    hint = f"\nSee `trio-mcp {command} --help`." if status == USAGE else ""
-    print(f"trio-mcp {command}: {clean(text)}{hint}", file=sys.stderr)
+    see = f"\nSee `trio-mcp {command} --help`." if hint else ""
+    print(f"trio-mcp {command}: {clean(text)}{see}", file=sys.stderr)
     return status

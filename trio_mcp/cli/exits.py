@@ -55,11 +55,13 @@ class Exit(Exception):
 
     Attributes:
         status: The exit status.
+        hint: Whether ``--help`` may help.
     """
 
-    def __init__(self, message: str, status: int = USAGE) -> None:
+    def __init__(self, message: str, status: int = USAGE, *, hint: bool | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.hint = status == USAGE if hint is None else hint
 
 
 def exit_of(error: TrioMcpError) -> int:

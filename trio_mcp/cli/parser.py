@@ -40,12 +40,14 @@ class Command:
         arguments: Its own arguments and options.
         serves: Whether it has the options of a server over HTTP, WebSocket, TCP or a Unix socket.
         has_target: Whether it talks to a server, and so has a TARGET and the options of the connection.
+        own_client: Whether it does so without a `Client`, and so has only the options for reaching the server.
     """
 
     help: str
     arguments: tuple[Argument, ...] = ()
     serves: bool = False
     has_target: bool = False
+    own_client: bool = False
 
     def groups(self) -> dict[str | None, tuple[Argument, ...]]:
         """Return all arguments and options except the TARGET, under their headings in `--help`."""
@@ -54,7 +56,7 @@ class Command:
             found["for http, sse and websocket"] = HTTP
             found["for tcp and unix"] = SOCKETS
         if self.has_target:
-            found["the connection"] = CONNECTION
+            found["the connection"] = REACHING if self.own_client else CONNECTION
         return found
 
 
@@ -83,7 +85,28 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _duration(text: str) -> float:
+    return _seconds(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _seconds(text)
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+_duration.__name__ = "time, such as 90s or 5m,"
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+_positive.__name__ = "number from 1"
+
 # Options of the commands that talk to a server.
+REACHING = (
+    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
+    Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+)
 CONNECTION = (
     Argument(
         "--mode",
@@ -92,8 +115,7 @@ CONNECTION = (
         metavar="MODE",
         help="auto (the default), legacy or a revision",
     ),
-    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
-    Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+    *REACHING,
     Argument("--root", action="append", default=[], metavar="DIR", help="a directory the server may work in"),
     Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response"),
     Argument(
@@ -136,6 +158,42 @@ SOCKETS = (
     Argument("--permissions", metavar="OCTAL", help="who may connect to the Unix socket; 600 by default"),
 )
 JSON = Argument("--json", action="store_true", help="print JSON")
+# Options of `check`.
+CHECKING = (
+    Argument("--client", action="store_true", help="check a client: -- COMMAND is started with the URL of a server"),
+    Argument(
+        "--revision",
+        action="append",
+        dest="revisions",
+        choices=REVISIONS,
+        metavar="REVISION",
+        help="speak this revision; by default the newest of each era that it speaks",
+    ),
+    Argument(
+        "--rules",
+        action="append",
+        metavar="RULES",
+        help="only these: ids, patterns with * or section:PREFIX, with commas between them",
+    ),
+    Argument("--examples", type=_positive, default=200, metavar="N", help="how many examples to run (200)"),
+    Argument("--time", type=_duration, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
+    Argument("--seed", type=int, default=0, metavar="N", help="the same seed sends the same messages (0)"),
+    Argument("--rate", type=_seconds, metavar="N", help="send at most N requests a second"),
+    Argument("--allow-writes", action="store_true", help="call every tool, not only those annotated read-only"),
+    Argument("--tool", action="append", default=[], metavar="NAME", help="call this tool as well"),
+    Argument(
+        "--report",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write a report: FILE.html, .json, .xml (JUnit) or .sarif; can be repeated",
+    ),
+    Argument("--replays", metavar="DIR", help="where to write what replays a failure; by default beside the report"),
+    Argument("--baseline", metavar="FILE", help="rules that are known to be broken, as lines of RULE: REASON"),
+    Argument("--write-baseline", metavar="FILE", help="write the rules that are broken now as a baseline"),
+    Argument("--dry-run", action="store_true", help="say what it would do, and do nothing"),
+    JSON,
+)
 
 COMMANDS = {
     "run": Command(
@@ -198,6 +256,25 @@ COMMANDS = {
         ),
         has_target=True,
     ),
+    "check": Command("check a server or client against the specification", CHECKING, has_target=True, own_client=True),
+    "record": Command(
+        "record what a client and a server say to each other",
+        (
+            Argument("file", metavar="FILE", help="the transcript to write"),
+            Argument("--port", type=int, default=0, help="the port to listen on for a URL; by default a free one"),
+        ),
+        has_target=True,
+        own_client=True,
+    ),
+    "replay": Command(
+        "send what a transcript's client said once more, and compare what comes back by the rules",
+        (
+            Argument("file", metavar="FILE", help="a transcript, or what `check` wrote for a failure"),
+            JSON,
+        ),
+        has_target=True,
+        own_client=True,
+    ),
     "completion": Command(
         "print a script that completes commands and options", (Argument("shell", choices=("bash", "zsh", "fish")),)
     ),
@@ -221,11 +298,17 @@ def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentPar
         # A shortened option would mean something else, or nothing, once there is another one that begins like it.
         allow_abbrev=False,
     )
+    # The file of `record` and `replay` comes first, as that of `cp` does.
+    ahead = [each for each in command.arguments if each.name == "file"]
+    for each in ahead:
+        parser.add_argument(each.name, **each.settings)
     if command.has_target and not process:
         parser.add_argument("target", metavar="TARGET", help="the server; see below")
     for heading, arguments in command.groups().items():
         group = parser if heading is None else parser.add_argument_group(heading)
         for each in arguments:
+            if each in ahead:
+                continue
             group.add_argument(each.name, **each.settings)
     return parser
 

@@ -245,15 +245,18 @@ class ProgressBar:
 
     def show(self, progress: ProgressNotificationParams) -> None:
         """Show a progress notification."""
-        message = clean_line(progress.message or "")
-        total = progress.total
+        self.draw(progress.progress, progress.total, progress.message or "")
+
+    def draw(self, amount: float, total: float | None, message: str) -> None:
+        """Show how much of a total is done, and a message."""
+        message = clean_line(message)
         if total is not None and total > 0:
             # A server may report more than its total, or less than nothing.
-            part = min(max(progress.progress / total, 0.0), 1.0)
+            part = min(max(amount / total, 0.0), 1.0)
             done = round(part * BAR_LENGTH)
             head = f"[{'#' * done}{'-' * (BAR_LENGTH - done)}] {part:4.0%}"
         else:
-            head = f"{progress.progress:g}"
+            head = f"{amount:g}"
         columns = shutil.get_terminal_size().columns
         # One column less: a full line would wrap, and could not be erased.
         self._write(shorten(f"{head} {message}".rstrip(), columns - 1))

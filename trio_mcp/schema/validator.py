@@ -542,10 +542,28 @@ class SchemaValidator:
         except ValueError as exc:
             return f"the value is not JSON: {_line(str(exc))}"
 
-    def _explain(self, value: Any) -> str:
-        # `evaluate` finds all errors, not only those shown, so these are counted beforehand as well.
+    def broken(self, value: Any) -> list[tuple[str, str]]:
+        """Return the keywords that a value breaks, each with a JSON pointer to the place in the value.
+
+        Raises:
+            SchemaError: If finding out would cost too much.
+        """
+        self._model.work(value)
+        if self._verbose(value):
+            raise SchemaError("it does not conform to the schema; it is too large to say where")
+        found = []
+        for error in self._validator.iter_errors(value):
+            steps = [str(step).replace("~", "~0").replace("/", "~1") for step in error.instance_path]
+            found.append((error.kind.name, "".join(f"/{step}" for step in steps)))
+        return found
+
+    def _verbose(self, value: Any) -> bool:
+        # All errors are found, not only those shown, so these are counted beforehand as well.
         count, size = self._model.errors(value)
-        if count > MAX_EXPLAINED_ERRORS or size > MAX_EXPLAINED_BYTES:
+        return count > MAX_EXPLAINED_ERRORS or size > MAX_EXPLAINED_BYTES
+
+    def _explain(self, value: Any) -> str:
+        if self._verbose(value):
             return "it does not conform to the schema; it is too large to say where"
         errors = self._validator.evaluate(value).errors()
         shown = [f"{_place(each['instanceLocation'])}: {_line(each['error'])}" for each in errors]

@@ -62,18 +62,27 @@ async def tcp_client(
         yield link
 
 
-async def open_socket(address: Address, ssl_context: ssl.SSLContext | None = None) -> trio.abc.Stream:
+async def open_socket(
+    address: Address, ssl_context: ssl.SSLContext | None = None, *, https_compatible: bool = False
+) -> trio.abc.Stream:
     """Connect to an address, with TLS if its scheme is ``tls``, within ten seconds.
+
+    Args:
+        address: The address.
+        ssl_context: How to check the server's certificate.
+        https_compatible: Whether TLS may end without saying so, as it does with HTTP, which knows its own ends.
 
     Raises:
         TransportError: If no server listens there, or the certificate is not accepted.
     """
     with trio.move_on_after(OPENING_TIMEOUT):
-        return await _opened(address, ssl_context)
+        return await _opened(address, ssl_context, https_compatible)
     raise TransportError(f"{address.url} did not answer within {OPENING_TIMEOUT:g} seconds")
 
 
-async def _opened(address: Address, ssl_context: ssl.SSLContext | None) -> trio.abc.Stream:
+async def _opened(
+    address: Address, ssl_context: ssl.SSLContext | None, https_compatible: bool
+) -> trio.abc.Stream:
     if address.scheme == "unix":
         return await _connected(address.place)
     try:
@@ -84,13 +93,13 @@ async def _opened(address: Address, ssl_context: ssl.SSLContext | None) -> trio.
     keep_alive(stream.socket)
     if address.scheme != "tls":
         return stream
-    return await _encrypted(stream, address, ssl_context or ssl.create_default_context())
+    return await _encrypted(stream, address, ssl_context or ssl.create_default_context(), https_compatible)
 
 
 async def _encrypted(
-    stream: trio.SocketStream, address: Address, context: ssl.SSLContext
+    stream: trio.SocketStream, address: Address, context: ssl.SSLContext, https_compatible: bool
 ) -> trio.SSLStream[trio.SocketStream]:
-    encrypted = trio.SSLStream(stream, context, server_hostname=address.host)
+    encrypted = trio.SSLStream(stream, context, server_hostname=address.host, https_compatible=https_compatible)
     try:
         # Not left to the first write: a certificate that is not accepted must fail the opening, within its time.
         await encrypted.do_handshake()

@@ -42,6 +42,8 @@ BULK: Final = 50
 """Scripts drawn at once (chosen: fewer cost more for each, more would keep a program with other tasks waiting)."""
 SHRINKING: Final = 60
 """How often a client is run, at most, to find a simpler script that shows a fault (chosen)."""
+SHRINKING_TIME: Final = 20.0
+"""Seconds for that (chosen)."""
 REPEATS: Final = 5
 """How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
 LAST_WORDS: Final = 500
@@ -78,7 +80,7 @@ async def check_client(
 ) -> CheckReport:
     """Check a client: let it talk to generated servers, each of which behaves in another way that a client may meet.
 
-    The client connects, does whatever it is made for, and ends. A command is started anew for each example, and gets the
+    The client connects, does what it is made for, and ends. A command is started anew for each example, and gets the
     URL of a Streamable HTTP server as its last argument. A function gets a target for a `Client`, in memory.
 
     Args:
@@ -221,6 +223,7 @@ class _Check:
         self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int, until: float, stop: trio.Event
     ) -> Failure:
         events, runs = run.events, 0
+        until = min(until, trio.current_time() + SHRINKING_TIME)
         simplest = script
         improved = True
         while improved:
@@ -234,7 +237,7 @@ class _Check:
                     simplest, events, verdict, improved = simpler, tried, found, True
                     break
         seen = 0
-        again = 0 if stop.is_set() or trio.current_time() > until else REPEATS
+        again = 0 if stop.is_set() else REPEATS
         for _ in range(again):
             seen += _first(rule, (await self._play(simplest)).events) is not None
         assert verdict.problem is not None

@@ -7,12 +7,13 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.check.steps import Plan
 from trio_mcp.testing.rules.model import Rule
 from trio_mcp.testing.transcript.events import Event
 
-__all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Progress", "Status"]
+__all__ = ["CheckReport", "Ended", "Failure", "Outcome", "Preview", "Progress", "Status"]
 
 Status: TypeAlias = Literal["held", "broken", "not exercised", "not checkable"]
 Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target died", "target hangs"]
@@ -20,14 +21,15 @@ Ended: TypeAlias = Literal["complete", "time", "bytes", "interrupted", "target d
 
 @attrs.frozen
 class Progress:
-    """How far a check has come.
+    """How far a check is.
 
     Attributes:
         examples: How many examples were run.
-        of: How many there will be, at most.
+        of: How many are to be run.
         seconds: How long it has taken.
         requests: How many requests were sent.
         broken: How many rules are broken so far.
+        doing: What it does now, in a word or two: ``running``, ``shrinking``.
     """
 
     examples: int
@@ -35,6 +37,24 @@ class Progress:
     seconds: float
     requests: int
     broken: int
+    doing: str = "running"
+
+
+@attrs.frozen
+class Preview:
+    """What a check would do.
+
+    Attributes:
+        facts: What is known of the target, for each revision that would be spoken.
+        rules: The rules that would be judged.
+        moves: The names of the moves that would be made, by revision.
+        not_checkable: Why a rule could not be checked, by its id.
+    """
+
+    facts: tuple[Facts, ...]
+    rules: tuple[Rule, ...]
+    moves: Mapping[str, tuple[str, ...]]
+    not_checkable: Mapping[str, str] = attrs.Factory(dict)
 
 
 @attrs.frozen

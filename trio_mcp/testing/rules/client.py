@@ -75,7 +75,7 @@ def client_messages_valid(history: History) -> Iterator[Verdict]:
         for event, message in parts(connection):
             known = is_request(message) or is_notification(message) or is_response(message)
             kept = known and message.get("jsonrpc") == "2.0"
-            yield judged(kept, event, "it is no request, notification or response of JSON-RPC 2.0")
+            yield judged(kept, event, "it is neither a request nor a notification nor a response of JSON-RPC 2.0")
 
 
 @rule(
@@ -432,15 +432,19 @@ def progress_token_unique(history: History) -> Iterator[Verdict]:
     older="basic/utilities/cancellation#behavior-requirements",
 )
 def client_cancels_its_own(history: History) -> Iterator[Verdict]:
-    """Judge each cancellation; whether the request was still open is a matter of what has crossed it."""
+    """Judge each cancellation, except of requests that the server has not seen over HTTP: they may still be under way.
+
+    Whether the request was still open is a matter of what has crossed it.
+    """
     for connection in history:
         for event in connection.notifications("client", "notifications/cancelled"):
             named = (event.message.get("params") or {}).get("requestId")
+            sent = [asked for asked in connection.requests if (type(asked.id), asked.id) == (type(named), named)]
             place = connection.position(event)
-            sent = [
-                (type(asked.id), asked.id) for asked in connection.requests if connection.position(asked.event) < place
-            ]
-            yield judged((type(named), named) in sent, event, f"no request {named!r} was sent before")
+            if any(connection.position(asked.event) < place for asked in sent):
+                yield Verdict(event)
+            elif connection.transport != "http":
+                yield broken(event, f"no request {named!r} was sent before")
 
 
 @rule(
@@ -466,17 +470,39 @@ def initialize_not_cancelled(history: History) -> Iterator[Verdict]:
     "A client sends a cursor as it came, for the list that it came with.",
 )
 def cursor_echoed(history: History) -> Iterator[Verdict]:
-    """Judge each cursor against those that the server gave on the same connection."""
+    """Judge each cursor against those that the server gave before, on any connection."""
+    for asked, cursor, _, given in _cursors(history):
+        yield judged(given, asked.event, f"the cursor {cursor!r} was never given")
+
+
+@rule(
+    "MUST",
+    "client",
+    "server/utilities/pagination#implementation-guidelines",
+    "A client does not use a cursor of another session.",
+    revisions=LEGACY_REVISIONS,
+)
+def cursor_not_kept(history: History) -> Iterator[Verdict]:
+    """Judge each cursor that the server gave on some connection."""
+    for asked, cursor, here, given in _cursors(history):
+        if given:
+            yield judged(here, asked.event, f"the cursor {cursor!r} was given in another session")
+
+
+def _cursors(history: History) -> Iterator[tuple[Asked, Any, bool, bool]]:
+    """Yield each cursor that was sent: the request, the cursor, whether it was given on this connection, and on any."""
+    everywhere: dict[str, list[Any]] = {method: [] for method in LISTS}
     for connection in history:
-        given: dict[str, list[Any]] = {method: [] for method in LISTS}
+        here: dict[str, list[Any]] = {method: [] for method in LISTS}
         for asked in connection.requests:
-            if asked.method not in given:
+            if asked.method not in here:
                 continue
             if "cursor" in asked.params:
                 cursor = asked.params["cursor"]
-                yield judged(cursor in given[asked.method], asked.event, f"the cursor {cursor!r} was never given")
+                yield asked, cursor, cursor in here[asked.method], cursor in everywhere[asked.method]
             if asked.result is not None and "nextCursor" in asked.result:
-                given[asked.method].append(asked.result["nextCursor"])
+                here[asked.method].append(asked.result["nextCursor"])
+                everywhere[asked.method].append(asked.result["nextCursor"])
 
 
 # --- the modern era ---------------------------------------------------------------------------------------------------

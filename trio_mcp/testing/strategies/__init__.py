@@ -1,2 +1,59 @@
+"""Hypothesis strategies for messages of the protocol, for arguments of tools, and for what is wrong with either.
+
+Needs the extra ``trio-mcp[testing]``.
+"""
+
+from __future__ import annotations
+
 from trio_mcp.testing.strategies.drawing import draws
+from trio_mcp.testing.strategies.messages import (
+    batches,
+    messages,
+    meta_objects,
+    notifications,
+    request_meta_objects,
+    requests,
+    results,
+    wire_models,
+)
+from trio_mcp.testing.strategies.near_valid import NearValid, near_valid
+from trio_mcp.testing.strategies.plain_data import (
+    base64_texts,
+    integers,
+    json_objects,
+    json_schemas,
+    json_texts,
+    json_values,
+    numbers,
+    request_ids,
+    texts,
+    uris,
+)
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema, simplest
+
+__all__ = [
+    "CannotGenerate",
+    "NearValid",
+    "base64_texts",
+    "batches",
+    "draws",
+    "from_schema",
+    "integers",
+    "json_objects",
+    "json_schemas",
+    "json_texts",
+    "json_values",
+    "messages",
+    "meta_objects",
+    "near_valid",
+    "notifications",
+    "numbers",
+    "request_ids",
+    "request_meta_objects",
+    "requests",
+    "results",
+    "simplest",
+    "texts",
+    "uris",
+    "wire_models",
+]

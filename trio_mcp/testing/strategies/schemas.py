@@ -35,7 +35,7 @@ def simplest(schema: Any) -> Any:
     """Return the simplest value found that conforms to a JSON Schema; always the same one.
 
     Raises:
-        CannotGenerate: If there is none, as in `from_schema`.
+        CannotGenerate: If no value can be made, as in `from_schema`.
     """
     return copy.deepcopy(Values.of(schema, 0).simplest)
 

@@ -416,7 +416,7 @@ class Shapes:
     # --- sizes -------------------------------------------------------------------------------------------------------
 
     def size(self, key: Key, depth: int) -> float:
-        """Return about how many leaves the smallest value has that is at most so deep; infinity if there is none."""
+        """Return about how many leaves the smallest value has that is at most so deep, or infinity."""
         size = self._sizes.get((key, depth))
         if size is None:
             self._spend()
@@ -555,7 +555,7 @@ def _item_schemas(shape: Shape, index: int) -> Iterator[Schema]:
 
 
 def whole_bounds(shape: Shape) -> tuple[int, int] | None:
-    """Return bounds for an integer, both included; with some for one that has no bounds. None if there is none."""
+    """Return bounds for an integer, both included; with some for one that has no bounds. None if no integer fits."""
     low, high = shape.low, shape.high
     least = None if low is None else math.floor(low[0]) + 1 if low[1] else math.ceil(low[0])
     most = None if high is None else math.ceil(high[0]) - 1 if high[1] else math.floor(high[0])

@@ -41,6 +41,8 @@ LONGER = 20
 """Characters that a text may have beyond those that it must have."""
 WIDER = 4
 """Items that an array may have beyond those that it must have."""
+MAX_STRETCH = 5_000
+"""How often a repetition in a pattern is repeated at most. Chosen."""
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
@@ -128,7 +130,7 @@ class Values:
             path: A place that the value must have.
 
         Raises:
-            Stuck: If there is none.
+            Stuck: If the choices lead to no value.
         """
         self.shapes.rest()
         try:
@@ -333,23 +335,29 @@ class _Making:
             if index >= least and (self._few or self.shapes.size(below, depth - 1) == math.inf):
                 break
             inner = path[1:] if path and path[0] == index else ()
-            item = self._new_item(below, depth, items, inner) if shape.unique else self.value(below, depth - 1, inner)
-            if item is _NOTHING:
+            try:
+                item = (
+                    self._new_item(below, depth, items, inner) if shape.unique else self.value(below, depth - 1, inner)
+                )
+            except Stuck:
                 if index < least:
-                    raise Stuck
+                    raise
                 break
             items.append(item)
         return items
 
     def _new_item(self, key: Key, depth: int, others: list[Any], path: tuple[str | int, ...]) -> Any:
-        """Make an item that is equal to none of the others."""
-        for attempt in range(10):
-            if attempt == 1 and self._few and len(others) < self.leaves + 100:
-                self.leaves = max(self.leaves, 1)
+        """Make an item that is equal to none of the others.
+
+        Raises:
+            Stuck: If none was found.
+        """
+        for _ in range(10):
             item = self.value(key, depth - 1, path)
             if not any(same(item, other) for other in others):
                 return item
-        return _NOTHING
+            self.leaves = max(self.leaves, 1)  # the simplest is taken, and there are others
+        raise Stuck
 
     def _object(self, key: Key, shape: Shape, depth: int, path: tuple[str | int, ...]) -> dict[str, Any]:
         names = dict.fromkeys(shape.required)
@@ -426,12 +434,3 @@ class _Making:
             name = self.value(asked, 1)
             return name if isinstance(name, str) else None
         return f"x{attempt}" if self._few else self.choices.text(1, 8)
-
-
-class _Nothing:
-    """What stands for an item that was not found."""
-
-
-_NOTHING = _Nothing()
-MAX_STRETCH = 5_000
-"""How often a repetition in a pattern is repeated at most. Chosen."""

@@ -136,7 +136,7 @@ class HttpServing:
         if path.partition("?")[0] != PATH:
             await place.plain(404)
         elif session is None:
-            # Without an id it is no request of a session, with an unknown one it is of a session that has ended.
+            # Without an id it belongs to no session; with an unknown one, to a session that has ended.
             await place.plain(404 if "mcp-session-id" in headers else 400)
         elif method == "POST":
             await self._post(place, session, message, is_json)
@@ -246,7 +246,7 @@ class _Place:
         await self.wire.send(h11.EndOfMessage())
 
     async def refuse(self, message: Any) -> None:
-        """Send nothing: what is no request has no response."""
+        """Send nothing: only a request has a response."""
         await trio.lowlevel.checkpoint()
 
     async def plain(self, status: int) -> None:

@@ -22,7 +22,7 @@ EVERY_TURN: Final = {
     "noise": "a notification that no revision knows, then the result",
     "stray": "a response to a request that was never sent, then the result",
     "again": "the result, twice",
-    "malformed": "an object that is no message, then the result",
+    "malformed": "an object without a method, then the result",
 }
 """How a request may be met, in both eras."""
 
@@ -47,6 +47,15 @@ OBJECT: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 NAMES: Final = ("add", "echo", "look.up", "A-1_b", "x" * 64, "get_weather")
 SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
     OBJECT,
+    # In the modern era a client over HTTP repeats these arguments as headers.
+    {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "x-mcp-header": "A"},
+            "text": {"type": "string", "x-mcp-header": "Text"},
+            "on": {"type": "boolean", "x-mcp-header": "On"},
+        },
+    },
     {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
     {"type": "object", "properties": {"text": {"type": "string", "maxLength": 20}}, "required": ["text"]},
     {
@@ -69,7 +78,7 @@ class Script:
 
     Attributes:
         revision: The revision that it speaks.
-        answers: The revision that it answers ``initialize`` with; that of the script, or one that nobody knows.
+        answers: The revision that it answers ``initialize`` with; that of the script, or one that does not exist.
         declared: The capabilities that it declares.
         tools: Its tools, as they are listed.
         resources: Its resources.
@@ -132,14 +141,16 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
         )
 
     names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)
-    return st.builds(make, names, st.lists(st.sampled_from(SCHEMAS), min_size=4, max_size=4))
+    return st.builds(make, names, st.lists(st.sampled_from(SCHEMAS), min_size=5, max_size=5))
 
 
 @st.composite
 def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) -> Script:
     """Generate servers of a revision."""
     legacy = revision in LEGACY_REVISIONS
-    turns = sorted(EVERY_TURN | (LEGACY_TURNS if legacy else MODERN_TURNS))
+    # What only one era has is as likely as all that both have.
+    own = sorted(LEGACY_TURNS if legacy else MODERN_TURNS)
+    turns = st.sampled_from(sorted(EVERY_TURN)) | st.sampled_from(own)
     uris = draw(st.lists(st.sampled_from(URIS), max_size=3, unique=True))
     prompts = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
     known = [name for name in DECLARABLE if name != "completions" or revision >= "2025-03-26"]
@@ -147,13 +158,13 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
     declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
     return Script(
         revision,
-        "1999-12-31" if legacy and draw(st.integers(0, 19)) == 19 else revision,
+        "1999-12-31" if legacy and draw(st.integers(0, 11)) == 7 else revision,
         tuple(sorted(declared)),
         draw(_tools(revision)),
         tuple({"uri": uri, "name": f"resource {at}", "mimeType": "text/plain"} for at, uri in enumerate(uris)),
         tuple({"name": name, "arguments": [{"name": "who", "required": True}]} for name in prompts),
         draw(st.sampled_from([10, 1, 2])),
-        tuple(draw(st.lists(st.sampled_from(turns), max_size=max_turns))),
+        tuple(draw(st.lists(turns, max_size=max_turns))),
         draw(st.booleans()),
         draw(st.booleans()),
         draw(st.booleans()),

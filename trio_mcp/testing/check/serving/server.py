@@ -37,7 +37,7 @@ def _notice(method: str, **params: Any) -> dict[str, Any]:
 
 
 INSERTED: Final[dict[str, dict[str, Any]]] = {
-    "noise": _notice("notifications/x-unknown", of="nobody"),
+    "noise": _notice("notifications/x-unknown", of="none"),
     "stray": {"jsonrpc": "2.0", "id": "never-asked", "result": {}},
     "malformed": {"jsonrpc": "2.0"},
 }

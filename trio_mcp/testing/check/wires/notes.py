@@ -44,12 +44,12 @@ class Notes:
         is_open: Whether the end has not been noted yet.
     """
 
-    def __init__(self, tape: Tape, number: int, transport: str) -> None:
+    def __init__(self, tape: Tape, number: int, transport: str, **facts: Any) -> None:
         self.is_open = True
         self._tape = tape
         self._number = number
         self._unasked = 0
-        tape.note("open", "client", connection=number, transport=transport)
+        tape.note("open", "client", connection=number, transport=transport, **facts)
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
         """Note a text of either side: as a message if it is JSON."""

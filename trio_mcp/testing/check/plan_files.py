@@ -1,0 +1,89 @@
+"""Files of plans: what `trio-mcp check` writes for a failure, and `trio-mcp replay` runs again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from trio_mcp.testing.check.report import CheckReport, Outcome
+from trio_mcp.testing.check.steps import Plan, plan_from_json, plan_to_json
+from trio_mcp.testing.transcript.files import FORMAT, TranscriptError, read_object
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["PlanFile", "plan_file_name", "read_plan_file", "write_plan_files"]
+
+VERSION = 1
+
+
+@attrs.frozen
+class PlanFile:
+    """A plan, and what it showed.
+
+    Attributes:
+        plan: The steps.
+        revision: The revision to speak.
+        rule: The id of the rule that it broke.
+        problem: How.
+        about: What else the file says: ``seed``, ``example`` and ``target``.
+    """
+
+    plan: Plan
+    revision: str
+    rule: str
+    problem: str = ""
+    about: Mapping[str, Any] = attrs.Factory(dict)
+
+
+def plan_file_name(rule: str) -> str:
+    """Return the name of the file for the failure of a rule."""
+    return f"{rule}.replay.json"
+
+
+def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
+    """Write a file for each failure whose steps can be run again, and return the files."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    written = []
+    for outcome in report.broken:
+        if (value := _as_json(outcome, report)) is not None:
+            written.append(Path(folder) / plan_file_name(outcome.rule.id))
+            written[-1].write_text(json.dumps(value, indent=2) + "\n")
+    return written
+
+
+def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
+    failure = outcome.failure
+    if failure is None or not failure.plan:
+        return None
+    return {
+        FORMAT: "plan",
+        "version": VERSION,
+        "rule": outcome.rule.id,
+        "problem": failure.problem,
+        "revision": failure.revision,
+        "target": report.target,
+        "seed": report.seed,
+        "example": failure.example,
+        "plan": plan_to_json(failure.plan),
+    }
+
+
+def read_plan_file(path: str | Path) -> PlanFile:
+    """Read the file of a plan.
+
+    Raises:
+        TranscriptError: If it can't be read, or is not the file of a plan.
+    """
+    value = dict(read_object(path))
+    if value.pop(FORMAT, None) != "plan" or value.pop("version", None) != VERSION:
+        raise TranscriptError(f"{path}: this is not a plan that this version of trio-mcp has written")
+    if value.get("revision") not in REVISIONS or not isinstance(value.get("rule"), str):
+        raise TranscriptError(f"{path}: it must name a rule, and a revision: one of {', '.join(REVISIONS)}")
+    try:
+        plan = plan_from_json(value.pop("plan", None))
+    except ValueError as exc:
+        raise TranscriptError(f"{path}: {exc}") from None
+    return PlanFile(plan, value.pop("revision"), value.pop("rule"), str(value.pop("problem", "")), value)

@@ -1,0 +1,61 @@
+"""Server-sent events as they were sent: with all that `trio_mcp.http.sse` leaves out, since no client needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trio_mcp.testing.check.wires.notes import LONGEST, TooMuch
+
+__all__ = ["EventSplitter"]
+
+
+class EventSplitter:
+    """Cuts an event stream into events, wherever its chunks are cut."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._first = True
+        self._data: list[bytes] = []
+        self._facts: dict[str, Any] = {}
+        self._size = 0
+
+    def feed(self, chunk: bytes | bytearray) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        """Yield each event that is complete: its data, and its ``event_id``, ``event`` and ``retry`` if it has them.
+
+        An event without data is one, too, if it has anything else.
+
+        Raises:
+            TooMuch: If an event has more than `LONGEST` bytes.
+        """
+        self._rest += chunk
+        self._size += len(chunk)
+        if self._size > LONGEST:
+            raise TooMuch(f"an event has more than {LONGEST} bytes")
+        if b"\n" not in chunk and b"\r" not in chunk:
+            return
+        # A CR at the end waits for its LF, which may be in the next chunk: CRLF is one end of a line, not two.
+        held = b"\r" if self._rest.endswith(b"\r") else b""
+        *lines, rest = bytes(self._rest.removesuffix(held)).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._rest = bytearray(rest + held)
+        for line in lines:
+            if self._first:
+                self._first, line = False, line.removeprefix(b"\xef\xbb\xbf")
+            if line:
+                self._take(line)
+                continue
+            if self._data or self._facts:
+                yield b"\n".join(self._data), self._facts
+            self._data, self._facts, self._size = [], {}, len(self._rest)
+
+    def _take(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"id" and b"\0" not in value:
+            self._facts["event_id"] = value.decode(errors="replace")
+        elif name == b"event":
+            self._facts["event"] = value.decode(errors="replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self._facts["retry"] = int(value)

@@ -1,0 +1,615 @@
+"""HTTP by hand, so that every header and every byte of a request is ours, and every one of a response is seen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import attrs
+import h11
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.errors import TransportError
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.http.headers import (
+    EVENTS,
+    JSON,
+    LAST_EVENT_ID,
+    METHOD,
+    NAME,
+    NAMED_BY,
+    PROTOCOL_VERSION,
+    SESSION_ID,
+    encode_value,
+)
+from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
+from trio_mcp.lines import CHUNK
+from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.client import open_socket
+from trio_mcp.testing.check.steps import Headers, Http
+from trio_mcp.testing.check.wires.events import EventSplitter
+from trio_mcp.testing.check.wires.lines import reset
+from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
+from trio_mcp.testing.check.wires.wire import OpenWire
+from trio_mcp.testing.rules.history import is_request
+from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.types import meta
+from trio_mcp.types.versions import MODERN_REVISIONS
+
+__all__ = ["Connect", "http_wire"]
+
+Connect = Callable[[], Awaitable[trio.abc.Stream]]
+"""Opens a connection to the server."""
+
+REUSED_WITHIN: Final = 1.0
+"""Seconds for which a connection is kept for the next request. Chosen: servers keep theirs for longer than that."""
+
+HEAD_TIMEOUT: Final = 2.0
+"""Seconds to wait for the stream of a session to open, and for the end of a session (chosen)."""
+
+RETRY: Final = 1.0
+"""Seconds before a stream that the server has closed is resumed, if it has not said how many; at most five times that
+if it has. Chosen."""
+
+RESUMED: Final = 200
+"""How often streams are resumed because the server has closed them (chosen)."""
+
+ENDPOINT_TIMEOUT: Final = 10.0
+"""Seconds to wait for the path to post to over HTTP+SSE (chosen)."""
+
+HEAD_SIZE: Final = 256 * 1024
+"""Bytes that the head of a response may have (chosen)."""
+
+# The first revision with the header (2025-06-18, changelog).
+_VERSION_HEADER_SINCE: Final = "2025-06-18"
+
+
+@attrs.frozen
+class _Server:
+    """A server, as it is reached.
+
+    Attributes:
+        name: Its name for messages.
+        path: The path and the query of its endpoint.
+        authority: The host and the port, for the header.
+        headers: Sent with each request.
+        connect: Opens a connection.
+    """
+
+    name: str
+    path: str
+    authority: str
+    headers: Mapping[str, str]
+    connect: Connect
+
+
+@attrs.define(eq=False)
+class _Shared:
+    """What the wires to one server know in common.
+
+    Attributes:
+        tools: The arguments that each tool wants as headers, by name.
+        sessions: The ids of the sessions, by the wire's number.
+        events: The last event id of any stream, by the wire's number.
+    """
+
+    tools: dict[str, tuple[ParameterHeader, ...]] = attrs.Factory(dict)
+    sessions: dict[int, str] = attrs.Factory(dict)
+    events: dict[int, str] = attrs.Factory(dict)
+
+    def fill_in(self, value: str, number: int) -> str:
+        """Fill in what a plan can't know: see `Http`."""
+        for name, known in (("session", self.sessions), ("event", self.events)):
+            if "{" in value:
+                others = [known[other] for other in sorted(known) if other != number]
+                value = value.replace(f"{{{name}}}", known.get(number, "none"))
+                value = value.replace(f"{{other {name}}}", others[-1] if others else "none")
+        return value
+
+
+@attrs.define(eq=False)
+class _Exchange:
+    """A request under way.
+
+    Attributes:
+        number: Its number.
+        method: The HTTP method.
+        message: The JSON value in its body, if it is one; of a resumed stream, that of the first request.
+        resumes: Whether it goes on with the stream of an earlier exchange.
+        scope: Cancelled to give it up.
+        written: Set when it is written, or never will be.
+        begun: Set when the head of the response is there, or never will be.
+        done: Set at its end.
+        stream: The connection.
+        how: How this side has ended it.
+        status: The status of the response.
+        session: The session id in the response.
+        last_id: The last event id of the response.
+        retry: Seconds to wait before it is resumed.
+        answered: Whether the response to the JSON-RPC request came.
+    """
+
+    number: int
+    method: str
+    message: Any = None
+    resumes: bool = False
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    written: trio.Event = attrs.Factory(trio.Event)
+    begun: trio.Event = attrs.Factory(trio.Event)
+    done: trio.Event = attrs.Factory(trio.Event)
+    stream: trio.abc.Stream | None = None
+    how: str | None = None
+    status: int = 0
+    session: str | None = None
+    last_id: str | None = None
+    retry: float = RETRY
+    answered: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the response to its JSON-RPC request has still to come; always of the stream of a session."""
+        return not self.answered and (self.method == "GET" or is_request(self.message))
+
+
+class HttpWire:
+    """A wire to a server over Streamable HTTP: one client, whose exchanges may use several connections.
+
+    Attributes:
+        transport: ``http``, or ``sse`` for the transport of 2024-11-05.
+        number: The number of the wire.
+    """
+
+    transport = "http"
+
+    def __init__(
+        self, tape: Tape, number: int, revision: str, server: _Server, nursery: trio.Nursery, shared: _Shared
+    ) -> None:
+        self.number = number
+        self.notes = Notes(tape, number, self.transport)
+        self._server = server
+        self._nursery = nursery
+        self._shared = shared
+        self._revision = revision
+        self._modern = revision in MODERN_REVISIONS
+        self._session: str | None = None
+        self._listens = False
+        self._count = 0
+        self._resumed = 0
+        self._path = server.path
+        self._open: dict[int, _Exchange] = {}
+        self._resumable: list[_Exchange] = []
+        self._idle: list[tuple[trio.abc.Stream, float]] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server could be reached when it was last tried."""
+        return self.notes.is_open
+
+    # --- what the caller does -----------------------------------------------------------------------------------------
+
+    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
+        """POST a JSON value."""
+        await self._post([to_text(message)], headers or {})
+
+    async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
+        """POST each text; or all of them as one body, written piece by piece."""
+        for pieces in [[text] for text in texts] if framed else [list(texts)]:
+            await self._post(pieces, headers or {})
+
+    async def http(self, step: Http) -> None:
+        """Make a request, and wait for the end of its response, but not for longer than the step holds it."""
+        exchange = self._start(step.method, [step.body] if step.body else [], step.headers, path=step.path)
+        with trio.move_on_after(step.hold):
+            await exchange.done.wait()
+        await self._give_up(exchange, "close")
+
+    async def cancel(self, request_id: Any, reason: str | None) -> None:
+        """Cancel a request: in the modern era by closing its response, else with a notification."""
+        if not self._modern:
+            params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
+            await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            return
+        for exchange in list(self._open.values()):
+            message = exchange.message
+            if is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id):
+                await self._give_up(exchange, "close")
+        await trio.lowlevel.checkpoint()
+
+    async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
+        """End the open response number ``which``, counted round."""
+        await trio.lowlevel.checkpoint()
+        exchanges = list(self._open.values())
+        if not exchanges:
+            self.notes.mark("unsent", reason="there is no open response to break off")
+            return
+        exchange = exchanges[which % len(exchanges)]
+        if how != "half":
+            await self._give_up(exchange, how)
+        elif isinstance(exchange.stream, trio.abc.HalfCloseableStream):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await exchange.stream.send_eof()
+                self.notes.mark("half closed", exchange=exchange.number)
+
+    async def resume(self, which: int) -> None:
+        """Resume the broken stream number ``which``, counted round, and wait until the server has begun its answer."""
+        await trio.lowlevel.checkpoint()
+        if not self._resumable:
+            self.notes.mark("unsent", reason="there is no broken stream with an event id to resume")
+            return
+        resumed = self._resume(self._resumable.pop(which % len(self._resumable)))
+        with trio.move_on_after(HEAD_TIMEOUT):
+            await resumed.begun.wait()
+
+    async def leave(self) -> None:
+        """End the session at the end of the block."""
+        if self._session is not None and self.is_open:
+            with trio.move_on_after(HEAD_TIMEOUT):
+                await self._start("DELETE", [], {}).done.wait()
+        self.notes.close("client", "done")
+        self._shared.sessions.pop(self.number, None)
+        self._shared.events.pop(self.number, None)
+        for stream, _ in self._idle:
+            await trio.aclose_forcefully(stream)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def _post(self, pieces: list[bytes], headers: Headers) -> None:
+        exchange = self._start("POST", pieces, headers)
+        await exchange.written.wait()
+        message = exchange.message
+        if isinstance(message, dict) and message.get("method") == "notifications/initialized" and not self._listens:
+            # Before anything else is asked: what the server says of its own accord needs a stream to come on.
+            self._listens = not self._modern
+            with trio.move_on_after(HEAD_TIMEOUT):
+                await exchange.done.wait()
+                if self._listens:
+                    await self._start("GET", [], {}).begun.wait()
+
+    def _start(
+        self,
+        method: str,
+        pieces: Sequence[bytes],
+        headers: Headers,
+        *,
+        path: str | None = None,
+        resumes: _Exchange | None = None,
+    ) -> _Exchange:
+        body = b"".join(pieces)
+        message = _parsed(body)
+        fields = self._fields(method, message, body)
+        for name, value in headers.items():
+            fields = [(old, kept) for old, kept in fields if old.lower() != name.lower()]
+            if value is not None:
+                fields.append((name, self._shared.fill_in(value, self.number)))
+        self._count += 1
+        exchange = _Exchange(self._count, method, message)
+        facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
+        if resumes is not None:
+            exchange.message, exchange.resumes = resumes.message, True
+            exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
+            facts["resumes"] = resumes.number
+        # All is noted before it is sent, and so before anything that the server does about it.
+        self.notes.asked()
+        self.notes.event("request", "client", exchange.number, **facts)
+        if body:
+            self.notes.text("client", body, exchange.number)
+        head = f"{method} {path or self._path} HTTP/1.1\r\n".encode()
+        head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
+        # One piece is written together with the head, as clients do; several show that they are several.
+        first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
+        self._open[exchange.number] = exchange
+        self._nursery.start_soon(self._run, exchange, first)
+        return exchange
+
+    def _fields(self, method: str, message: Any, body: bytes) -> list[tuple[str, str]]:
+        fields = [("Host", self._server.authority), *self._server.headers.items()]
+        if method == "POST":
+            fields += [("Content-Type", JSON), ("Accept", f"{JSON}, {EVENTS}")]
+        elif method == "GET":
+            fields.append(("Accept", EVENTS))
+        if body or method == "POST":
+            fields.append(("Content-Length", str(len(body))))
+        # The handshake belongs to no session yet, and settles the revision.
+        if not (isinstance(message, dict) and message.get("method") == "initialize"):
+            if self._session is not None:
+                fields.append((SESSION_ID, self._session))
+            if self._revision >= _VERSION_HEADER_SINCE:
+                fields.append((PROTOCOL_VERSION, self._version(message)))
+        if self._modern and isinstance(message, dict) and isinstance(message.get("method"), str):
+            fields += self._mirrored(message)
+        return fields
+
+    def _version(self, message: Any) -> str:
+        """Return the revision that a message names itself, if it is one; a header that contradicts it is a fault."""
+        named = _meta(message).get(meta.PROTOCOL_VERSION) if self._modern else None
+        return named if isinstance(named, str) and named.isascii() and named.isprintable() else self._revision
+
+    def _mirrored(self, message: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the headers that repeat what a request says (2026-07-28, Request Metadata)."""
+        fields, method = [(METHOD, message["method"])], message["method"]
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        name = params.get(NAMED_BY.get(method, ""))
+        # What can't be in a header, such as a lone surrogate, is left out: the server may refuse that as it likes.
+        with contextlib.suppress(ValueError):
+            if isinstance(name, str):
+                fields.append((NAME, encode_value(name)))
+            if method == "tools/call" and isinstance(name, str) and name in self._shared.tools:
+                fields += parameter_values(params.get("arguments"), self._shared.tools[name]).items()
+        return fields
+
+    async def _give_up(self, exchange: _Exchange, how: str) -> None:
+        if not exchange.done.is_set():
+            exchange.how = how
+            exchange.scope.cancel("the kit has broken off this exchange")
+        await exchange.done.wait()
+
+    def _resume(self, exchange: _Exchange) -> _Exchange:
+        return self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
+
+    # --- one exchange: a task of its own ------------------------------------------------------------------------------
+
+    async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
+        facts: dict[str, Any] = {"cut": True, "by": "server"}
+        try:
+            with exchange.scope:
+                reason = await self._talk(exchange, pieces)
+                facts |= {"cut": True, "reason": reason} if reason else {"cut": False}
+            if exchange.scope.cancelled_caught:
+                facts |= {"by": "client", "how": exchange.how}
+        except TransportError as exc:
+            self.notes.mark("unsent", reason=str(exc), exchange=exchange.number)
+            self.notes.close("server", str(exc))
+        except TooMuch as exc:
+            self.notes.mark("flood", reason=str(exc))
+            facts["by"] = "kit"
+        finally:
+            if exchange.stream is not None:
+                if exchange.how == "reset":
+                    reset(exchange.stream)
+                with trio.CancelScope(shield=True):
+                    await trio.aclose_forcefully(exchange.stream)
+            del self._open[exchange.number]
+            exchange.written.set()
+            exchange.begun.set()
+        self.notes.event("end", facts["by"], exchange.number, **facts)
+        exchange.done.set()
+        await self._go_on(exchange, facts["by"])
+
+    async def _go_on(self, exchange: _Exchange, by: str) -> None:
+        """Resume a stream that the server has closed early, as it may; keep others, which can be resumed."""
+        if exchange.last_id is None or not exchange.waits or self._modern:
+            return
+        if by != "server" or exchange.status != 200 or self._resumed >= RESUMED:
+            self._resumable.append(exchange)
+            return
+        self._resumed += 1
+        await trio.sleep(min(exchange.retry, 5 * RETRY))
+        if self.is_open:
+            self._resume(exchange)
+
+    async def _talk(self, exchange: _Exchange, pieces: Sequence[bytes]) -> str:
+        """Send a request and read its response; return what cut it off, or nothing.
+
+        Raises:
+            TransportError: If the server can't be reached.
+            TooMuch: If it sends too much.
+        """
+        while True:
+            reused = self._take_idle()
+            exchange.stream = stream = await self._server.connect() if reused is None else reused
+            try:
+                with trio.fail_after(WRITE_TIMEOUT):
+                    for piece in pieces:
+                        await stream.send_all(piece)
+            except trio.TooSlowError:
+                self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                return "the request was not read"
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the server may have responded before it has read all; so the response is read in any case
+            exchange.written.set()
+            parser = _parser(exchange.method)
+            try:
+                reason = await self._read(exchange, parser, stream)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                reason = f"the connection broke: {exc.__cause__ or exc}"
+            except h11.RemoteProtocolError as exc:
+                reason = self._not_http(exchange, str(exc))
+            # A server may close a connection at any time between two requests; that was no answer to this one.
+            if reason and reused is not None and not exchange.status:
+                await trio.aclose_forcefully(stream)
+                continue
+            if not reason and parser.our_state is parser.their_state is h11.DONE and not parser.trailing_data[0]:
+                exchange.stream = None
+                self._idle.append((stream, trio.current_time()))
+            return reason
+
+    def _take_idle(self) -> trio.abc.Stream | None:
+        while self._idle:
+            stream, since = self._idle.pop()
+            if trio.current_time() - since < REUSED_WITHIN:
+                return stream
+            self._nursery.start_soon(trio.aclose_forcefully, stream)
+        return None
+
+    def _not_http(self, exchange: _Exchange, problem: str) -> str:
+        if exchange.number == 1 and not exchange.status:
+            self.notes.close("server", f"{self._server.name} does not speak HTTP: {problem}")
+        return f"this is not HTTP: {problem}"
+
+    async def _read(self, exchange: _Exchange, parser: h11.Connection, stream: trio.abc.Stream) -> str:
+        body = bytearray()
+        events: EventSplitter | None = None
+        while True:
+            event = parser.next_event()
+            if event is h11.NEED_DATA:
+                data = await stream.receive_some(CHUNK)
+                self.notes.count(len(data))
+                if not data and not exchange.status:
+                    return "the connection was closed before the response"
+                parser.receive_data(bytes(data))
+            elif isinstance(event, h11.Response):
+                events = EventSplitter() if self._begin(exchange, event) else None
+            elif isinstance(event, h11.Data) and events is not None:
+                for data, facts in events.feed(event.data):
+                    self._take_event(exchange, data, facts)
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage):
+                if body:
+                    self._take(exchange, bytes(body))
+                return ""
+            elif not isinstance(event, h11.InformationalResponse):
+                return "the connection was closed"
+
+    def _begin(self, exchange: _Exchange, response: h11.Response) -> bool:
+        """Note the head of a response; return whether an event stream follows."""
+        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()]
+        exchange.status = response.status_code
+        self.notes.event("response", "server", exchange.number, status=exchange.status, headers=fields)
+        headers = {name.lower(): value for name, value in fields}
+        exchange.session = headers.get(SESSION_ID.lower())
+        exchange.begun.set()
+        return headers.get("content-type", "").partition(";")[0].strip().lower() == EVENTS
+
+    def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
+        if facts.get("event_id"):
+            exchange.last_id = self._shared.events[self.number] = facts["event_id"]
+        if "retry" in facts:
+            exchange.retry = facts["retry"] / 1000
+        self._take(exchange, data, **facts)
+
+    def _take(self, exchange: _Exchange, data: bytes, **facts: Any) -> None:
+        message = self.notes.text("server", data, exchange.number, **facts).message
+        if not isinstance(message, dict):
+            return
+        asked = exchange.message if is_request(exchange.message) else {}
+        result = message.get("result")
+        if "method" not in message and asked and message.get("id") == asked.get("id"):
+            exchange.answered = True
+        if isinstance(result, dict):
+            self._learn(exchange, asked.get("method"), result)
+
+    def _learn(self, exchange: _Exchange, method: Any, result: dict[str, Any]) -> None:
+        version, tools = result.get("protocolVersion"), result.get("tools")
+        # The first handshake counts: a second one is an experiment.
+        if method == "initialize" and not self._listens and self._session is None:
+            self._session = exchange.session
+            if exchange.session is not None:
+                self._shared.sessions[self.number] = exchange.session
+            if isinstance(version, str):
+                self._revision = version
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                # A tool with annotations that are not valid is not called by a client; so it does not matter here.
+                with contextlib.suppress(ValueError):
+                    self._shared.tools[tool["name"]] = parameter_headers(tool.get("inputSchema"))
+
+
+class SseWire(HttpWire):
+    """A wire over HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, and a POST for each message."""
+
+    transport = "sse"
+
+    async def open(self, tape: Tape) -> None:
+        """Open the stream, and wait for the path to post to.
+
+        Raises:
+            TransportError: If none comes.
+        """
+        self._listens = True
+        self._endpoint = False
+        exchange = self._start("GET", [], {})
+        await tape.until(lambda: self._endpoint or exchange.done.is_set(), ENDPOINT_TIMEOUT)
+        if not self._endpoint:
+            raise TransportError(f"{self._server.name} did not name the path to post to: does it speak HTTP+SSE?")
+
+    def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
+        # A path, or a URL of the same server.
+        if facts.get("event") == "endpoint" and not self._endpoint:
+            parts = urlsplit(data.decode(errors="replace"))
+            self._path = parts._replace(scheme="", netloc="", fragment="").geturl()
+            self._endpoint = True
+        super()._take_event(exchange, data, facts)
+
+
+def http_wire(
+    parameters: HttpServerParameters, *, connect: Connect | None = None, ssl_context: ssl.SSLContext | None = None
+) -> OpenWire:
+    """Return what opens a wire to a server over Streamable HTTP or HTTP+SSE.
+
+    Args:
+        parameters: Where the server is, and the headers to send with each request.
+        connect: Opens a connection, in place of the network: for servers in memory.
+        ssl_context: How to check the certificate of a server.
+    """
+    server = _server(parameters, connect, ssl_context)
+    shared = _Shared()
+
+    @contextlib.asynccontextmanager
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[HttpWire]:
+        # Tried at once: a server that is not there must be an error here, not in the first request.
+        await trio.aclose_forcefully(await server.connect())
+        wires: list[HttpWire] = []
+
+        async def leave() -> None:
+            for wire in wires:
+                await wire.leave()
+
+        async with background_nursery(leave) as nursery:
+            if parameters.kind == "sse":
+                wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
+                await old.open(tape)
+            else:
+                wires.append(HttpWire(tape, number, revision, server, nursery, shared))
+            yield wires[0]
+
+    return opened
+
+
+def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_context: ssl.SSLContext | None) -> _Server:
+    parts = urlsplit(parameters.url)
+    scheme = {"https": "tls"}.get(parts.scheme, "tcp")
+    host, port = parts.hostname or "", parts.port or {"tls": 443, "tcp": 80}[scheme]
+    path = parts.path or "/"
+    address = Address(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}", scheme, parts.netloc, host, port)
+    return _Server(
+        name=address.url,
+        path=f"{path}?{parts.query}" if parts.query else path,
+        authority=parts.netloc.rpartition("@")[2],
+        headers=parameters.headers,
+        connect=connect or partial(open_socket, address, ssl_context, https_compatible=True),
+    )
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _meta(message: Any) -> dict[str, Any]:
+    params = message.get("params") if isinstance(message, dict) else None
+    found = params.get("_meta") if isinstance(params, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _clean(text: str) -> bytes:
+    """Return a part of a header as it is sent: a line end in it would begin a header of its own."""
+    return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace")
+
+
+def _parser(method: str) -> h11.Connection:
+    """Return a parser of the response to a request, which was written without it."""
+    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_SIZE)
+    # Only HEAD makes a difference to what comes back.
+    parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
+    parser.send(h11.EndOfMessage())
+    return parser

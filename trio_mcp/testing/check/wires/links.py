@@ -1,0 +1,122 @@
+"""Any transport that has a link: what the library itself can send over it, and what comes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client.targets import LinkFactory
+from trio_mcp.jsonrpc.codec import decode, encode
+from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
+from trio_mcp.link import Link
+from trio_mcp.testing.check.steps import Headers, Http
+from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, to_text
+from trio_mcp.testing.check.wires.wire import OpenWire
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["link_wire"]
+
+
+class LinkWire:
+    """A wire over a link, which carries only what is a message.
+
+    Attributes:
+        transport: ``link``.
+        number: The number of the connection.
+    """
+
+    transport = "link"
+
+    def __init__(self, tape: Tape, number: int, link: Link) -> None:
+        self.number = number
+        self.notes = Notes(tape, number, self.transport)
+        self._link = link
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has closed the link."""
+        return self.notes.is_open
+
+    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
+        """Send a JSON value, if it is a message."""
+        await self.write([to_text(message)])
+
+    async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
+        """Send each text that is a message."""
+        for text in texts:
+            await trio.lowlevel.checkpoint()
+            message = decode(text)
+            if isinstance(message, (Malformed, Failure)):
+                self.notes.mark("unsent", reason="a link carries only valid messages")
+                continue
+            if not self.is_open:
+                self.notes.mark("unsent", reason="the link has ended")
+                continue
+            self.notes.asked()
+            self.notes.text("client", text)
+            try:
+                with trio.fail_after(WRITE_TIMEOUT):
+                    await self._link.write.send(SessionMessage(message))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.notes.mark("unsent", reason="the link has ended")
+            except trio.TooSlowError:
+                self.notes.mark("unsent", reason=f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+
+    async def http(self, step: Http) -> None:
+        """Do nothing: this is not HTTP."""
+        await trio.lowlevel.checkpoint()
+
+    async def cancel(self, request_id: Any, reason: str | None) -> None:
+        """Cancel a request with a notification."""
+        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
+        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
+        """Close the link; ``half`` closes only what is sent."""
+        if how == "half":
+            self.notes.mark("half closed")
+        else:
+            self.notes.close("client", how)
+            await self._link.read.aclose()
+        await self._link.write.aclose()
+
+    async def resume(self, which: int) -> None:
+        """Do nothing: what a link resumes is its own business."""
+        await trio.lowlevel.checkpoint()
+
+    async def read(self) -> None:
+        """Note all that comes, until the end: a task of its own."""
+        with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
+            async for item in self._link.read:
+                message = item.message
+                if not isinstance(message, Failure):
+                    text = f"not a message: {message.reason}" if isinstance(message, Malformed) else encode(message)
+                    self.notes.text("server", text.encode() if isinstance(text, str) else text)
+                elif message.request_id is None:
+                    self.notes.close("server", str(message.error))
+                else:
+                    self.notes.mark("unsent", reason=str(message.error), id=message.request_id)
+        self.notes.close("server", "end")
+
+    async def leave(self) -> None:
+        """Close the link at the end of the block."""
+        self.notes.close("client", "done")
+        await self._link.write.aclose()
+
+
+def link_wire(connect: LinkFactory) -> OpenWire:
+    """Return what opens a wire over a transport of one's own."""
+
+    @contextlib.asynccontextmanager
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinkWire]:
+        async with connect() as link:
+            wire = LinkWire(tape, number, link)
+            async with background_nursery(wire.leave) as nursery:
+                nursery.start_soon(wire.read)
+                yield wire
+
+    return opened

@@ -1,0 +1,74 @@
+"""The wire for each target of a `Client`."""
+
+from __future__ import annotations
+
+import ssl
+
+import attrs
+
+from trio_mcp.client.targets import SCHEMES, Servable, SingleTarget
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.testing.check.wires.http import http_wire
+from trio_mcp.testing.check.wires.lines import memory_wire, process_wire, socket_wire
+from trio_mcp.testing.check.wires.links import link_wire
+from trio_mcp.testing.check.wires.websocket import websocket_wire
+from trio_mcp.testing.check.wires.wire import OpenWire
+
+__all__ = ["WireTarget", "open_wire_for"]
+
+
+@attrs.frozen
+class WireTarget:
+    """A target that brings its own wire, for example to a server over HTTP in memory.
+
+    Attributes:
+        name: Its name.
+        open_wire: Opens a wire to it.
+    """
+
+    name: str
+    open_wire: OpenWire
+
+
+def open_wire_for(target: SingleTarget | WireTarget, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
+    """Return what opens wires to a target.
+
+    Args:
+        target: What a `Client` takes, except several ways at once.
+        ssl_context: How to check the certificate of a server.
+
+    Raises:
+        TypeError: If it is not a target.
+        ValueError: If it is a URL with a scheme for which there is no transport.
+    """
+    if isinstance(target, WireTarget):
+        return target.open_wire
+    if isinstance(target, StdioServerParameters):
+        return process_wire(target)
+    if isinstance(target, HttpServerParameters):
+        make = websocket_wire if target.kind == "ws" else http_wire
+        return make(target, ssl_context=ssl_context)
+    if isinstance(target, str):
+        return _by_url(target, ssl_context)
+    # Before the test for callables: an object with `serve` may be callable as well.
+    if isinstance(target, Servable):
+        return memory_wire(target)
+    if callable(target):
+        return link_wire(target)
+    raise TypeError(
+        "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
+        f"async context manager yielding a Link; got {type(target).__name__}"
+    )
+
+
+def _by_url(url: str, ssl_context: ssl.SSLContext | None) -> OpenWire:
+    scheme, separator, _ = url.partition(":")
+    match scheme.lower():
+        case "http" | "https":
+            return http_wire(HttpServerParameters(url), ssl_context=ssl_context)
+        case "ws" | "wss":
+            return websocket_wire(HttpServerParameters(url, kind="ws"), ssl_context=ssl_context)
+        case "tcp" | "tls" | "unix" if separator:
+            return socket_wire(url, ssl_context=ssl_context)
+    raise ValueError(f"{url!r} is not the URL of a server: it must begin with one of {', '.join(SCHEMES)}")

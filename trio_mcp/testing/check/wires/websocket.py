@@ -1,0 +1,243 @@
+"""WebSocket by hand: each frame is ours."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import trio
+import wsproto
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    RejectConnection,
+    RejectData,
+    Request,
+    TextMessage,
+)
+
+from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.errors import TransportError
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.lines import CHUNK
+from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.client import open_socket
+from trio_mcp.testing.check.steps import Headers, Http
+from trio_mcp.testing.check.wires.lines import reset
+from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
+from trio_mcp.testing.check.wires.wire import OpenWire
+from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.websocket.sockets import SUBPROTOCOL
+from trio_mcp.websocket.text_frames import text_frame
+
+__all__ = ["websocket_wire"]
+
+OPENING_TIMEOUT: Final = 10.0
+"""Seconds for the handshake (chosen)."""
+
+CLOSE_TIMEOUT: Final = 1.0
+"""Seconds for the target to answer a close frame (chosen)."""
+
+
+class WebSocketWire:
+    """A wire over a WebSocket.
+
+    Attributes:
+        transport: ``websocket``.
+        number: The number of the connection.
+    """
+
+    transport = "websocket"
+
+    def __init__(
+        self, tape: Tape, number: int, stream: trio.abc.Stream, protocol: wsproto.WSConnection, subprotocol: str | None
+    ) -> None:
+        self.number = number
+        self.notes = Notes(tape, number, self.transport, subprotocol=subprotocol)
+        self._stream = stream
+        self._protocol = protocol
+        self._sending = trio.Lock()
+        self._ended = trio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has ended the connection."""
+        return self.notes.is_open
+
+    async def send(self, message: Any, *, headers: Headers | None = None) -> None:
+        """Send a JSON value as a text frame."""
+        await self.write([to_text(message)])
+
+    async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
+        """Send each text as a text frame; or all of them as one message, in a frame each."""
+        if framed:
+            for text in texts:
+                await self._send(text, text_frame(text, True))
+        elif texts:
+            frames = b""
+            for number, text in enumerate(texts):
+                # The opcode stands in the first frame only, the final bit in the last (RFC 6455, section 5.4).
+                frame = bytearray(text_frame(text, True))
+                frame[0] = (0x80 if number == len(texts) - 1 else 0) | (0 if number else 0x01)
+                frames += frame
+            await self._send(b"".join(texts), frames)
+
+    async def http(self, step: Http) -> None:
+        """Do nothing: this is not HTTP any more."""
+        await trio.lowlevel.checkpoint()
+
+    async def cancel(self, request_id: Any, reason: str | None) -> None:
+        """Cancel a request with a notification."""
+        params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
+        await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
+        """End the connection: with a close frame, a reset, or only what is sent."""
+        if how == "half":
+            if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._stream.send_eof()
+                    self.notes.mark("half closed")
+                    return
+            how = "close"
+        if how == "close":
+            await self._say_goodbye(how)
+        else:
+            self.notes.close("client", how)
+            reset(self._stream)
+        await trio.aclose_forcefully(self._stream)
+
+    async def resume(self, which: int) -> None:
+        """Do nothing: a WebSocket can't be resumed."""
+        await trio.lowlevel.checkpoint()
+
+    async def _say_goodbye(self, reason: str) -> None:
+        if self.is_open:
+            self.notes.close("client", reason)
+            with contextlib.suppress(wsproto.utilities.LocalProtocolError):
+                await self._put(self._protocol.send(CloseConnection(code=1000)))
+                with trio.move_on_after(CLOSE_TIMEOUT):
+                    await self._ended.wait()
+
+    async def _send(self, text: bytes, frames: bytes) -> None:
+        if not self.is_open:
+            await trio.lowlevel.checkpoint()
+            self.notes.mark("unsent", reason="the connection has ended")
+            return
+        self.notes.asked()
+        self.notes.text("client", text)
+        if not await self._put(frames):
+            self.notes.mark("unsent", reason="the target does not read any more")
+
+    async def _put(self, data: bytes) -> bool:
+        async with self._sending:
+            try:
+                with trio.fail_after(WRITE_TIMEOUT):
+                    await self._stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return False
+            except trio.TooSlowError:
+                # Part of a frame may have left, so nothing can follow.
+                self.notes.close("client", f"the target has not read for {WRITE_TIMEOUT:g} seconds")
+                await trio.aclose_forcefully(self._stream)
+                return False
+        return True
+
+    async def read(self) -> None:
+        """Note all that comes, until the end: a task of its own."""
+        facts: dict[str, Any] = {"reason": "the connection was closed without a close frame"}
+        parts: list[bytes] = []
+        try:
+            while data := await self._stream.receive_some(CHUNK):
+                self.notes.count(len(data))
+                self._protocol.receive_data(bytes(data))
+                for event in self._protocol.events():
+                    if isinstance(event, CloseConnection):
+                        facts = {"reason": event.reason or "closed", "code": int(event.code)}
+                        self.notes.close("server", **facts)
+                        with contextlib.suppress(wsproto.utilities.LocalProtocolError):
+                            await self._put(self._protocol.send(event.response()))
+                    elif isinstance(event, Ping):
+                        await self._put(self._protocol.send(event.response()))
+                    elif isinstance(event, (TextMessage, BytesMessage)):
+                        parts.append(event.data.encode() if isinstance(event, TextMessage) else bytes(event.data))
+                        if event.message_finished:
+                            binary = {"binary": True} if isinstance(event, BytesMessage) else {}
+                            self.notes.text("server", b"".join(parts), **binary)
+                            parts = []
+        except trio.BrokenResourceError as exc:
+            facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
+        except trio.ClosedResourceError:
+            pass  # by `stop`, which has noted it
+        except wsproto.utilities.RemoteProtocolError as exc:
+            facts = {"reason": f"not a WebSocket: {exc}"}
+        except TooMuch as exc:
+            self.notes.mark("flood", reason=str(exc))
+            self.notes.close("kit", str(exc))
+        self.notes.close("server", **facts)
+        self._ended.set()
+        await trio.aclose_forcefully(self._stream)
+
+    async def leave(self) -> None:
+        """Close the connection at the end of the block."""
+        await self._say_goodbye("done")
+
+
+def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLContext | None = None) -> OpenWire:
+    """Return what opens a wire to a server on a WebSocket."""
+    parts = urlsplit(parameters.url)
+    scheme = {"wss": "tls"}.get(parts.scheme, "tcp")
+    host, port = parts.hostname or "", parts.port or {"tls": 443, "tcp": 80}[scheme]
+    authority, path = parts.netloc.rpartition("@")[2], parts.path or "/"
+    address = Address(f"{parts.scheme}://{authority}{path}", scheme, parts.netloc, host, port)
+    request = Request(
+        host=authority,
+        target=f"{path}?{parts.query}" if parts.query else path,
+        subprotocols=[SUBPROTOCOL],
+        extra_headers=[(name.encode(), value.encode()) for name, value in parameters.headers.items()],
+    )
+
+    @contextlib.asynccontextmanager
+    async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[WebSocketWire]:
+        stream = await open_socket(address, ssl_context, https_compatible=True)
+        async with closing(partial(trio.aclose_forcefully, stream)):
+            protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+            subprotocol = await _shake_hands(stream, protocol, request, address.url)
+            wire = WebSocketWire(tape, number, stream, protocol, subprotocol)
+            async with background_nursery(wire.leave) as nursery:
+                nursery.start_soon(wire.read)
+                yield wire
+
+    return opened
+
+
+async def _shake_hands(
+    stream: trio.abc.Stream, protocol: wsproto.WSConnection, request: Request, name: str
+) -> str | None:
+    problem = f"did not answer within {OPENING_TIMEOUT:g} seconds"
+    try:
+        with trio.move_on_after(OPENING_TIMEOUT):
+            await stream.send_all(protocol.send(request))
+            while True:
+                # One byte at a time: a frame that comes right behind the handshake is for the reader.
+                data = await stream.receive_some(1)
+                protocol.receive_data(bytes(data) or None)
+                for event in protocol.events():
+                    if isinstance(event, AcceptConnection):
+                        return event.subprotocol
+                    if isinstance(event, RejectConnection):
+                        raise TransportError(f"{name} refused the WebSocket with status {event.status_code}")
+                    if isinstance(event, (RejectData, CloseConnection)):
+                        break
+                if not data:
+                    problem = "closed the connection instead of answering the handshake"
+                    break
+    except (trio.BrokenResourceError, wsproto.utilities.RemoteProtocolError) as exc:
+        problem = f"is not a WebSocket: {exc}"
+    raise TransportError(f"{name} {problem}")

@@ -1,0 +1,103 @@
+"""A transcript as a sequence diagram: inline SVG whose colours come from the page.
+
+Its widths are parts of the page's, and its heights are fixed: so it fits a telephone, and its text stays as large. What
+is too long for a line is cut off by the browser, and stands in full in a tooltip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from trio_mcp.testing.report.view import Shown
+
+__all__ = ["diagram"]
+
+HEAD = 40
+ARROW = 46
+BARE = 32
+"""Of an arrow without detail."""
+
+NOTE = 34
+END = 14
+
+CLIENT, SERVER = "7%", "93%"
+
+
+def diagram(events: Sequence[Shown], *, before: int, name: str) -> str:
+    """Return the diagram of a transcript.
+
+    Args:
+        events: What happened.
+        before: How many events of connecting and listing came first, which are not drawn.
+        name: What the diagram shows, for those who can't see it.
+    """
+    rows: list[str] = []
+    y = HEAD
+    if before:
+        rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
+        y += NOTE
+    many = len({each.event.connection for each in events}) > 1
+    for each in events:
+        label = f"[{each.event.connection}] {each.label}" if many else each.label
+        if each.event.sender == "kit":
+            rows.append(_note(y, f"{label} {each.detail}".strip(), _tip(each), "bad" if each.is_bad else ""))
+            y += NOTE
+        else:
+            height = ARROW if each.detail else BARE
+            rows.append(_arrow(y, height, label, each))
+            y += height
+    height = y + END
+    lines = "".join(
+        f'<line class="life" x1="{x}" y1="26" x2="{x}" y2="{height}"/><text class="who" x="{x}" y="17">{who}</text>'
+        for x, who in ((CLIENT, "client"), (SERVER, "server"))
+    )
+    return (
+        f'<svg class="diagram" width="100%" height="{height}" role="img" aria-label="{escape(name)}">'
+        f"{lines}{''.join(rows)}</svg>"
+    )
+
+
+def _arrow(y: int, height: int, label: str, shown: Shown) -> str:
+    start, end = (CLIENT, SERVER) if shown.event.sender == "client" else (SERVER, CLIENT)
+    light = shown.event.kind not in ("message", "text")
+    kinds = " ".join(_kinds(shown.is_bad, light))
+    # The head is a nested SVG: it stands at a part of the width, and its own points are pixels.
+    tip = "-11,-5 -1,0 -11,5" if end == SERVER else "11,-5 1,0 11,5"
+    return (
+        f'<g class="{kinds}">{_tip(shown)}'
+        f'<rect class="band" x="0" y="{y}" width="100%" height="{height - 2}" rx="6"/>'
+        f'<line x1="{start}" y1="{y + 22}" x2="{end}" y2="{y + 22}"/>'
+        f'<svg x="{end}" y="{y + 22}" width="1" height="1" overflow="visible"><polygon points="{tip}"/></svg>'
+        f"{_text(y + 3, 'label', ('✗ ' if shown.is_bad else '') + label)}"
+        f"{_text(y + 25, 'detail', shown.detail)}</g>"
+    )
+
+
+def _kinds(is_bad: bool, light: bool) -> Iterator[str]:
+    yield "row"
+    if is_bad:
+        yield "bad"
+    if light:
+        yield "light"
+
+
+def _note(y: int, text: str, tip: str, kind: str) -> str:
+    return (
+        f'<g class="note {kind}">{tip}<rect x="12%" y="{y + 3}" width="76%" height="{NOTE - 10}" rx="12"/>'
+        f"{_text(y + 6, 'label', text)}</g>"
+    )
+
+
+def _text(y: int, kind: str, text: str) -> str:
+    # HTML, as SVG alone can't cut a text off where its line ends.
+    if not text:
+        return ""
+    return (
+        f'<foreignObject x="13%" y="{y}" width="74%" height="18">'
+        f'<div xmlns="http://www.w3.org/1999/xhtml" class="{kind}">{escape(text)}</div></foreignObject>'
+    )
+
+
+def _tip(shown: Shown) -> str:
+    return f"<title>{shown.time:.3f} s: {escape(f'{shown.label} {shown.detail}'.strip())}</title>"

@@ -1,0 +1,270 @@
+"""A report as one HTML file: no script, nothing loaded from elsewhere, light and dark.
+
+What a target said stands in it as text only; a policy in its head makes sure of that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Final
+
+from trio_mcp._version import __version__
+from trio_mcp.testing.check.plan_files import plan_file_name
+from trio_mcp.testing.check.report import CheckReport, Outcome, Status
+from trio_mcp.testing.report.diagram import diagram
+from trio_mcp.testing.report.style import STYLE
+from trio_mcp.testing.report.view import (
+    ENDINGS,
+    STATUSES,
+    Section,
+    Shown,
+    clean,
+    counted,
+    headline,
+    problem_of,
+    sections,
+    shorten,
+    transcript_of,
+)
+from trio_mcp.testing.transcript.files import as_line
+
+__all__ = ["html"]
+
+NAMES: Final[dict[Status, tuple[str, str, str]]] = {
+    "broken": ("✗", "Broken", "broken"),
+    "held": ("✓", "Held", "held"),
+    "not exercised": ("·", "No occasion", "unused"),
+    "not checkable": ("?", "Can't check", "unclear"),
+}
+"""For each status: its mark, its name and its class."""
+
+MAX_EVENTS: Final = 80
+"""The most events of a failure that are drawn. Chosen: a shrunk one has a few."""
+
+# Nothing runs and nothing is loaded, whatever the texts of a target hold.
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+# The icon is here because a browser would ask for one.
+ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Ccircle cx='8' cy='8' r='7' fill='{}'/%3E%3C/svg%3E"
+)
+
+
+def html(report: CheckReport) -> str:
+    """Return a report as an HTML page."""
+    return "\n".join(_page(report)) + "\n"
+
+
+def _page(report: CheckReport) -> Iterator[str]:
+    color = "%23c2352b" if report.status else "%231f8a4c"
+    title = f"{_text(report.target)} and the Model Context Protocol"
+    yield f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="generator" content="trio-mcp {__version__}">
+<link rel="icon" href="{ICON.format(color)}">
+<title>{title}</title>
+<style>{STYLE}</style>
+</head>
+<body>"""
+    yield from _head(report)
+    yield "<main>"
+    yield from _failures(report)
+    yield from _coverage(report)
+    yield from _notes(report)
+    yield "</main>"
+    yield (
+        f"<footer>Made by trio-mcp {__version__}. The same seed sends the same messages: "
+        f"<code>trio-mcp check --seed {report.seed}</code></footer>"
+    )
+    yield "</body>\n</html>"
+
+
+def _text(value: object) -> str:
+    return escape(clean(str(value)))
+
+
+# --- the head ---------------------------------------------------------------------------------------------------------
+
+
+def _head(report: CheckReport) -> Iterator[str]:
+    verdict = "bad" if report.status else "good"
+    mark = "✗" if report.status else "✓"
+    yield "<header>"
+    yield f'<p class="over">Conformance of a {report.side} with the Model Context Protocol</p>'
+    yield f"<h1>{_text(report.target)}</h1>"
+    if report.info:
+        yield f'<p class="info">{_text(shorten(report.info, 300))}</p>'
+    yield f'<p class="verdict {verdict}"><span>{mark}</span> {_text(headline(report))}</p>'
+    if report.ended != "complete":
+        yield f'<p class="warning">{ENDINGS[report.ended]}</p>'
+    counts = counted(report.outcomes)
+    yield _bar(counts, "large")
+    yield '<ul class="tiles">'
+    for status, (sign, name, kind) in NAMES.items():
+        yield f'<li class="{kind}"><b>{counts[status]}</b><span><i>{sign}</i> {name}</span></li>'
+    yield "</ul>"
+    facts = {
+        "Transport": [report.transport],
+        "Revisions": report.revisions or ["none"],
+        "Examples": [f"{report.examples:,}"],
+        "Requests": [f"{report.requests:,}"],
+        "Time": [f"{report.seconds:.1f} s"],
+        "Seed": [report.seed],
+    }
+    yield "<dl>"
+    for name, values in facts.items():
+        yield f"<div><dt>{name}</dt><dd>{', '.join(f'<span>{_text(value)}</span>' for value in values)}</dd></div>"
+    yield "</dl>"
+    yield "</header>"
+
+
+def _bar(counts: Mapping[Status, int], kind: str = "") -> str:
+    parts = "".join(
+        f'<span class="{NAMES[status][2]}" style="flex-grow:{counts[status]}"></span>'
+        for status in STATUSES
+        if counts[status]
+    )
+    words = ", ".join(f"{counts[status]} {NAMES[status][1].lower()}" for status in STATUSES if counts[status])
+    return f'<div class="bar {kind}" role="img" aria-label="{_text(words)}" title="{_text(words)}">{parts}</div>'
+
+
+# --- what is broken ---------------------------------------------------------------------------------------------------
+
+
+def _failures(report: CheckReport) -> Iterator[str]:
+    if not report.broken:
+        return
+    yield '<section id="broken"><h2>What is broken</h2>'
+    # What fails the check comes first.
+    for outcome in sorted(report.broken, key=lambda each: (each.known, each.rule.level != "MUST")):
+        yield from _failure(outcome, report)
+    yield "</section>"
+
+
+def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
+    rule, failure = outcome.rule, outcome.failure
+    revision = None if failure is None else failure.revision
+    known = '<span class="badge">known</span>' if outcome.known else ""
+    yield f'<article id="{_text(rule.id)}" class="{rule.level.lower()}"><div class="rule">'
+    yield f"<h3>{_level(outcome)}{known} <code>{_text(rule.id)}</code></h3>"
+    yield f'<p class="sentence">{_text(rule.sentence)}</p>'
+    yield (
+        f'<p><a href="{escape(rule.link(revision))}" rel="noreferrer">The specification: {_text(rule.section)}'
+        f"{f' ({revision})' if revision else ''}</a></p>"
+    )
+    if failure is None:
+        yield "</div></article>"
+        return
+    yield f'<p class="problem">{_text(problem_of(outcome))}</p>'
+    times = "each time" if failure.seen == failure.of else f"{failure.seen} of {failure.of} times"
+    yield f'<p class="fine">Seen {times} when run again; first in example {failure.example}.</p>'
+    if failure.plan:
+        name = _text(plan_file_name(rule.id))
+        yield f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
+    prologue, rest = transcript_of(failure)
+    yield '</div><div class="exchange">'
+    yield from _exchange(prologue, rest, f"The exchange that breaks {rule.id}")
+    yield "</div></article>"
+
+
+def _exchange(prologue: list[Shown], rest: list[Shown], name: str) -> Iterator[str]:
+    # A prologue that broke the rule itself is what matters.
+    drawn = prologue + rest if any(each.is_bad for each in prologue) else rest
+    before = len(prologue) if drawn is rest else 0
+    yield diagram(drawn[:MAX_EVENTS], before=before, name=name)
+    if len(drawn) > MAX_EVENTS:
+        yield f'<p class="fine">… {len(drawn) - MAX_EVENTS} more events</p>'
+    lines = "\n".join(json.dumps(as_line(each.event), ensure_ascii=False) for each in (prologue + rest))
+    size = len(prologue) + len(rest)
+    yield f"<details><summary>All {size} events, as JSON</summary><pre>{escape(clean(lines, chr(10)))}</pre></details>"
+
+
+def _level(outcome: Outcome) -> str:
+    level = outcome.rule.level
+    return f'<span class="badge {level.lower()}">{level}</span>'
+
+
+# --- every rule -------------------------------------------------------------------------------------------------------
+
+
+def _coverage(report: CheckReport) -> Iterator[str]:
+    yield '<section id="rules"><h2>The rules, by section of the specification</h2>'
+    yield f'<p class="fine">{_covered(report.outcomes)}</p>'
+    for section in sections(report):
+        yield from _section(section)
+    yield "</section>"
+
+
+def _covered(outcomes: Iterable[Outcome]) -> str:
+    parts = []
+    for level in ("MUST", "SHOULD"):
+        rules = [each for each in outcomes if each.rule.level == level]
+        used = sum(each.status in ("held", "broken") for each in rules)
+        if rules:
+            parts.append(f"{used} of {len(rules)} rules that say {level} were exercised ({used / len(rules):.0%})")
+    return "; ".join(parts) + "." if parts else "No rule was judged."
+
+
+def _section(section: Section) -> Iterator[str]:
+    counts = section.counts
+    opened = " open" if counts["broken"] else ""
+    numbers = "".join(
+        f'<span class="{NAMES[status][2]}" title="{NAMES[status][1]}">{NAMES[status][0]} {counts[status]}</span>'
+        for status in STATUSES
+        if counts[status]
+    )
+    yield (
+        f'<details class="section"{opened}><summary><span class="name">{_text(section.title)}</span>'
+        f'<span class="numbers">{numbers}</span>{_bar(counts)}</summary><ul class="outcomes">'
+    )
+    for outcome in section.outcomes:
+        sign, name, kind = NAMES[outcome.status]
+        link = escape(outcome.rule.link())
+        id_ = _text(outcome.rule.id)
+        where = f'<a href="#{id_}"><code>{id_}</code></a>' if outcome.status == "broken" else f"<code>{id_}</code>"
+        yield (
+            f'<li><span class="mark {kind}" title="{name}">{sign}</span><div><p>{where} {_level(outcome)}</p>'
+            f"<p>{_text(outcome.rule.sentence)}</p>"
+            f'<p class="fine">{_why(outcome)} · <a href="{link}" rel="noreferrer">specification</a></p></div></li>'
+        )
+    yield "</ul></details>"
+
+
+def _why(outcome: Outcome) -> str:
+    times = "on one occasion" if outcome.occasions == 1 else f"on {outcome.occasions:,} occasions"
+    match outcome.status:
+        case "held":
+            return f"held {times}"
+        case "broken":
+            return f"{'known, ' if outcome.known else ''}judged {times}"
+    name = NAMES[outcome.status][1].lower()
+    return f"{name}: {_text(outcome.reason)}" if outcome.reason else name
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _notes(report: CheckReport) -> Iterator[str]:
+    if report.notes:
+        items = "".join(f"<li>{_text(note)}</li>" for note in report.notes)
+        yield f'<section id="notes"><h2>Notes</h2><ul>{items}</ul></section>'
+    if report.figures:
+        rows = "".join(
+            f"<tr><th>{_text(name)}</th><td>{_figure(value)}</td></tr>" for name, value in report.figures.items()
+        )
+        yield f'<section id="figures"><h2>Figures</h2><table>{rows}</table></section>'
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_text(name)} {_figure(each)}" for name, each in value.items())
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else _text(value)

@@ -1,0 +1,77 @@
+"""A report as JSON, for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from trio_mcp.testing.check.report import CheckReport, Failure, Outcome
+from trio_mcp.testing.report.view import counted, headline, problem_of
+from trio_mcp.testing.transcript.files import as_line
+from trio_mcp.testing.transcript.masking import Masker
+
+__all__ = ["as_json", "json_text"]
+
+VERSION = 1
+"""Of the form; raised when a member changes its meaning."""
+
+
+def json_text(report: CheckReport) -> str:
+    """Return a report as JSON."""
+    return json.dumps(as_json(report), indent=2) + "\n"
+
+
+def as_json(report: CheckReport) -> dict[str, Any]:
+    """Return a report as a JSON object."""
+    return {
+        "version": VERSION,
+        "status": report.status,
+        "headline": headline(report),
+        "target": report.target,
+        "side": report.side,
+        "transport": report.transport,
+        "info": report.info,
+        "revisions": list(report.revisions),
+        "seed": report.seed,
+        "examples": report.examples,
+        "requests": report.requests,
+        "seconds": round(report.seconds, 3),
+        "generating": round(report.generating, 3),
+        "ended": report.ended,
+        "counts": counted(report.outcomes),
+        "rules": [_outcome(outcome) for outcome in report.outcomes],
+        "notes": list(report.notes),
+        "figures": dict(report.figures),
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    rule = outcome.rule
+    found: dict[str, Any] = {
+        "id": rule.id,
+        "level": rule.level,
+        "who": rule.who,
+        "sentence": rule.sentence,
+        "section": rule.section,
+        "link": rule.link(outcome.failure.revision if outcome.failure else None),
+        "status": outcome.status,
+        "occasions": outcome.occasions,
+    }
+    if outcome.reason:
+        found["reason"] = outcome.reason
+    if outcome.failure is not None:
+        found["failure"] = {"problem": problem_of(outcome), **_failure(outcome.failure), "known": outcome.known}
+    return found
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    masker = Masker()
+    return {
+        "revision": failure.revision,
+        "seen": failure.seen,
+        "of": failure.of,
+        "example": failure.example,
+        "messages": failure.messages,
+        "at": failure.at,
+        "transcript": [as_line(masker.event(event)) for event in failure.transcript],
+    }

@@ -1,0 +1,53 @@
+"""A report as JUnit's XML, which continuous integration understands.
+
+Each rule is a test. As the exit status does, only a MUST that is broken and not in the baseline fails; a broken SHOULD
+and a known failure are skipped tests whose message says so.
+"""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from trio_mcp.testing.check.report import CheckReport, Outcome
+from trio_mcp.testing.report.table import failure_lines
+from trio_mcp.testing.report.view import clean, problem_of, sections
+
+__all__ = ["junit"]
+
+
+def junit(report: CheckReport) -> str:
+    """Return a report as JUnit's XML."""
+    suites = Element("testsuites")
+    suite = SubElement(suites, "testsuite", name=clean(f"trio-mcp check {report.target}"), errors="0")
+    properties = SubElement(suite, "properties")
+    for name in ("side", "transport", "info", "seed", "examples", "requests", "ended"):
+        SubElement(properties, "property", name=name, value=clean(str(getattr(report, name))))
+    SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
+    for section in sections(report):
+        for outcome in section.outcomes:
+            case = SubElement(
+                suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
+            )
+            _judge(case, outcome)
+    suite.set("tests", str(len(report.outcomes)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    suite.set("time", f"{report.seconds:.3f}")
+    indent(suites)
+    return tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _judge(case: Element, outcome: Outcome) -> None:
+    if outcome.status == "held":
+        return
+    if outcome.status != "broken":
+        SubElement(case, "skipped", message=clean(f"{outcome.status}: {outcome.reason}"))
+        return
+    problem = problem_of(outcome)
+    text = "\n".join(failure_lines(outcome))
+    if outcome.rule.level == "MUST" and not outcome.known:
+        SubElement(case, "failure", type=outcome.rule.level, message=problem).text = text
+        return
+    why = "known from the baseline" if outcome.known else "a SHOULD is broken"
+    SubElement(case, "skipped", message=f"{why}: {problem}")
+    SubElement(case, "system-out").text = text

@@ -1,0 +1,104 @@
+"""A report as SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), for code scanning."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from urllib.parse import quote
+
+from trio_mcp._version import __version__
+from trio_mcp.testing.check.report import CheckReport, Outcome
+from trio_mcp.testing.report.view import clean, problem_of, shorten, transcript_of
+from trio_mcp.testing.rules.model import Rule
+
+__all__ = ["as_sarif", "sarif"]
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS: Final = {"MUST": "error", "SHOULD": "warning"}
+
+MAX_STEPS: Final = 100
+"""The most events of a failure. Chosen: a shrunk one has a few."""
+
+
+def sarif(report: CheckReport) -> str:
+    """Return a report as SARIF."""
+    return json.dumps(as_sarif(report), indent=2) + "\n"
+
+
+def as_sarif(report: CheckReport) -> dict[str, Any]:
+    """Return a report as SARIF, as a JSON object."""
+    rules = [outcome.rule for outcome in report.outcomes]
+    places = {rule.id: number for number, rule in enumerate(rules)}
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {"name": "trio-mcp", "version": __version__, "rules": [_rule(each) for each in rules]}
+                },
+                "invocations": [{"executionSuccessful": True, "exitCode": report.status}],
+                "results": [_result(each, places[each.rule.id], report) for each in report.broken],
+                "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
+            }
+        ],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": rule.sentence},
+        "helpUri": rule.link(),
+        "defaultConfiguration": {"level": LEVELS[rule.level]},
+        "properties": {
+            "tags": ["mcp", rule.who, rule.level],
+            "revisions": list(rule.revisions),
+            "section": rule.section,
+        },
+    }
+
+
+def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]:
+    rule = outcome.rule
+    found: dict[str, Any] = {
+        "ruleId": rule.id,
+        "ruleIndex": place,
+        "level": LEVELS[rule.level],
+        "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
+        "locations": [_location(report)],
+        "partialFingerprints": {"target/rule": f"{clean(report.target)} {rule.id}"},
+    }
+    if outcome.known:
+        found["suppressions"] = [{"kind": "external", "justification": "known from the baseline"}]
+    if outcome.failure is not None:
+        prologue, rest = transcript_of(outcome.failure)
+        steps = [
+            {
+                "location": {
+                    **_location(report),
+                    "message": {"text": shorten(f"{_ARROWS[each.event.sender]} {each.label} {each.detail}", 400)},
+                }
+            }
+            for each in (prologue + rest if any(each.is_bad for each in prologue) else rest)[:MAX_STEPS]
+        ]
+        if steps:
+            found["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+        found["properties"] = {
+            "seen": outcome.failure.seen,
+            "of": outcome.failure.of,
+            "revision": outcome.failure.revision,
+        }
+    return found
+
+
+_ARROWS: Final = {"client": "->", "server": "<-", "kit": "--"}
+
+
+def _location(report: CheckReport) -> dict[str, Any]:
+    # Code scanning wants a file; what was checked is the nearest that there is.
+    name = clean(report.target)
+    return {
+        "physicalLocation": {"artifactLocation": {"uri": quote(name, safe="/:.-_~")}, "region": {"startLine": 1}},
+        "logicalLocations": [{"fullyQualifiedName": name, "kind": "module"}],
+    }

@@ -1,0 +1,101 @@
+"""A report for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from trio_mcp.testing.check.report import CheckReport, Outcome
+from trio_mcp.testing.report.view import (
+    ENDINGS,
+    STATUSES,
+    Shown,
+    clean,
+    counted,
+    headline,
+    problem_of,
+    sections,
+    shorten,
+    transcript_of,
+)
+
+__all__ = ["failure_lines", "table"]
+
+WIDTH = 100
+"""Columns. Fixed, so that a report is the same in a terminal and in a file."""
+
+MAX_EVENTS = 60
+"""The most events of a failure that are shown. Chosen: a shrunk one has a few."""
+
+COLUMNS = {"held": "held", "broken": "broken", "not exercised": "no occasion", "not checkable": "can't check"}
+
+
+def table(report: CheckReport) -> str:
+    """Return a report as text: the rules by section, then each failure with its exchange."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: CheckReport) -> Iterator[str]:
+    yield clean(" ".join(filter(None, [report.target, f"({report.info})" if report.info else ""])))
+    revisions = ", ".join(report.revisions)
+    yield f"  {report.side} over {clean(report.transport)}, {revisions or 'no revision'}, seed {report.seed}"
+    yield (
+        f"  {report.examples} examples, {report.requests} requests, {report.seconds:.1f} s"
+        f" ({report.generating:.1f} s of it to make them)"
+    )
+    yield ""
+    yield from _by_section(report)
+    for outcome in report.broken:
+        yield ""
+        yield from failure_lines(outcome)
+    if report.notes:
+        yield ""
+        for note in report.notes:
+            yield textwrap.fill(clean(note), WIDTH, initial_indent="note: ", subsequent_indent="      ")
+    yield ""
+    if report.ended != "complete":
+        yield ENDINGS[report.ended]
+    yield f"{headline(report)}."
+
+
+def _by_section(report: CheckReport) -> Iterator[str]:
+    found = sections(report)
+    width = max([len("section"), *(len(section.path) for section in found)])
+    yield f"{'section':{width}}" + "".join(f"{COLUMNS[status]:>13}" for status in STATUSES)
+    for section in found:
+        yield f"{section.path:{width}}" + "".join(f"{section.counts[status] or '·':>13}" for status in STATUSES)
+    counts = counted(report.outcomes)
+    yield f"{'in all':{width}}" + "".join(f"{counts[status]:>13}" for status in STATUSES)
+
+
+def failure_lines(outcome: Outcome) -> Iterator[str]:
+    """Yield the lines that tell of a broken rule: what it asks, what is wrong, and the exchange that shows it."""
+    rule, failure = outcome.rule, outcome.failure
+    known = "  (known)" if outcome.known else ""
+    yield f"✗ {rule.id}  {rule.level}{known}"
+    yield textwrap.fill(rule.sentence, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield f"  {rule.link(None if failure is None else failure.revision)}"
+    if failure is None:
+        return
+    yield textwrap.fill(problem_of(outcome), WIDTH, initial_indent="  → ", subsequent_indent="    ")
+    yield f"  seen {failure.seen} of {failure.of} times, in revision {failure.revision}"
+    prologue, rest = transcript_of(failure)
+    # A prologue that broke the rule itself is what matters.
+    if any(each.is_bad for each in prologue):
+        prologue, rest = [], prologue + rest
+    if prologue:
+        yield f"    (after {len(prologue)} events of connecting and listing)"
+    for shown in rest[:MAX_EVENTS]:
+        yield _event(shown)
+    if len(rest) > MAX_EVENTS:
+        yield f"    … {len(rest) - MAX_EVENTS} more"
+
+
+ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}
+
+
+def _event(shown: Shown) -> str:
+    event = shown.event
+    where = f"[{event.connection}] " if event.connection else ""
+    text = f"{shown.time:8.3f} s  {ARROWS[event.sender]} {where}{shown.label}  {shown.detail}".rstrip()
+    return ("  ✗ " if shown.is_bad else "    ") + shorten(text, WIDTH - 4)

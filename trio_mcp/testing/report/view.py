@@ -1,0 +1,260 @@
+"""What all forms of a report say, in the same words: sections, counts, and an event in a line.
+
+All of it is text of a target, so nothing here is safe for HTML or XML yet; but no character in it is hidden or controls
+a terminal, and no secret is left.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Status
+from trio_mcp.testing.rules.history import is_notification, is_request, is_response
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.testing.transcript.masking import Masker, mask_text
+
+__all__ = [
+    "ENDINGS",
+    "STATUSES",
+    "Section",
+    "Shown",
+    "clean",
+    "counted",
+    "headline",
+    "sections",
+    "shorten",
+    "transcript_of",
+]
+
+STATUSES: Final[tuple[Status, ...]] = ("broken", "held", "not exercised", "not checkable")
+"""In the order in which they are shown: the worst first."""
+
+ENDINGS: Final = {
+    "complete": "All examples were run.",
+    "time": "The time was up.",
+    "bytes": "The budget of bytes was used up.",
+    "interrupted": "It was interrupted: this is what was found until then.",
+    "target died": "The target died, and could not be started again.",
+    "target hangs": "The target stopped responding.",
+}
+
+# Invisible characters, some of which can reorder or hide the text around them (UAX #9).
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+MAX_TEXT: Final = 4000
+"""The most characters of a message that are shown. Chosen: the rest is in the replay file."""
+
+
+def clean(text: str, kept: str = "") -> str:
+    """Return a text in which what can't be seen is written as an escape, except for the characters to keep."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each if each in kept or unicodedata.category(each) not in _HIDDEN else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text, shortened to a number of characters."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Section:
+    """The outcomes of the rules of one page of the specification.
+
+    Attributes:
+        path: The page: ``basic/lifecycle``.
+        outcomes: The outcomes, the worst first.
+        counts: How many there are of each status.
+    """
+
+    path: str
+    outcomes: tuple[Outcome, ...]
+    counts: dict[Status, int]
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return " / ".join(part.replace("-", " ").replace("_", " ").capitalize() for part in self.path.split("/"))
+
+
+def sections(report: CheckReport) -> list[Section]:
+    """Return the outcomes by section, in alphabetical order."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in report.outcomes:
+        path = outcome.rule.section.partition("#")[0].removesuffix(".mdx").removesuffix("/index")
+        found.setdefault(path, []).append(outcome)
+    return [
+        Section(path, tuple(sorted(outcomes, key=_rank)), counted(outcomes)) for path, outcomes in sorted(found.items())
+    ]
+
+
+def _rank(outcome: Outcome) -> tuple[int, bool, str]:
+    return STATUSES.index(outcome.status), outcome.rule.level != "MUST", outcome.rule.id
+
+
+def counted(outcomes: Iterable[Outcome]) -> dict[Status, int]:
+    """Return how many outcomes have each status."""
+    counts: dict[Status, int] = dict.fromkeys(STATUSES, 0)
+    for outcome in outcomes:
+        counts[outcome.status] += 1
+    return counts
+
+
+def headline(report: CheckReport) -> str:
+    """Return the result in a line."""
+    new = [outcome for outcome in report.broken if not outcome.known]
+    musts = sum(outcome.rule.level == "MUST" for outcome in new)
+    known = len(report.broken) - len(new)
+    parts = [_number(musts, "MUST is broken", "MUSTs are broken")] if musts else []
+    if len(new) > musts:
+        parts.append(_number(len(new) - musts, "SHOULD is broken", "SHOULDs are broken"))
+    if not new:
+        held = counted(report.outcomes)["held"]
+        parts.append(
+            "No rule had an occasion" if not held and not known else f"All {held} rules that were exercised hold"
+        )
+    if known:
+        parts.append(f"{known} known from the baseline")
+    return ", ".join(parts)
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Shown:
+    """An event, as it is shown.
+
+    Attributes:
+        event: The event, masked.
+        label: What it is, in a few words: ``tools/call #3``.
+        detail: What it holds, in a line; may be long.
+        time: Seconds since the first event that matters.
+        is_bad: Whether it is the one that breaks the rule.
+    """
+
+    event: Event
+    label: str
+    detail: str
+    time: float
+    is_bad: bool = False
+
+
+def transcript_of(failure: Failure) -> tuple[list[Shown], list[Shown]]:
+    """Return the events of a failure: those of its prologue, and those that matter."""
+    masker = Masker()
+    events = [masker.event(event) for event in failure.transcript]
+    marks = [
+        number for number, event in enumerate(events) if event.kind == "mark" and event.facts.get("what") == "begin"
+    ]
+    first = marks[0] + 1 if marks else 0
+    began = events[first].time if first < len(events) else 0.0
+    shown = [_shown(event, began, number == failure.at) for number, event in enumerate(events)]
+    return shown[:first], shown[first:]
+
+
+def problem_of(outcome: Outcome) -> str:
+    """Return what is wrong, if the rule is broken."""
+    return "" if outcome.failure is None else clean(mask_text(outcome.failure.problem))
+
+
+def _shown(event: Event, began: float, is_bad: bool) -> Shown:
+    label, detail = _described(event)
+    return Shown(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
+
+
+def _described(event: Event) -> tuple[str, str]:
+    facts = event.facts
+    match event.kind:
+        case "message":
+            return _message(event.message)
+        case "text":
+            return "not JSON", (event.text or b"")[:MAX_TEXT].decode("utf-8", "backslashreplace")
+        case "request":
+            return f"{facts.get('method')} {facts.get('path', '')}".strip(), _headers(event)
+        case "response":
+            return f"HTTP {facts.get('status')}", _headers(event)
+        case "end":
+            return "response is cut off" if facts.get("cut") else "response ends", ""
+        case "open":
+            return "connects", str(facts.get("transport", ""))
+        case "close":
+            known = [f"{name} {facts[name]}" for name in ("status", "code") if facts.get(name) is not None]
+            return "connection ends", ", ".join([str(facts.get("reason") or ""), *known]).strip(", ")
+        case _:
+            return _mark(facts)
+
+
+def _mark(facts: Any) -> tuple[str, str]:
+    seconds = facts.get("seconds")
+    after = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
+    match facts.get("what"):
+        case "overdue":
+            return f"no response to #{facts.get('id')} within {after}", ""
+        case "quiet":
+            return f"nothing more comes for {after}", ""
+        case "begin":
+            return "the next example", ""
+        case "alive":
+            return f"still responds, after {after}", ""
+        case "dead":
+            return f"no longer responds within {after}", ""
+        case "unsent":
+            return "could not be sent", str(facts.get("reason", ""))
+        case "stderr":
+            return "standard error", str(facts.get("text", ""))
+    rest = {name: value for name, value in facts.items() if name not in ("what", "masked")}
+    return str(facts.get("what")), _json(rest) if rest else ""
+
+
+# What every request of a client has says nothing.
+_DULL: Final = frozenset({"host", "content-length", "user-agent", "connection", "date", "server", "accept-encoding"})
+
+
+def _headers(event: Event) -> str:
+    pairs: Sequence[Any] = event.facts.get("headers", ())
+    return ", ".join(f"{name}: {value}" for name, value in pairs if str(name).lower() not in _DULL)
+
+
+def _message(message: Any) -> tuple[str, str]:
+    if isinstance(message, list):
+        return f"batch of {len(message)}", _json(message)
+    if is_request(message):
+        return f"{shorten(message['method'], 60)} #{_id(message['id'])}", _params(message)
+    if is_notification(message):
+        return shorten(message["method"], 60), _params(message)
+    if is_response(message):
+        if "error" in message:
+            error = message["error"]
+            code = error.get("code") if isinstance(error, dict) else "?"
+            text = error.get("message") if isinstance(error, dict) else _json(error)
+            return f"error {_id(code)} #{_id(message.get('id'))}", str(text)
+        return f"result #{_id(message.get('id'))}", _json(message["result"])
+    return "JSON", _json(message)
+
+
+def _id(value: Any) -> str:
+    return shorten(_json(value), 24)
+
+
+def _params(message: dict[str, Any]) -> str:
+    return _json(message["params"]) if "params" in message else ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,69 @@
+"""A baseline: the rules that a target is known to break, with the reason for each.
+
+A file of lines ``RULE: REASON``, which is YAML; ``#`` begins a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from trio_mcp.testing.rules.model import Rule
+from trio_mcp.testing.rules.selection import check_known
+
+__all__ = ["baseline_text", "read_baseline"]
+
+MAX_SIZE: Final = 1024 * 1024
+"""Bytes. Chosen: a line for each rule is a few kilobytes."""
+
+_LINE = re.compile(r"(?P<rule>[\w-]+)\s*:(\s+(?P<reason>.*))?")
+
+
+def read_baseline(path: str | Path, rules: Mapping[str, Rule]) -> dict[str, str]:
+    """Read a baseline; return the reason for each rule.
+
+    Args:
+        path: The file.
+        rules: The catalogue, by id.
+
+    Raises:
+        ValueError: If the file can't be read, has a malformed line, or names a rule twice or one that does not exist.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_SIZE + 1)
+        text = data.decode()
+    except OSError as exc:
+        raise ValueError(f"can't read {path}: {exc.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8") from None
+    if len(data) > MAX_SIZE:
+        raise ValueError(f"{path}: larger than {MAX_SIZE} bytes")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#") or line == "---":
+            continue
+        match = _LINE.fullmatch(line)
+        try:
+            if match is None:
+                raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
+            check_known(match["rule"], rules)
+            if match["rule"] in found:
+                raise ValueError(f"the rule {match['rule']!r} is named twice")
+        except ValueError as exc:
+            raise ValueError(f"{path}, line {number}: {exc}") from None
+        found[match["rule"]] = _unquoted((match["reason"] or "").strip())
+    return found
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def baseline_text(broken: Iterable[tuple[str, str]]) -> str:
+    """Return the text of a baseline, of rules and reasons."""
+    # In quotes: a reason may contain what YAML would take for something else.
+    return "".join(f"{rule}: '{' '.join(reason.split()).replace(chr(39), '`')}'\n" for rule, reason in broken)

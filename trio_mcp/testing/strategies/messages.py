@@ -1,0 +1,376 @@
+"""Messages of the protocol, and what they are made of, as each revision knows them.
+
+`wire_models` builds instances of any wire model as one revision knows it: the fields of that revision only, the
+required ones always. It reads the fields and what they say about revisions, so a new model needs nothing here unless
+the protocol asks more of a value than its type shows; that then goes into the table of rules.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from typing_extensions import TypeAliasType
+
+import trio_mcp.types
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.testing.strategies.plain_data import (
+    SAFE_INTEGER,
+    base64_texts,
+    integers,
+    json_objects,
+    json_schemas,
+    json_values,
+    numbers,
+    request_ids,
+    texts,
+    uris,
+)
+from trio_mcp.types import meta as meta_keys
+from trio_mcp.types._base import WireModel, class_span, field_span
+from trio_mcp.types.capabilities import ClientCapabilities
+from trio_mcp.types.common import Implementation, InputResponseRequestParams, NotificationParams, RequestParams
+from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
+from trio_mcp.types.methods import MethodSpec, method_spec
+from trio_mcp.types.resources import ResourceRequestParams
+from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
+from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
+from trio_mcp.types.subscriptions import SubscriptionsListenResult
+from trio_mcp.types.versions import Era, at_least, era_of
+
+__all__ = [
+    "annotated_values",
+    "batches",
+    "flatten",
+    "messages",
+    "meta_objects",
+    "notifications",
+    "request_meta_objects",
+    "requests",
+    "results",
+    "wire_models",
+]
+
+Model = TypeVar("Model", bound=WireModel)
+
+
+def meta_objects(
+    known: dict[str, st.SearchStrategy[Any]] | None = None, optional: dict[str, st.SearchStrategy[Any]] | None = None
+) -> st.SearchStrategy[dict[str, Any]]:
+    """``_meta`` objects: keys of others with any value, null included, and the given reserved keys."""
+    label = st.text("abcXYZ", min_size=1, max_size=4)
+    keys = label | st.builds("{}.{}/{}".format, label, label, label)
+    others = st.dictionaries(keys.filter(lambda key: not meta_keys.is_reserved_key(key)), json_values(3), max_size=2)
+    return st.builds(operator.or_, others, st.fixed_dictionaries(known or {}, optional=optional or {}))
+
+
+def _wire(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    return wire_models(model, revision).map(lambda instance: instance.to_wire())
+
+
+def request_meta_objects(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return the ``_meta`` of a request, with what the modern era requires in it."""
+    if era_of(revision) is Era.LEGACY:
+        return meta_objects(optional={meta_keys.PROGRESS_TOKEN: request_ids()})
+    return meta_objects(
+        {
+            meta_keys.PROTOCOL_VERSION: st.just(revision),
+            meta_keys.CLIENT_CAPABILITIES: _wire(ClientCapabilities, revision),
+        },
+        {meta_keys.PROGRESS_TOKEN: request_ids(), meta_keys.CLIENT_INFO: _wire(Implementation, revision)},
+    )
+
+
+def _meta(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    if issubclass(model, (RequestParams, InputResponseRequestParams, ResourceRequestParams)):
+        return request_meta_objects(revision)
+    if era_of(revision) is Era.LEGACY:
+        return meta_objects()
+    server = {meta_keys.SERVER_INFO: _wire(Implementation, revision)}
+    if issubclass(model, SubscriptionsListenResult):
+        return meta_objects({meta_keys.SUBSCRIPTION_ID: request_ids()}, server)
+    if issubclass(model, NotificationParams):
+        return meta_objects(optional={meta_keys.SUBSCRIPTION_ID: request_ids()})
+    return meta_objects(optional=server) if "result_type" in model.model_fields else meta_objects()
+
+
+def _structured(revision: str) -> st.SearchStrategy[Any]:
+    return json_values() if at_least(revision, "2026-07-28") else json_objects()
+
+
+def _answers(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    answer = st.one_of(
+        *(wire_models(model, revision) for model in (CreateMessageResult, ListRootsResult, ElicitResult))
+    )
+    return st.dictionaries(texts(), answer, max_size=2)
+
+
+def _questions(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    # At least one: 2026-07-28 basic/patterns/mrtr asks for questions or a state, and an empty object asks nothing.
+    kinds = (CreateMessageRequest, ListRootsRequest, ElicitRequest)
+    question = st.one_of(*(wire_models(model, revision) for model in kinds))
+    return st.dictionaries(texts(), question, min_size=1, max_size=2)
+
+
+def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    # No fractions: the published JSON Schemas allow strings, integers and booleans, the TypeScript ones any number.
+    value: st.SearchStrategy[Any] = st.booleans() | integers() | texts()
+    if at_least(revision, "2025-11-25"):
+        value |= st.lists(texts(), max_size=2)
+    return st.dictionaries(texts(), value, max_size=2)
+
+
+def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    annotation = trio_mcp.types.PrimitiveSchemaDefinition
+    kinds = [kind for kind in flatten(annotation) if isinstance(kind, type) and issubclass(kind, WireModel)]
+    fields = st.one_of(*(wire_models(kind, revision) for kind in kinds if revision in class_span(kind)))
+    return st.dictionaries(texts(), fields, max_size=2)
+
+
+def _parameters(revision: str) -> st.SearchStrategy[Any]:
+    # A `_meta` among arbitrary parameters would have to be a valid one.
+    return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
+
+
+# What the protocol asks of fields beyond their types, by the class that declares one, or of any
+_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
+    (
+        "ElicitRequestURLParams.url Icon.src Implementation.website_url Resource.uri ResourceContents.uri "
+        "ResourceRequestParams.uri ReadResourceRequestParams.uri ResourceTemplateReference.uri "
+        "ResourceUpdatedNotificationParams.uri"
+    ): lambda _: uris(),
+    (
+        "JSONRPCNotification.params JSONRPCRequest.params EmbeddableRequestMessage.params Notification.params "
+        "NotificationMessage.params Request.params RequestMessage.params"
+    ): _parameters,
+    (
+        "Annotations.priority ModelPreferences.cost_priority ModelPreferences.intelligence_priority "
+        "ModelPreferences.speed_priority"
+    ): lambda _: numbers(0, 1),
+    "AudioContent.data BlobResourceContents.blob ImageContent.data": lambda _: base64_texts(),
+    "Tool.input_schema Tool.output_schema": lambda _: json_schemas(),
+    "CallToolResult.structured_content ToolResultContent.structured_content": _structured,
+    "Completion.values": lambda _: st.lists(texts(), max_size=3),
+    "ElicitResult.content": _form_values,
+    "InputRequiredResult.input_requests": _questions,
+    "InputRequiredResult.result_type": lambda _: st.just("input_required"),
+    "InputResponseRequestParams.input_responses": _answers,
+    "RequestedSchema.properties": _form_fields,
+    "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
+    "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
+    "*.result_type": lambda _: st.just("complete"),
+    "*.ttl_ms": lambda _: st.integers(0, SAFE_INTEGER),
+}
+_FIELD_RULES = {field: rule for fields, rule in _RULES.items() for field in fields.split()}
+
+# Optional fields of which a construct must have one
+_ONE_OF: dict[str, tuple[str, ...]] = {
+    "InputRequiredResult": ("input_requests", "request_state"),  # 2026-07-28 basic/patterns/mrtr
+}
+
+
+def flatten(annotation: Any) -> list[Any]:
+    """Return the alternatives of an annotation, without ``Annotated`` and inside out of unions."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return flatten(typing.get_args(annotation)[0])
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return [part for arm in typing.get_args(annotation) for part in flatten(arm)]
+    return [annotation]
+
+
+def annotated_values(
+    annotation: Any, models: Callable[[type[BaseModel]], st.SearchStrategy[Any] | None]
+) -> st.SearchStrategy[Any]:
+    """Build values of an annotation.
+
+    Args:
+        annotation: Made of models, literals, lists, dicts, unions, JSON scalars and Any.
+        models: Returns the strategy for a model, or None to leave the model out.
+    """
+    arms = []
+    for arm in flatten(annotation):
+        if isinstance(arm, type) and not isinstance(arm, types.GenericAlias) and issubclass(arm, BaseModel):
+            strategy = models(arm)
+        else:
+            strategy = _plain_values(arm, models)
+        if strategy is not None:
+            arms.append(strategy)
+    return st.one_of(*arms)
+
+
+_SCALARS: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
+    str: texts,
+    int: integers,
+    float: lambda: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans,
+    type(None): st.none,
+    Any: json_values,
+}
+
+
+def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> st.SearchStrategy[Any] | None:
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]()
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return st.sampled_from(args)
+    if origin is list:
+        return st.lists(annotated_values(args[0], models), max_size=2)
+    if origin is dict:
+        return st.dictionaries(texts(), annotated_values(args[1], models), max_size=2)
+    if isinstance(annotation, TypeAliasType):  # the official SDK's name for any JSON value
+        return json_values()
+    raise TypeError(f"no strategy for {annotation!r}")
+
+
+def _field_values(model: type[WireModel], name: str, revision: str, extras: bool) -> st.SearchStrategy[Any]:
+    if name == "meta":
+        return _meta(model, revision)
+    annotation = model.model_fields[name].annotation
+    for owner in model.__mro__:
+        rule = _FIELD_RULES.get(f"{owner.__name__}.{name}")
+        # A rule is void where a subclass narrowed the type.
+        if rule is not None and issubclass(owner, WireModel) and owner.model_fields[name].annotation == annotation:
+            return rule(revision)
+    if (rule := _FIELD_RULES.get(f"*.{name}")) is not None:
+        return rule(revision)
+
+    def nested(member: type[BaseModel]) -> st.SearchStrategy[Any] | None:
+        known = issubclass(member, WireModel) and revision in class_span(member)
+        return wire_models(member, revision, extras=extras) if known else None
+
+    arms = flatten(annotation)
+    if not model.model_fields[name].is_required():
+        arms = [arm for arm in arms if arm is not type(None)]  # such a field is left out rather than set to None
+    if name == "content" and not at_least(revision, "2025-11-25") and len(arms) > 1:
+        arms = [arm for arm in arms if typing.get_origin(arm) is not list]  # a list of blocks came with 2025-11-25
+    return annotated_values(functools.reduce(operator.or_, arms), nested)
+
+
+@functools.cache
+def wire_models(model: type[Model], revision: str, *, extras: bool = False) -> st.SearchStrategy[Model]:
+    """Build instances of ``model`` as ``revision`` knows it.
+
+    Args:
+        model: A wire model that exists in the revision.
+        revision: Decides which fields there are and which of them must be.
+        extras: Add fields that no revision knows, nulls among them, also in nested models.
+    """
+    return _instances(model, revision, extras)
+
+
+@st.composite
+def _instances(draw: st.DrawFn, model: type[Model], revision: str, extras: bool) -> Model:
+    # Composite, because the representation of such a strategy is its call and not the tree of all it draws from.
+    return model(**draw(_fields(model, revision, extras)))
+
+
+@functools.cache
+def _fields(model: type[WireModel], revision: str, extras: bool) -> st.SearchStrategy[dict[str, Any]]:
+    required: dict[str, st.SearchStrategy[Any]] = {}
+    optional: dict[str, st.SearchStrategy[Any]] = {}
+    for name in model.model_fields:
+        span = field_span(model, name)
+        if revision in span.revisions:
+            group = required if revision in span.required else optional
+            group[name] = _field_values(model, name, revision, extras)
+    anchors = _ONE_OF.get(model.__name__, ())
+    variants = [
+        st.fixed_dictionaries(
+            required | {anchor: optional[anchor]}, optional={key: optional[key] for key in optional if key != anchor}
+        )
+        for anchor in anchors
+    ]
+    fields = st.one_of(*variants) if variants else st.fixed_dictionaries(required, optional=optional)
+    if extras:
+        keys = st.sampled_from(["xUnknown", "x-unknown", "example.com/x"])
+        fields = st.builds(operator.or_, fields, st.dictionaries(keys, json_values(3), max_size=2))
+    return fields
+
+
+# --- whole messages --------------------------------------------------------------------------------------------------
+
+
+def requests(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of requests as they go over the wire.
+
+    Args:
+        method: A method that one side may send in the revision.
+        revision: The revision.
+
+    Raises:
+        ValueError: If the revision has no such request.
+    """
+    spec = _spec(method, revision)
+    if not spec.is_request or spec.embedded:
+        raise ValueError(f"{method} is not a request in {revision}")
+    return _enveloped(_wire(spec.message, revision), {"id": request_ids()})
+
+
+def notifications(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of notifications as they go over the wire.
+
+    Args:
+        method: A method that one side may send in the revision.
+        revision: The revision.
+
+    Raises:
+        ValueError: If the revision has no such notification.
+    """
+    spec = _spec(method, revision)
+    if spec.is_request:
+        raise ValueError(f"{method} is not a notification in {revision}")
+    return _enveloped(_wire(spec.message, revision), {})
+
+
+def results(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of results: what a response has as its ``result``.
+
+    Args:
+        method: The method of the request.
+        revision: The revision.
+
+    Raises:
+        ValueError: If the revision has no such request.
+    """
+    spec = _spec(method, revision)
+    if not spec.is_request:
+        raise ValueError(f"{method} is not a request in {revision}")
+    return st.one_of(*(_wire(model, revision) for model in spec.results))
+
+
+def _spec(method: str, revision: str) -> MethodSpec:
+    spec = method_spec(revision, method)
+    if spec is None:
+        raise ValueError(f"revision {revision} has no method {method}")
+    return spec
+
+
+def _enveloped(
+    message: st.SearchStrategy[dict[str, Any]], members: dict[str, st.SearchStrategy[Any]]
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Add what makes a message of a model that may lack it: the models of the earlier revisions have no envelope."""
+    return st.builds(operator.or_, message, st.fixed_dictionaries({"jsonrpc": st.just("2.0"), **members}))
+
+
+def messages() -> st.SearchStrategy[Any]:
+    """Any single message."""
+    params = st.none() | json_objects()
+    errors = st.builds(ErrorData, st.integers(-(2**31), 2**31), texts(), st.none() | json_values())
+    return st.one_of(
+        st.builds(Request, request_ids(), texts(), params),
+        st.builds(Notification, texts(), params),
+        st.builds(Response, request_ids(), json_objects()),
+        st.builds(ErrorResponse, st.none() | request_ids(), errors),
+    )
+
+
+def batches() -> st.SearchStrategy[Batch]:
+    """Any batch of messages."""
+    return st.lists(messages(), min_size=1, max_size=4).map(lambda items: Batch(tuple(items)))

@@ -1,0 +1,265 @@
+"""Files of transcripts: JSON lines, the first of which says what the file is.
+
+Every other line is an event: when, from whom, what, and its facts. What is not JSON is kept as text, or as Base64 if it
+is not UTF-8 either. Secrets are masked before a line is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final, get_args
+
+import attrs
+
+from trio_mcp.errors import TrioMcpError
+from trio_mcp.testing.transcript.events import Event, Kind, Sender
+from trio_mcp.testing.transcript.masking import Masker
+
+__all__ = [
+    "Transcript",
+    "TranscriptError",
+    "TranscriptWriter",
+    "as_line",
+    "kind_of_file",
+    "read_transcript",
+    "write_transcript",
+]
+
+FORMAT: Final = "trio-mcp"
+"""The key of the first line that says what the file is."""
+
+VERSION: Final = 1
+MAX_FILE = 256 * 1024 * 1024
+"""Bytes. Chosen: hours of a busy session, and what fits into memory as events."""
+MAX_EVENTS = 1_000_000
+"""Chosen, like the size."""
+
+_KINDS: Final = frozenset(get_args(Kind))
+_SENDERS: Final = frozenset(get_args(Sender))
+
+
+class TranscriptError(TrioMcpError):
+    """A file is not a transcript, or is malformed: the text says where, and what is wrong."""
+
+
+@attrs.frozen
+class Transcript:
+    """What a file holds.
+
+    Attributes:
+        events: The events.
+        about: What its first line says: ``target``, ``transport`` and the like.
+    """
+
+    events: tuple[Event, ...]
+    about: Mapping[str, Any] = attrs.Factory(dict)
+
+
+class TranscriptWriter:
+    """Writes events to a file as they happen: what was written stays, however the program ends.
+
+    Args:
+        file: An open binary file, which stays the caller's.
+        about: What the first line says besides the format.
+    """
+
+    def __init__(self, file: BinaryIO, **about: Any) -> None:
+        self._file = file
+        self._masker = Masker()
+        self._line({FORMAT: "transcript", "version": VERSION, **self._masker.value(about)})
+
+    def write(self, event: Event) -> None:
+        """Write an event."""
+        self._line(as_line(self._masker.event(event)))
+
+    def _line(self, value: Mapping[str, Any]) -> None:
+        # ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
+        self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+
+
+def write_transcript(path: str | Path, events: Iterable[Event], **about: Any) -> None:
+    """Write a transcript to a file.
+
+    Args:
+        path: The file, which is replaced.
+        events: The events.
+        about: What the first line says besides the format.
+    """
+    with open(path, "wb") as file:
+        writer = TranscriptWriter(file, **about)
+        for event in events:
+            writer.write(event)
+
+
+def read_object(path: str | Path) -> Mapping[str, Any]:
+    """Read a file of the kit that is one JSON object, or the first line of one that has many.
+
+    Raises:
+        TranscriptError: If it can't be read, or is something else.
+    """
+    return _first(path, _content(path))
+
+
+def kind_of_file(path: str | Path) -> str:
+    """Return what a file of the kit says it is: ``transcript``, or ``plan`` for the steps that lead to a failure.
+
+    Raises:
+        TranscriptError: If it can't be read, or is something else.
+    """
+    kind = read_object(path).get(FORMAT)
+    if kind not in ("transcript", "plan"):
+        raise TranscriptError(f"{path}: neither a transcript nor a plan, but {kind!r}")
+    return str(kind)
+
+
+def read_transcript(path: str | Path) -> Transcript:
+    """Read a transcript.
+
+    Raises:
+        TranscriptError: If the file can't be read, is no transcript, or has a malformed line.
+    """
+    data = _content(path)
+    about = dict(_first(path, data))
+    if about.pop(FORMAT) != "transcript":
+        raise TranscriptError(f"{path}: this is not a transcript")
+    if about.pop("version", None) != VERSION:
+        raise TranscriptError(f"{path}: written by another version of trio-mcp; this one reads version {VERSION}")
+    events: list[Event] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if number == 1 or not line.strip():
+            continue
+        if len(events) == MAX_EVENTS:
+            raise TranscriptError(f"{path}: more than {MAX_EVENTS} events")
+        try:
+            events.append(_as_event(_object(line)))
+        except ValueError as exc:
+            raise TranscriptError(f"{path}, line {number}: {exc}") from None
+    return Transcript(tuple(events), about)
+
+
+def _content(path: str | Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except OSError as exc:
+        raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
+    if len(data) > MAX_FILE:
+        raise TranscriptError(f"{path}: larger than {MAX_FILE} bytes")
+    return data
+
+
+def _first(path: str | Path, data: bytes) -> Mapping[str, Any]:
+    line = data.partition(b"\n")[0]
+    try:
+        # A plan is one object over many lines.
+        found = _object(data if line.strip() == b"{" else line)
+    except ValueError:
+        found = {}
+    if FORMAT not in found:
+        raise TranscriptError(f"{path}: this is neither a transcript nor a plan of trio-mcp")
+    return found
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as exc:
+        raise ValueError(f"malformed JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise ValueError("must be a JSON object")
+    return found
+
+
+def as_line(event: Event) -> dict[str, Any]:
+    """Return an event as the JSON object that stands in a file; what is secret must have been masked."""
+    line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
+    if event.connection:
+        line["connection"] = event.connection
+    if event.exchange is not None:
+        line["exchange"] = event.exchange
+    if event.kind == "message":
+        line["message"] = event.message
+    if event.text is not None:
+        try:
+            line["text"] = event.text.decode()
+        except UnicodeDecodeError:
+            line["base64"] = base64.b64encode(event.text).decode()
+    if event.facts:
+        line["facts"] = dict(event.facts)
+    return line
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+# What each member of a line must be; all but the first three may be missing.
+_MEMBERS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "time": ("a number of seconds", lambda value: type(value) in (int, float) and math.isfinite(value)),
+    "sender": (f"one of {', '.join(sorted(_SENDERS))}", lambda value: isinstance(value, str) and value in _SENDERS),
+    "kind": (f"one of {', '.join(sorted(_KINDS))}", lambda value: isinstance(value, str) and value in _KINDS),
+    "connection": ("a number from 0", _is_count),
+    "exchange": ("a number from 0", _is_count),
+    "message": ("a JSON value", lambda value: True),
+    "text": ("a string", lambda value: isinstance(value, str)),
+    "base64": ("a string", lambda value: isinstance(value, str)),
+    "facts": ("an object", lambda value: isinstance(value, dict)),
+}
+
+
+def _as_event(line: dict[str, Any]) -> Event:
+    for name in ("time", "sender", "kind"):
+        if name not in line:
+            raise ValueError(f"{name!r} is missing")
+    for name, value in line.items():
+        if name not in _MEMBERS:
+            raise ValueError(f"unknown member {name!r}; the members are {', '.join(_MEMBERS)}")
+        wanted, fits = _MEMBERS[name]
+        if not fits(value):
+            raise ValueError(f"{name!r} must be {wanted}")
+    facts = line.get("facts", {})
+    _check_facts(line["kind"], facts)
+    return Event(
+        line["kind"],
+        line["sender"],
+        line.get("connection", 0),
+        line.get("exchange"),
+        float(line["time"]),
+        line.get("message"),
+        _text(line),
+        facts,
+    )
+
+
+def _text(line: dict[str, Any]) -> bytes | None:
+    if "base64" in line:
+        try:
+            return base64.b64decode(line["base64"], validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError("'base64' must be Base64") from None
+    return line["text"].encode("utf-8", "surrogatepass") if "text" in line else None
+
+
+def _check_facts(kind: str, facts: dict[str, Any]) -> None:
+    """Check the facts that rules rely on."""
+    if kind in ("request", "response"):
+        headers = facts.get("headers", [])
+        if not isinstance(headers, list) or not all(
+            isinstance(each, list) and len(each) == 2 and all(isinstance(part, str) for part in each)
+            for each in headers
+        ):
+            raise ValueError("the fact 'headers' must be a list of pairs of strings")
+    if kind == "request" and not isinstance(facts.get("method"), str):
+        raise ValueError("the fact 'method' must be a string")
+    if kind == "response" and type(facts.get("status")) is not int:
+        raise ValueError("the fact 'status' must be a number")
+    if kind == "mark" and not isinstance(facts.get("what"), str):
+        raise ValueError("the fact 'what' must be a string")

@@ -1,0 +1,118 @@
+"""Masks secrets: nothing is written to a file or shown before it went through here.
+
+Two things give a secret away: the name that a value stands under, and its own look. A value keeps its type, so that a
+masked message is still a valid one; what the protocol itself names, such as ``progressToken``, stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.testing.transcript.events import Event
+
+__all__ = ["MASK", "Masker", "mask_text"]
+
+MASK: Final = "***"
+
+MAX_DEPTH = 200
+"""How deep a value is looked into; what lies deeper is masked as a whole. Chosen: Python's own limit is near 1000."""
+
+# Of the protocol, and of schemas and sampling: no secrets, though their names look like it.
+_HARMLESS = re.compile(r"progress_?tokens?|(max|min|input|output|total|prompt|completion|stop)_?tokens?", re.IGNORECASE)
+_SECRET = re.compile(
+    r"passw(or)?d|passphrase|(^|[_.-])(pass|pwd|pin)$|secret|credential|api_?-?key|(private|access|signing|encryption)_?-?key"
+    r"|authorization|^auth$|cookie|jwt|bearer|session_?-?id|tokens?$|(^|[_-])(token|sig|signature)([_-]|$)",
+    re.IGNORECASE,
+)
+_SESSIONS = re.compile(r"session_?-?id", re.IGNORECASE)
+
+# Every pattern takes linear time: no repetition stands inside another one.
+_LOOKS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?"), MASK),
+    (re.compile(r"\b(Bearer|Basic|Digest|Token)\s+(?=\S*[0-9+/=_.-])[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
+    (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+\.[\w-]*"), MASK),  # a JSON Web Token
+    (re.compile(r"\b(sk|pk|rk)[-_](live[-_]|test[-_]|proj[-_]|ant[-_])?[\w-]{16,}"), MASK),
+    (re.compile(r"\b(gh[pousr]|github_pat|glpat|xox[abprs]|hf|npm|pypi)[-_][\w-]{16,}"), MASK),
+    (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
+    (re.compile(r"\bAIza[\w-]{30,}"), MASK),
+    (re.compile(r"(?<=://)[^\s/?#@\"'<>]{1,300}@"), f"{MASK}@"),  # user and password in a URL
+    # name=value and "name": "value", as in a query, in environment variables, and in JSON within a text.
+    (re.compile(r"""(?<![\w.-])([A-Za-z][\w.-]{0,60})(\\?"\s?:\s?\\?")([^"\\]*)"""), lambda found: _named(found)),
+    (
+        re.compile(r"""(?<![\w.-])([A-Za-z][\w.-]{0,60})(\s?[=:]\s?["']?)([^\s&;,"'\\<>{}\[\]]+)"""),
+        lambda found: _named(found),
+    ),
+)
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None and _HARMLESS.fullmatch(name) is None
+
+
+def _named(found: re.Match[str]) -> str:
+    name, sign, _ = found.groups()
+    return f"{name}{sign}{MASK}" if _is_secret(name) else found[0]
+
+
+def mask_text(text: str) -> str:
+    """Return a text in which everything that looks like a secret is masked."""
+    for pattern, instead in _LOOKS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+class Masker:
+    """Masks the secrets of one transcript.
+
+    The ids of sessions get a name each, ``session-1`` and so on, so that one can still tell them apart.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, str] = {}
+
+    def event(self, event: Event) -> Event:
+        """Return an event without its secrets; one from which something was taken has the fact ``masked``."""
+        text = event.text
+        if text is not None:
+            # The way there and back keeps every byte that is not UTF-8.
+            text = mask_text(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        message, facts = self.value(event.message), self.value(dict(event.facts))
+        if text == event.text and message == event.message and facts == event.facts:
+            return event
+        return attrs.evolve(event, text=text, message=message, facts={**facts, "masked": True})
+
+    def value(self, value: Any, name: str = "", depth: int = 0) -> Any:
+        """Return a JSON value without its secrets.
+
+        Args:
+            value: The value; it is not changed.
+            name: The name that it stands under.
+            depth: How deep it stands.
+        """
+        if depth > MAX_DEPTH:
+            return MASK
+        if isinstance(value, dict):
+            return {
+                key: self.value(each, key if isinstance(key, str) else "", depth + 1) for key, each in value.items()
+            }
+        if isinstance(value, (list, tuple)):
+            if name == "headers" and all(isinstance(each, (list, tuple)) and len(each) == 2 for each in value):
+                return [[key, self.value(each, str(key), depth + 1)] for key, each in value]
+            return [self.value(each, name, depth + 1) for each in value]
+        if value is None or isinstance(value, bool):
+            return value
+        if not _is_secret(name):
+            return mask_text(value) if isinstance(value, str) else value
+        return self._secret(value, name)
+
+    def _secret(self, value: Any, name: str) -> Any:
+        if not isinstance(value, str):
+            return type(value)(0)  # a number stays one of its kind
+        if _SESSIONS.search(name) and value:
+            return self._sessions.setdefault(value, f"session-{len(self._sessions) + 1}")
+        scheme, separator, rest = value.partition(" ")
+        return f"{scheme} {MASK}" if separator and rest and name.lower().endswith("authorization") else MASK
