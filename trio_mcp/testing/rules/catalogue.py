@@ -7,16 +7,16 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from trio_mcp.testing.rules.clients import declared, opening, replies, requests, results, rounds
 from trio_mcp.testing.rules.clients import http as client_http
 from trio_mcp.testing.rules.clients import messages as client_messages
-from trio_mcp.testing.rules.clients import opening, replies, requests, rounds
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.rules.model import Rule, Verdict, Who
 from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["RULES", "judge", "select"]
 
-MODULES: Final = (client_messages, opening, replies, requests, rounds, client_http)
+MODULES: Final = (client_messages, opening, replies, declared, requests, results, rounds, client_http)
 
 RULES: Final[dict[str, Rule]] = {
     rule.id: rule for module in MODULES for rule in vars(module).values() if isinstance(rule, Rule)
