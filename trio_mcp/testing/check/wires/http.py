@@ -452,7 +452,8 @@ class HttpWire:
                 data = await stream.receive_some(CHUNK)
                 self.notes.count(len(data))
                 if not data and not exchange.status:
-                    return "the connection was closed before the response"
+                    seen = parser.trailing_data[0]
+                    return self._not_http(exchange, f"it sent {seen[:40]!r}") if seen else "it closed the connection"
                 parser.receive_data(bytes(data))
             elif isinstance(event, h11.Response):
                 events = EventSplitter() if self._begin(exchange, event) else None
