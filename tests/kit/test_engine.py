@@ -36,7 +36,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
 @rule("MUST", "server", "basic#responses", "Each request is answered.")
 def answered(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests():
-        # What only takes long is no fault.
+        # It may take long.
         if asked.answers or (asked.overdue and asked.overdue.facts.get("answered_again", True)):
             yield judged(bool(asked.answers), asked.overdue or asked.answers[0], "no answer")
 
@@ -178,11 +178,11 @@ async def test_a_target_that_dies_is_told(autojump_clock: trio.testing.MockClock
     def open_twice(number: int) -> None:
         opened.append(number)
         if len(opened) > 2:
-            raise TransportError("nobody is there")
+            raise TransportError("the door is shut")
 
     report = await check(over_lines(dying, on_open=open_twice))
     assert report.ended == "target died"
-    assert "nobody is there" in report.notes[-1]
+    assert "the door is shut" in report.notes[-1]
 
 
 @pytest.mark.parametrize(("method", "ended"), [("tools/call", "complete"), ("ping", "target hangs")])
@@ -221,7 +221,7 @@ REFUSAL = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message":
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("import sys; sys.exit('no licence')", "no licence; the process ended; exit status 1"),
+        ("import sys; sys.exit('no licence')", "(?=.*no licence)(?=.*exit status 1)"),
         ("print('Welcome!', flush=True); input(); input()", "within 1 seconds.*Welcome"),
         ("import sys; sys.stdin.read()", "did not answer initialize within 1 seconds"),
         (f"input(); print({REFUSAL!r})", "go away"),

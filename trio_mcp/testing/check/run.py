@@ -334,6 +334,9 @@ class Runner:
                 f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
             )
         if hello.answer is None:
+            if talk.wire.transport == "stdio":
+                # What a process says of its end comes over another pipe.
+                await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
             raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
             raise NegotiationError(
