@@ -25,7 +25,10 @@ __all__ = [
     "is_ordered",
     "is_plain",
     "is_proper",
+    "is_unknown",
+    "messages_of",
     "named",
+    "notifications",
     "pages",
     "schema_problem",
     "since",
@@ -191,6 +194,12 @@ def pages(connection: Connection, method: str) -> Iterator[list[Asked]]:
                 break
             chain.append(following)
         yield chain
+
+
+def is_unknown(connection: Connection, method: str, name: Any) -> bool:
+    """Return whether a list was read to its end, and has no item of this name or URI."""
+    whole = any((chain[-1].result or {}).get("nextCursor") is None for chain in pages(connection, method))
+    return whole and name not in connection.listed[method]
 
 
 def named(asked: Iterable[Asked], field: str, key: str) -> list[str]:

@@ -133,15 +133,12 @@ def notification_without_id(history: History) -> Iterator[Verdict]:
 def request_id_type(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         message = event.message
-        if isinstance(message, dict) and isinstance(message.get("method"), str) and "id" in message:
-            if not message["method"].startswith("notifications/"):
-                kept = is_request(message)
-                yield judged(kept, event, f"the id of {message['method']} is {json_type(message['id'])}")
+        method = message.get("method") if isinstance(message, dict) and "id" in message else None
+        if isinstance(method, str) and not method.startswith("notifications/"):
+            yield judged(is_request(message), event, f"the id of {method} is {json_type(message['id'])}")
 
 
-@rule(
-    "MUST", "server", "basic#requests", "Don't use a request's id twice in a session.", revisions=LEGACY, moves=CALLS
-)
+@rule("MUST", "server", "basic#requests", "Don't use a request's id twice in a session.", revisions=LEGACY, moves=CALLS)
 def request_id_fresh(history: History) -> Iterator[Verdict]:
     for connection in history:
         used: set[tuple[type, Any]] = set()
@@ -175,7 +172,7 @@ def sends_no_requests(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Answer each request.",
-    moves=(*CALLS, "unknown-method", "ping", "slow-and-fast", "odd-ids", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "ping", "slow-and-fast", *MALFORMED),
 )
 def request_answered(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -228,7 +225,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Give each response the id of its request, unless it could not be read.",
-    moves=(*CALLS, "odd-ids", "unknown-method", "another-connection", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "another-connection", *MALFORMED),
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -279,7 +276,9 @@ def notification_unanswered(history: History) -> Iterator[Verdict]:
             continue
         if not all(_is_clear(connection, event) for event in messages_of(connection, "client")):
             continue
-        unnamed = [e for e in messages_of(connection, "server") if is_response(e.message) and e.message.get("id") is None]
+        unnamed = [
+            e for e in messages_of(connection, "server") if is_response(e.message) and e.message.get("id") is None
+        ]
         for event in unnamed:
             yield broken(event, "only requests with ids and notifications were sent, but the response has no id")
         for event in messages_of(connection, "client"):
@@ -391,7 +390,13 @@ def _errors(history: History) -> Iterator[tuple[Connection, Event, int]]:
             yield connection, event, error["code"]
 
 
-ERRORS: Final = ("unknown-method", "call-unknown-tool", "garbage-cursor", "read-unknown-resource", "unsupported-version")
+ERRORS: Final = (
+    "unknown-method",
+    "call-unknown-tool",
+    "garbage-cursor",
+    "read-unknown-resource",
+    "unsupported-version",
+)
 
 
 @rule(
@@ -425,7 +430,7 @@ _MCP_CODES: Final = {
 )
 def error_codes_reserved(history: History) -> Iterator[Verdict]:
     for connection, event, code in _errors(history):
-        if not -32099 <= code <= -32020:
+        if not -32099 <= code <= -32020 or code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY:
             yield held(event)
         elif code not in _MCP_CODES:
             # -32042 has a rule of its own.
@@ -486,7 +491,7 @@ def error_codes_reserved_json_rpc(history: History) -> Iterator[Verdict]:
     "server",
     "schema",
     "Give each result the form that the schema gives it.",
-    moves=(*CALLS, "complete", "ping", "discover", "subscribe", "set-level", "next-page"),
+    moves=(*CALLS, "complete", "ping", "discover-again", "subscribe", "set-level", "next-page"),
 )
 def result_valid(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -562,7 +567,7 @@ def _message_problem(connection: Connection, event: Event) -> Iterator[Verdict]:
     "basic#resulttype",
     "Put a `resultType` into each result.",
     revisions=MODERN,
-    moves=(*CALLS, "complete", "discover"),
+    moves=(*CALLS, "complete", "discover-again"),
 )
 def result_type_present(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
@@ -579,7 +584,7 @@ def result_type_present(history: History) -> Iterator[Verdict]:
     "basic#resulttype",
     "Use only values of `resultType` that the core defines, or an extension that was declared.",
     revisions=MODERN,
-    moves=(*CALLS, "complete", "discover"),
+    moves=(*CALLS, "complete", "discover-again"),
 )
 def result_type_known(history: History) -> Iterator[Verdict]:
     for connection, event in _said(history):
@@ -602,7 +607,8 @@ def _metas(message: Any) -> Iterator[dict[str, Any]]:
     body = message.get("params", message.get("result")) if isinstance(message, dict) else None
     if not isinstance(body, dict):
         return
-    items = [each for key in _LISTS for each in (body.get(key) if isinstance(body.get(key), list) else ())]
+    lists = [body[key] for key in _LISTS if isinstance(body.get(key), list)]
+    items = [each for found in lists for each in found]
     contents = [each.get("content") for each in items if isinstance(each, dict)]
     for holder in [body, *items, *contents]:
         found = holder.get("_meta") if isinstance(holder, dict) else None
@@ -656,7 +662,7 @@ def trace_context_format(history: History) -> Iterator[Verdict]:
     "basic#_meta",
     "Name the server's software in the `_meta` of each result.",
     revisions=MODERN,
-    moves=(*CALLS, "discover"),
+    moves=(*CALLS, "discover-again"),
 )
 def server_info_sent(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
