@@ -106,7 +106,7 @@ class Sent:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of its response; empty if there is none."""
+        """The result of its response, or an empty object."""
         found = self.answer.get("result") if self.answer else None
         return found if isinstance(found, dict) else {}
 
@@ -118,18 +118,18 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         requests: The requests of this example, in order.
-        sent: How many requests were sent in all.
     """
 
-    def __init__(self, wire: Wire, revision: str, terms: Terms) -> None:
+    def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
         self.wire = wire
         self.revision = revision
         self.requests: list[Sent] = []
-        self.sent = 0
+        self._count = count
         self.questions: deque[dict[str, Any]] = deque()
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
+        self._streams: set[int] = set()
         self._ids = 0
 
     @property
@@ -155,6 +155,7 @@ class Talk:
         self.requests.clear()
         self._by_id.clear()
         self._by_exchange.clear()
+        self._streams.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class Talk:
     def expect(self, message: dict[str, Any]) -> Sent:
         """Keep a request in mind whose response will come."""
         sent = Sent(message)
-        self.sent += 1
+        self._count()
         self.requests.append(sent)
         self._by_id[_key(message["id"])] = sent
         return sent
@@ -212,10 +213,14 @@ class Talk:
         elif event.kind == "message":
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
+        elif event.kind == "response" and event.exchange is not None:
+            if event.headers.get("content-type", "").startswith("text/event-stream"):
+                self._streams.add(event.exchange)
         elif event.kind == "end" and event.exchange is not None:
-            # Without a response, because it was refused or the connection broke: nothing more will come here.
+            # In the legacy era a stream that the server ends is resumed, and the response comes then.
+            resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
             for sent in self._by_exchange.pop(event.exchange, ()):
-                sent.over = True
+                sent.over = sent.over or not resumed
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
@@ -258,6 +263,7 @@ class Runner:
     Attributes:
         tape: What happens is recorded here. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
+        asked: How many requests were sent, over all connections.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
@@ -268,6 +274,7 @@ class Runner:
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
+        self.asked = 0
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
 
@@ -291,7 +298,10 @@ class Runner:
         number = self._opened
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
-            yield Talk(wire, revision, self.terms)
+            yield Talk(wire, revision, self.terms, self._count)
+
+    def _count(self) -> None:
+        self.asked += 1
 
     async def _shake_hands(self, talk: Talk) -> None:
         if talk.modern:
@@ -304,7 +314,9 @@ class Runner:
             }
             hello = await talk.ask("initialize", params)
         if not await self.until(lambda: hello.over, self.terms.opening):
-            raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
+            raise TransportError(
+                f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
+            )
         if hello.answer is None:
             raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
@@ -324,7 +336,7 @@ class Runner:
             if event.connection != talk.wire.number:
                 continue
             if event.kind == "text" and event.sender == "server":
-                said.append(f"it sent what is no JSON: {(event.text or b'')[:100]!r}")
+                said.append(f"it sent something other than JSON: {(event.text or b'')[:100]!r}")
             elif event.kind == "close":
                 said.append(f"{event.facts.get('reason')}")
                 if event.facts.get("status") is not None:
@@ -332,7 +344,7 @@ class Runner:
             elif event.kind == "response" and int(event.facts.get("status", 200)) >= 400:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
-                said.append(f"standard error: {str(event.facts.get('text'))[:200]}")
+                said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -422,7 +434,7 @@ class Runner:
             )
 
     async def _cancel_rest(self) -> None:
-        """Cancel the requests that would stay open for ever."""
+        """Cancel the requests that would stay open forever."""
         for talk in self.talks:
             for sent in talk.open_requests():
                 await self._cancel(talk, sent, None)

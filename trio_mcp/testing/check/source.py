@@ -44,7 +44,7 @@ class _Pool:
         self._values: deque[Plan] = deque()
 
     def next(self) -> Plan | None:
-        """Return the next value; None if there is none at all."""
+        """Return the next value, or None if the move has no values."""
         if not self._values:
             try:
                 self._values.extend(draws(self._strategy, self._count, seed=self._seeds.getrandbits(64)))
@@ -114,16 +114,19 @@ class Source:
 
     def _drawn(self, name: str) -> list[Plan]:
         """Return a value of a move in a list, or an empty list if it has none."""
-        pool = self._pools[name]
-        for attempt in range(ATTEMPTS):
-            plan = pool.next()
-            if plan is None:
+        plan: Plan = ()
+        keys: list[str] = []
+        old = 0
+        for _ in range(ATTEMPTS):
+            drawn = self._pools[name].next()
+            if drawn is None:
                 del self._pools[name]
                 self._calling = [each for each in self._calling if each != name]
                 return []
+            plan = drawn
             keys = [_key(step) for step in plan if isinstance(step, Ask) and step.method in CALLS]
             old = sum(key in self._seen for key in keys)
-            if not old or attempt == ATTEMPTS - 1:
+            if not old:
                 break
         self._seen.update(keys)
         self.repeated += old
@@ -151,7 +154,7 @@ class Source:
         return attrs.evolve(step, style=self._random.randrange(len(STYLES)))
 
 
-CALLING: Final = frozenset({"call-tool", "read-resource", "get-prompt"})
+CALLING: Final = frozenset({"call-tool", "read-resource", "read-template", "get-prompt"})
 """The names of the moves that just call."""
 
 

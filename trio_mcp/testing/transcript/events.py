@@ -33,9 +33,9 @@ MARKS = {
     "alive": "a request of the kit's own was answered after `seconds`",
     "dead": "a request of the kit's own was not answered within `seconds`",
     "unsent": "the kit could not send something: `reason`",
-    "primed": "an event without a message, with this `event_id`, came on a stream",
     "half closed": "the client has ended its sending, and still reads",
     "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
+    "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
     "stderr": "the process wrote `text` to its standard error",
 }
 """What a mark can say."""

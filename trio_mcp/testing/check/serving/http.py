@@ -205,7 +205,7 @@ class HttpServing:
 
         await session.server.take(message, keep)
         await place.stream_head()
-        place.note("mark", "kit", what="primed", event_id=event_id, retry=RETRY)
+        place.note("text", text=b"", event_id=event_id, retry=RETRY)
         await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
         await place.end()
 

@@ -137,7 +137,7 @@ class LinesWire:
         await self.ended(reason)
 
     async def ended(self, reason: str) -> None:
-        """Note that the target has ended the connection."""
+        """Record that the target has ended the connection."""
         self.notes.close("server", reason)
         await trio.aclose_forcefully(self._stream)
 
@@ -241,7 +241,7 @@ class ProcessWire(LinesWire):
             await self._end()
 
     async def ended(self, reason: str) -> None:
-        """Note that the process has ended, or has closed its output."""
+        """Record that the process has ended, or has closed its output."""
         if self._ending:
             return
         with trio.move_on_after(EXIT_MOMENT):
@@ -273,7 +273,7 @@ class ProcessWire(LinesWire):
     def _hear(self, line: str) -> None:
         self._heard += 1
         if self._heard <= STDERR_LINES:
-            self.notes.mark("stderr", text=line)
+            self.notes.mark("stderr", text=line.encode())
 
 
 def process_wire(parameters: StdioServerParameters) -> OpenWire:

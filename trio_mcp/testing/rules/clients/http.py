@@ -1,0 +1,223 @@
+"""Streamable HTTP: headers, sessions and streams of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from trio_mcp.http.headers import decode_value
+from trio_mcp.http.param_headers import parameter_headers, parameter_values
+from trio_mcp.testing.rules.clients.shared import SPEAKABLE, legacy, modern, over_http
+from trio_mcp.testing.rules.history import Connection, History, is_request
+from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
+from trio_mcp.types import meta
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports/streamable-http#sending-messages",
+    "The body of a POST is one message.",
+    older="basic/transports#sending-messages-to-the-server",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
+)
+def one_post_per_message(history: History) -> Iterator[Verdict]:
+    """Judge each POST."""
+    for connection in over_http(iter(history)):
+        if connection.revision in ("2024-11-05", "2025-03-26"):
+            continue
+        for exchange in connection.exchanges.values():
+            if exchange.method == "POST":
+                kept = len(exchange.sent) == 1 and isinstance(exchange.sent[0].message, dict)
+                yield judged(kept, exchange.request, "its body is not one message")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports/streamable-http#sending-messages",
+    "Accept names JSON and event streams in each POST, and event streams in each GET.",
+    older="basic/transports#sending-messages-to-the-server",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-03-26"],
+)
+def accept_header_sent(history: History) -> Iterator[Verdict]:
+    """Judge each POST and GET."""
+    wanted = {"POST": ("application/json", "text/event-stream"), "GET": ("text/event-stream",)}
+    for connection in over_http(iter(history)):
+        for exchange in connection.exchanges.values():
+            if exchange.method in wanted:
+                named = [
+                    each.partition(";")[0].strip().lower()
+                    for each in exchange.request.headers.get("accept", "").split(",")
+                ]
+                kept = set(wanted[exchange.method]) <= set(named)
+                yield judged(kept, exchange.request, f"Accept is {exchange.request.headers.get('accept')!r}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports/streamable-http#protocol-version-header",
+    "Each HTTP request names the version in MCP-Protocol-Version; in the legacy era, each after the handshake.",
+    older="basic/transports#protocol-version-header",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
+)
+def version_header_sent(history: History) -> Iterator[Verdict]:
+    """Judge each request after initialize was answered; in the modern era each POST."""
+    for connection in over_http(iter(history)):
+        if connection.revision < "2025-06-18" or connection.revision not in SPEAKABLE:
+            continue
+        hello = connection.hello
+        begins = -1 if hello is None else connection.position(hello.answers[0])
+        for exchange in connection.exchanges.values():
+            opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+            if connection.position(exchange.request) > begins and not opens:
+                header = exchange.request.headers.get("mcp-protocol-version")
+                yield judged(bool(header), exchange.request, "it has no MCP-Protocol-Version")
+
+
+@rule(
+    "SHOULD",
+    "client",
+    "basic/transports#protocol-version-header",
+    "The version in the header is the one that was agreed.",
+    revisions=["2025-06-18", "2025-11-25"],
+)
+def version_header_negotiated(history: History) -> Iterator[Verdict]:
+    """Judge each request that has the header after initialize was answered."""
+    for connection in over_http(legacy(history)):
+        hello = connection.hello
+        assert hello is not None
+        for exchange in connection.exchanges.values():
+            header = exchange.request.headers.get("mcp-protocol-version")
+            if header is not None and connection.position(exchange.request) > connection.position(hello.answers[0]):
+                yield judged(header == connection.revision, exchange.request, f"it names {header!r}")
+
+
+def _session_id(connection: Connection) -> str | None:
+    """Return the id that the server gave with the result of initialize, if any."""
+    for exchange in connection.exchanges.values():
+        opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+        if opens and exchange.response is not None and exchange.status == 200:
+            return exchange.response.headers.get("mcp-session-id")
+    return None
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports#session-management",
+    "A client sends the session id that it was given with each later request of the session.",
+    revisions=["2025-03-26", "2025-06-18", "2025-11-25"],
+)
+def session_id_sent(history: History) -> Iterator[Verdict]:
+    """Judge each request after the handshake."""
+    for connection in over_http(legacy(history)):
+        if (given := _session_id(connection)) is None or connection.hello is None:
+            continue
+        begins = connection.position(connection.hello.answers[0])
+        for exchange in connection.exchanges.values():
+            if connection.position(exchange.request) > begins:
+                sent = exchange.request.headers.get("mcp-session-id")
+                yield judged(sent == given, exchange.request, f"it names the session {sent!r}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports#session-management",
+    "After status 404 for its session, a client begins a new one: with initialize, and without the old id.",
+    revisions=["2025-03-26", "2025-06-18", "2025-11-25"],
+)
+def session_restarted_after_404(history: History) -> Iterator[Verdict]:
+    """Judge the first request with a message after a 404, if there is one."""
+    everything = [exchange for connection in over_http(iter(history)) for exchange in connection.exchanges.values()]
+    ended = None
+    for exchange in sorted(everything, key=lambda each: each.request.exchange or 0):
+        session = exchange.request.headers.get("mcp-session-id")
+        if ended is not None and exchange.method == "POST" and session != ended[0]:
+            opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+            yield judged(opens and session is None, exchange.request, "a new session does not begin with initialize")
+            ended = None
+        elif ended is not None and exchange.method == "POST" and exchange.request.time > ended[1] + SETTLED:
+            yield broken(exchange.request, "it goes on with a session that has ended")
+            ended = None
+        if exchange.status == 404 and session is not None and exchange.end is not None and ended is None:
+            ended = (session, exchange.end.time)
+
+
+SETTLED: Final = 1.0
+"""Seconds after a 404 in which requests that were on their way may still name the session (chosen)."""
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports#resumability-and-redelivery",
+    "Last-Event-ID names the last event that came on a stream of the same session.",
+    revisions=["2025-03-26", "2025-06-18", "2025-11-25"],
+)
+def last_event_id_real(history: History) -> Iterator[Verdict]:
+    """Judge each request with the header."""
+    for connection in over_http(legacy(history)):
+        given = {str(event.facts["event_id"]) for event in connection.events if "event_id" in event.facts}
+        for exchange in connection.exchanges.values():
+            named = exchange.request.headers.get("last-event-id")
+            if named is not None:
+                yield judged(named in given, exchange.request, f"no event has the id {named!r}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports/streamable-http#request-metadata",
+    "MCP-Protocol-Version, Mcp-Method and Mcp-Name say what the body says.",
+    revisions=MODERN_REVISIONS,
+)
+def request_headers_sent(history: History) -> Iterator[Verdict]:
+    """Judge each POST with a request."""
+    for connection in over_http(modern(history)):
+        for exchange in connection.exchanges.values():
+            body = exchange.sent[0].message if exchange.sent else None
+            if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
+                continue
+            headers, params = exchange.request.headers, body.get("params") or {}
+            fields = params.get("_meta") or {}
+            wanted = {"mcp-protocol-version": fields.get(meta.PROTOCOL_VERSION), "mcp-method": body["method"]}
+            spec = method_spec(connection.revision, body["method"])
+            if spec is not None and spec.name_header is not None:
+                wanted["mcp-name"] = params.get(spec.name_header)
+            found = {name: headers.get(name) for name in wanted}
+            if found.get("mcp-name") is not None:
+                found["mcp-name"] = decode_value(str(found["mcp-name"]))
+            wrong = [name for name in wanted if found[name] != wanted[name]]
+            yield judged(not wrong, exchange.request, f"{', '.join(wrong)} differ from the body")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports/streamable-http#client-behavior",
+    "A client sends each annotated argument as a header of its own, and none that is not there.",
+    revisions=MODERN_REVISIONS,
+)
+def parameter_headers_sent(history: History) -> Iterator[Verdict]:
+    """Judge each call of a listed tool whose schema names headers."""
+    for connection in over_http(modern(history)):
+        for exchange in connection.exchanges.values():
+            body = exchange.sent[0].message if exchange.sent else None
+            if not is_request(body) or body["method"] != "tools/call" or not isinstance(body.get("params"), dict):
+                continue
+            tool = connection.tools.get(str(body["params"].get("name")), {})
+            try:
+                parameters = parameter_headers(tool.get("inputSchema"))
+            except ValueError:  # such a tool must not be called, which is another rule
+                continue
+            if not parameters:
+                continue
+            wanted = {n.lower(): v for n, v in parameter_values(body["params"].get("arguments"), parameters).items()}
+            headers = exchange.request.headers
+            found = {name: value for name, value in headers.items() if name.startswith("mcp-param-")}
+            yield judged(found == wanted, exchange.request, f"the headers are {found}, not {wanted}")

@@ -1,0 +1,137 @@
+"""The opening: which request comes first, and what is used of the server afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trio_mcp.testing.rules.clients.shared import SPEAKABLE, after, legacy
+from trio_mcp.testing.rules.history import History, is_request, is_response
+from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
+from trio_mcp.types import meta
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import LEGACY_REVISIONS
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/lifecycle#initialization",
+    "The first request of a session is initialize, with version, capabilities and name of the client.",
+    revisions=LEGACY_REVISIONS,
+)
+def initialize_first(history: History) -> Iterator[Verdict]:
+    """Judge the first request of each connection; a probe for the modern era may come before it."""
+    for connection in history:
+        if connection.modern:
+            continue
+        for asked in connection.requests:
+            if meta.PROTOCOL_VERSION in asked.meta or asked.method == "server/discover":
+                continue
+            if asked.method != "initialize":
+                yield broken(asked.event, f"the first request is {asked.method}")
+            else:
+                wanted = {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
+                missing = [name for name, kind in wanted.items() if not isinstance(asked.params.get(name), kind)]
+                yield judged(not missing, asked.event, f"it lacks {', '.join(missing)}")
+            break
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/lifecycle#version-negotiation",
+    "A client asks for a version that exists.",
+    revisions=LEGACY_REVISIONS,
+)
+def initialize_version_supported(history: History) -> Iterator[Verdict]:
+    """Judge each initialize; which versions the client really speaks can't be seen."""
+    for _, asked in history.requests("initialize"):
+        version = asked.params.get("protocolVersion")
+        yield judged(version in SPEAKABLE, asked.event, f"there is no version {version!r}")
+
+
+@rule(
+    "SHOULD",
+    "client",
+    "basic/lifecycle#initialization",
+    "A client sends no request but pings before initialize is answered.",
+    revisions=LEGACY_REVISIONS,
+)
+def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
+    """Judge what the client sent between initialize and its result."""
+    for connection in legacy(history):
+        hello = connection.hello
+        assert hello is not None
+        answered = connection.position(hello.answers[0])
+        for asked in connection.requests:
+            if connection.position(hello.event) < connection.position(asked.event) < answered:
+                yield judged(
+                    asked.method == "ping", asked.event, f"{asked.method} was sent before initialize was answered"
+                )
+        yield Verdict(hello.event)
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/lifecycle#initialization",
+    "A client sends notifications/initialized after a successful initialize, before anything else but pings.",
+    revisions=LEGACY_REVISIONS,
+)
+def initialized_sent(history: History) -> Iterator[Verdict]:
+    """Judge the first message after the result, if the client goes on in a version that both know."""
+    for connection in legacy(history):
+        hello = connection.hello
+        assert hello is not None
+        if connection.revision not in SPEAKABLE:
+            continue
+        for event, message in after(connection, hello.answers[0]):
+            if (is_request(message) and message["method"] == "ping") or is_response(message):
+                continue
+            kept = isinstance(message, dict) and message.get("method") == "notifications/initialized"
+            yield judged(kept, event, "this was sent before notifications/initialized")
+            break
+
+
+@rule(
+    "SHOULD",
+    "client",
+    "basic/lifecycle#version-negotiation",
+    "A client leaves if the server answers initialize with a version that the client does not speak.",
+    revisions=LEGACY_REVISIONS,
+)
+def version_mismatch_disconnects(history: History) -> Iterator[Verdict]:
+    """Judge what follows a version that does not exist."""
+    for connection in legacy(history):
+        hello = connection.hello
+        assert hello is not None
+        if connection.revision in SPEAKABLE:
+            continue
+        went_on = next((event for event, message in after(connection, hello.answers[0]) if is_request(message)), None)
+        yield judged(went_on is None, went_on or hello.answers[0], f"it goes on in {connection.revision!r}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#capability-negotiation",
+    "A client uses only what the server has declared.",
+    older="basic/lifecycle#capability-negotiation",
+)
+def client_capabilities_respected(history: History) -> Iterator[Verdict]:
+    """Judge the requests that need a capability of the server, once the client knows which it has."""
+    for connection in history:
+        known = next(
+            (a for a in connection.requests if a.method in ("initialize", "server/discover") and a.result), None
+        )
+        if known is None or connection.revision not in SPEAKABLE:
+            continue
+        for asked in connection.requests:
+            spec = method_spec(connection.revision, asked.method)
+            needs = spec.server_capability if spec is not None else None
+            if needs is not None and connection.position(asked.event) > connection.position(known.answers[0]):
+                declared: Any = connection.server_capabilities
+                for name in needs.split("."):
+                    declared = declared.get(name) if isinstance(declared, dict) else None
+                yield judged(bool(declared) or declared == {}, asked.event, f"the server did not declare {needs}")

@@ -1,0 +1,159 @@
+"""Replies: what a client answers when a server asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+from pydantic import ValidationError
+
+from trio_mcp.jsonrpc.messages import is_request_id
+from trio_mcp.testing.rules.clients.shared import legacy, parts, retries
+from trio_mcp.testing.rules.history import Asked, History, is_response
+from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND
+from trio_mcp.types.input_required import input_response_from_wire
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
+
+
+def _withdrawn(asked: Asked) -> bool:
+    # The reply may have been on its way, or left out: both are right.
+    return asked.cancelled is not None
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#responses",
+    "A client answers each request of the server, once, with its id.",
+    revisions=LEGACY_REVISIONS,
+)
+def questions_answered(history: History) -> Iterator[Verdict]:
+    """Judge each request of the server that was not cancelled."""
+    for connection in legacy(history):
+        for asked in connection.questions:
+            if _withdrawn(asked):
+                continue
+            if len(asked.answers) > 1:
+                yield broken(asked.answers[1], f"{asked.id!r} is answered a second time")
+            elif asked.answers:
+                yield Verdict(asked.answers[0])
+            elif asked.overdue is not None:
+                yield broken(asked.overdue, f"{asked.method} is not answered")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#responses",
+    "A client answers nothing that it was not asked.",
+)
+def answers_are_asked_for(history: History) -> Iterator[Verdict]:
+    """Judge each response of the client by its id."""
+    for connection in history:
+        ids = {(type(asked.id), asked.id) for asked in connection.questions}
+        for event, message in parts(connection):
+            # A response without an id says that something could not be read.
+            if is_response(message) and is_request_id(answered := message.get("id")):
+                yield judged((type(answered), answered) in ids, event, f"nothing with the id {answered!r} was asked")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/utilities/ping#behavior-requirements",
+    "A client answers a ping with an empty result.",
+    revisions=LEGACY_REVISIONS,
+)
+def client_ping_answered(history: History) -> Iterator[Verdict]:
+    """Judge each ping of the server that was answered, or overdue."""
+    for connection in legacy(history):
+        for asked in connection.questions:
+            if asked.method == "ping" and (asked.answers or asked.overdue is not None):
+                event = asked.answers[0] if asked.answers else asked.overdue
+                assert event is not None
+                yield judged(asked.result is not None, event, "a ping has no result")
+
+
+@rule(
+    "SHOULD",
+    "client",
+    "basic#error-responses",
+    "A client refuses a request whose method it does not know with -32601.",
+    older="client/roots#error-handling",
+    revisions=LEGACY_REVISIONS,
+)
+def client_method_not_found(history: History) -> Iterator[Verdict]:
+    """Judge the responses to methods that no revision has."""
+    for connection in legacy(history):
+        for asked in connection.questions:
+            if asked.answers and all(method_spec(revision, asked.method) is None for revision in REVISIONS):
+                code = asked.error.get("code") if asked.error else None
+                yield judged(
+                    code == METHOD_NOT_FOUND, asked.answers[0], f"the response to {asked.method} has code {code}"
+                )
+
+
+@rule(
+    "MUST",
+    "client",
+    "client/elicitation",
+    "What a client answers to a question has the form that the schema gives it.",
+)
+def client_results_valid(history: History) -> Iterator[Verdict]:
+    """Judge the results for sampling, elicitation and roots, in both eras."""
+    for event, method, _, result in _given(history):
+        try:
+            input_response_from_wire(method, result)
+        except (ValidationError, KeyError) as exc:
+            yield broken(event, f"the result for {method} is invalid: {str(exc).splitlines()[0]}")
+        else:
+            yield Verdict(event)
+
+
+@rule(
+    "SHOULD",
+    "client",
+    "client/elicitation#form-mode-security",
+    "What a client accepts in a form fits the form's schema.",
+)
+def elicitation_answer_conforms(history: History) -> Iterator[Verdict]:
+    """Judge accepted forms."""
+    for event, method, params, result in _given(history):
+        schema = params.get("requestedSchema")
+        if method == "elicitation/create" and result.get("action") == "accept" and isinstance(schema, dict):
+            kept = jsonschema_rs.is_valid(schema, result.get("content", {}))
+            yield judged(kept, event, "the content does not fit the form")
+
+
+@rule("MUST", "client", "client/roots#root", "The URI of a root begins with file://.")
+def root_uri_is_file(history: History) -> Iterator[Verdict]:
+    """Judge each list of roots."""
+    for event, method, _, result in _given(history):
+        roots = result.get("roots")
+        if method == "roots/list" and isinstance(roots, list):
+            uris = [str(root.get("uri")) for root in roots if isinstance(root, dict)]
+            wrong = [uri for uri in uris if not uri.startswith("file://")]
+            yield judged(not wrong, event, f"a root is {wrong[:1]}")
+
+
+def _given(history: History) -> Iterator[tuple[Event, str, dict[str, Any], dict[str, Any]]]:
+    """Yield the results that a client gave to questions: the event, the method, its parameters and the result."""
+    for connection in history:
+        for asked in connection.questions:
+            if asked.method in QUESTIONS and asked.result is not None:
+                yield asked.answers[0], asked.method, asked.params, asked.result
+        for before, retry in retries(connection):
+            asked_for = (before.result or {}).get("inputRequests")
+            given = retry.params.get("inputResponses")
+            for key, response in given.items() if isinstance(given, dict) else ():
+                question = asked_for.get(key) if isinstance(asked_for, dict) else None
+                if isinstance(question, dict) and question.get("method") in QUESTIONS and isinstance(response, dict):
+                    params = question.get("params")
+                    yield retry.event, question["method"], params if isinstance(params, dict) else {}, response
+
+
+QUESTIONS: Final = ("sampling/createMessage", "elicitation/create", "roots/list")

@@ -1,0 +1,62 @@
+"""What the rules for clients have in common: connections by era, and messages by order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from trio_mcp.testing.rules.history import Asked, Connection, History
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types.versions import REVISIONS
+
+SPEAKABLE: Final = frozenset(REVISIONS)
+
+
+def parts(connection: Connection) -> Iterator[tuple[Event, Any]]:
+    """Yield each message of the client with its event; of a batch, each part."""
+    for event in connection.messages("client"):
+        for message in event.message if isinstance(event.message, list) else [event.message]:
+            yield event, message
+
+
+def legacy(history: History) -> Iterator[Connection]:
+    """Yield the connections on which the legacy era was agreed."""
+    return (connection for connection in history if not connection.modern and connection.hello is not None)
+
+
+def modern(history: History) -> Iterator[Connection]:
+    """Yield the connections on which the client speaks the modern era."""
+    return (connection for connection in history if connection.modern)
+
+
+def over_http(connections: Iterator[Connection]) -> Iterator[Connection]:
+    """Yield those that are over Streamable HTTP."""
+    return (connection for connection in connections if connection.transport == "http")
+
+
+def after(connection: Connection, event: Event | None) -> Iterator[tuple[Event, Any]]:
+    """Yield the messages that the client sent after an event."""
+    place = -1 if event is None else connection.position(event)
+    return ((sent, message) for sent, message in parts(connection) if connection.position(sent) > place)
+
+
+def retries(connection: Connection) -> Iterator[tuple[Asked, Asked]]:
+    """Yield each request that was answered with questions, and the request that retries it.
+
+    A retry is known by the state that it brings back, or by the first answers after it for the same thing.
+    """
+    asking: list[Asked] = []
+    for asked in connection.requests:
+        if "requestState" in asked.params or "inputResponses" in asked.params:
+            same = [each for each in asking if each.method == asked.method and _subject(each) == _subject(asked)]
+            state = asked.params.get("requestState")
+            found = [each for each in same if (each.result or {}).get("requestState") == state] or same
+            if found:
+                yield found[0], asked
+                asking.remove(found[0])
+        if asked.result is not None and asked.result.get("resultType") == "input_required":
+            asking.append(asked)
+
+
+def _subject(asked: Asked) -> Any:
+    return asked.params.get("name", asked.params.get("uri"))
