@@ -26,6 +26,7 @@ __all__ = [
     "is_plain",
     "is_proper",
     "is_unknown",
+    "lost",
     "messages_of",
     "named",
     "notifications",
@@ -120,6 +121,25 @@ def _is_proper(connection: Connection, asked: Asked) -> bool:
     if "params" not in message:
         return not spec.params_required
     return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
+
+
+# What they take is up to the application: the text limits the time of none.
+_WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+_AN_HOUR: Final = 3600.0
+
+
+def lost(asked: Asked) -> Event | None:
+    """Return the mark that shows that a response will never come, if there is one.
+
+    For what the application does, it is not enough that it takes long: the same must have been answered another time,
+    or there must have been all the time in the world.
+    """
+    mark = asked.overdue
+    if mark is None or asked.cancelled is not None or asked.answers:
+        return None
+    if asked.method in _WORK and not mark.facts.get("answered_again") and mark.facts.get("seconds", 0) < _AN_HOUR:
+        return None
+    return mark
 
 
 def answer_of(asked: Asked) -> Event | None:

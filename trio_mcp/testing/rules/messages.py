@@ -16,6 +16,7 @@ from trio_mcp.testing.rules.common import (
     is_ordered,
     is_plain,
     is_proper,
+    lost,
     messages_of,
     since,
 )
@@ -186,8 +187,8 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 yield held(asked.answers[0])
             elif _refused_by_http(connection, asked):
                 continue
-            elif asked.overdue is not None:
-                yield broken(asked.overdue, f"{asked.method} (id {asked.id!r}) was not answered")
+            elif (mark := lost(asked)) is not None:
+                yield broken(mark, f"{asked.method} (id {asked.id!r}) was not answered")
             elif connection.close is not None and connection.close.sender == "server" and is_ordered(connection):
                 yield broken(connection.close, f"the server ended without answering {asked.method} (id {asked.id!r})")
 
@@ -306,8 +307,8 @@ def batch_supported(history: History) -> Iterator[Verdict]:
                 if id(asked.event) in parts and is_proper(connection, asked) and asked.cancelled is None:
                     if asked.answers:
                         yield held(asked.answers[0])
-                    elif asked.overdue is not None:
-                        yield broken(asked.overdue, f"{asked.method} in the batch was not answered")
+                    elif (mark := lost(asked)) is not None:
+                        yield broken(mark, f"{asked.method} in the batch was not answered")
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from trio_mcp.testing.rules.common import (
     is_plain,
     is_proper,
     is_unknown,
+    lost,
     named,
     notifications,
     pages,
@@ -139,8 +140,10 @@ def _survived(connection: Connection, event: Event) -> Iterator[Verdict]:
         if connection.position(asked.event) > place and is_plain(connection, asked.event):
             if asked.answers:
                 yield held(asked.answers[0])
-            elif asked.overdue is not None:
-                yield broken(asked.overdue, f"{asked.method} was not answered any more")
+            elif asked.cancelled is not None or asked.overdue is not None and lost(asked) is None:
+                continue  # which says nothing
+            elif (mark := lost(asked)) is not None:
+                yield broken(mark, f"{asked.method} was not answered any more")
             elif connection.close is not None and connection.close.sender == "server":
                 yield broken(connection.close, "the server ended")
             return
