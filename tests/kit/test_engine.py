@@ -9,18 +9,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
 
 from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
-from trio_mcp.testing.check.engine import Check, Options, check_server, preview_server
+from trio_mcp.testing.check.engine import Check, Options, check_server
 from trio_mcp.testing.check.report import CheckReport
-from trio_mcp.testing.check.run import Terms
 from trio_mcp.testing.check.steps import Ask
-from trio_mcp.testing.check.wires.lines import memory_wire
 from trio_mcp.testing.check.wires.targets import WireTarget
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.rules.model import Rule, Verdict, judged, rule
@@ -219,7 +216,7 @@ async def count(a: int) -> int:
         ("import sys; sys.exit('no licence')", "no licence; the process ended; exit status 1"),
         ("print('Welcome!', flush=True); input(); input()", "within 1 seconds.*Welcome"),
         ("import sys; sys.stdin.read()", "did not answer initialize within 1 seconds"),
-        ("input(); print('{\"jsonrpc\": \"2.0\", \"id\": 1, \"error\": {\"code\": 1, \"message\": \"go away\"}}')", "go away"),
+        ('input(); print(\'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "go away"}}\')', "go away"),
     ],
 )
 async def test_a_process_that_is_not_a_server(code: str, text: str) -> None:

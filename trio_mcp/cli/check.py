@@ -67,7 +67,7 @@ def _can_run() -> Iterator[None]:
 
 
 def _baseline(path: str | None) -> dict[str, str]:
-    from trio_mcp.testing.rules.baseline import read_baseline
+    from trio_mcp.testing.check.baseline import read_baseline
 
     try:
         return read_baseline(path) if path else {}
@@ -158,8 +158,8 @@ class _Files:
 
     def write(self, report: CheckReport) -> None:
         """Write all of them, and say so."""
+        from trio_mcp.testing.check.baseline import baseline_text
         from trio_mcp.testing.check.plan_files import write_plan_files
-        from trio_mcp.testing.rules.baseline import baseline_text
 
         for path, form in self._forms.items():
             self._write(path, form(report))
