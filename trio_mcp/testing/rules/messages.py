@@ -173,7 +173,7 @@ def sends_no_requests(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Answer each request.",
-    moves=(*CALLS, "unknown-method", "ping", "slow-and-fast", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "ping", *MALFORMED),
 )
 def request_answered(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -230,7 +230,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # A number that a double can't hold may come back as another one, and a text may hold any id.
+        # A number too large for a double may come back as another one, and a text may hold any id.
         doubtful = any(event.kind == "text" and event.sender == "client" for event in connection.events) or any(
             event.text is not None or not _is_safe(event.message) for event in messages_of(connection, "client")
         )
@@ -356,7 +356,7 @@ def unknown_method_code(history: History) -> Iterator[Verdict]:
     "SHOULD",
     "server",
     "basic#error-codes",
-    "Answer what is not JSON with -32700, and what is no valid request with -32600.",
+    "Answer what is not JSON with -32700, and what is not a valid request with -32600.",
     older="basic#messages",
     moves=MALFORMED,
 )

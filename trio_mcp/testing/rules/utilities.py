@@ -140,7 +140,7 @@ def _survived(connection: Connection, event: Event) -> Iterator[Verdict]:
         if connection.position(asked.event) > place and is_plain(connection, asked.event):
             if asked.answers:
                 yield held(asked.answers[0])
-            elif asked.cancelled is not None or asked.overdue is not None and lost(asked) is None:
+            elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
                 continue  # which says nothing
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} was not answered any more")
@@ -330,7 +330,7 @@ def _is_number(value: Any) -> bool:
 # --- ping -------------------------------------------------------------------------------------------------------------
 
 PROMPTLY: Final = 5.0
-"""Seconds within which a ping must be answered. Chosen: "promptly" is no number, but this is surely too long."""
+"""Seconds within which a ping must be answered. Chosen: "promptly" does not say how long, but this is surely too long."""
 
 
 @rule(
@@ -422,7 +422,7 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
             levels = [asked.meta.get(meta.LOG_LEVEL) for asked in running]
             allowed = [least for least in levels if least in LEVELS]
             if any(least is not None and least not in LEVELS for least in levels):
-                continue  # what a level that does not exist means, nobody says
+                continue  # the text does not say what a level means that does not exist
             kept = any(LEVELS.index(level) >= LEVELS.index(least) for least in allowed)
             asked_for = f"only {', '.join(allowed)} was asked for" if allowed else "no open request asked for any"
             yield judged(kept, event, f"the level is {level}, but {asked_for}")
@@ -513,7 +513,7 @@ def bad_cursor_refused(history: History) -> Iterator[Verdict]:
         cursor = asked.params.get("cursor")
         if isinstance(cursor, str) and (asked.method, cursor) not in given and cursor.startswith(NO_CURSOR):
             code = code_of(asked)
-            # A method that the server lacks is no matter of cursors.
+            # A method that the server lacks has nothing to do with cursors.
             if code != error_codes.METHOD_NOT_FOUND:
                 shown = "a result" if code is None else str(code)
                 kept = code == error_codes.INVALID_PARAMS

@@ -1,4 +1,4 @@
-"""Lists, their pages, and cursors that nobody gave."""
+"""Lists, their pages, and cursors that the server never gave."""
 
 from __future__ import annotations
 

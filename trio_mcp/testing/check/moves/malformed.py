@@ -1,4 +1,4 @@
-"""What is no message, and what is one but breaks the rules for them."""
+"""Texts that are not messages, and messages that break the rules for them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ENVELOPES: Final[tuple[Any, ...]] = (
 
 @move()
 def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Send JSON that is no message."""
+    """Send JSON that is not a message."""
     known = st.sampled_from([text_of(facts, each) for each in ENVELOPES])
     # Not an array, which may be a batch.
     values = json_values().filter(lambda value: not isinstance(value, list))

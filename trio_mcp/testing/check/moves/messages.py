@@ -33,7 +33,7 @@ def text_of(facts: Facts, message: Any) -> bytes:
 
 @move()
 def unknown_method(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Ask for a method that nobody has."""
+    """Ask for a method that does not exist."""
     return st.builds(lambda name, params: (Ask(f"{NO_SUCH}{name}", params),), _NAMES, _PARAMS)
 
 

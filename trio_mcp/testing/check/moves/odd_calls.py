@@ -127,7 +127,7 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
-    """Read what is no URI, and what leads out of a folder."""
+    """Read what is not a URI, and what leads out of a folder."""
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
         if uri.startswith("file:///"):
