@@ -64,7 +64,7 @@ def replies(history: History, *methods: str) -> Iterator[Reply]:
         for before, retry in retries(connection):
             given = _object(retry.params.get("inputResponses"))
             for key, question in _object((before.result or {}).get("inputRequests")).items():
-                method, result = _object(question).get("method"), given.get(key)
+                method, result = str(_object(question).get("method")), given.get(key)
                 if method in (methods or NEEDED) and isinstance(result, dict):
                     declared = _object(before.meta.get(meta.CLIENT_CAPABILITIES))
                     yield Reply(retry.event, method, _object(question.get("params")), declared, result)
