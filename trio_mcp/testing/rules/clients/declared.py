@@ -170,7 +170,7 @@ def max_tokens_respected(history: History) -> Iterator[Verdict]:
         limit, text = reply.params.get("maxTokens"), _object((reply.result or {}).get("content")).get("text")
         if isinstance(limit, int) and isinstance(text, str):
             kept = len(text) <= limit * LONGEST_TOKEN
-            yield judged(kept, reply.event, f"{limit} tokens can't hold {len(text)} characters")
+            yield judged(kept, reply.event, f"{len(text)} characters are more than {limit} tokens")
 
 
 @rule(
