@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import subprocess
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
@@ -19,10 +19,10 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import LinkFactory
 from trio_mcp.link import Link
 from trio_mcp.sockets.stream_link import stream_link
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Progress
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.testing.check.serving.http import PATH, HttpServing
 from trio_mcp.testing.check.serving.lines import serve_lines
-from trio_mcp.testing.check.serving.script import Script, scripts
+from trio_mcp.testing.check.serving.script import EVERY_TURN, LEGACY_TURNS, MODERN_TURNS, Script, scripts
 from trio_mcp.testing.check.serving.server import ScriptedServer
 from trio_mcp.testing.rules.catalogue import judge, select
 from trio_mcp.testing.rules.history import History
@@ -30,9 +30,9 @@ from trio_mcp.testing.rules.model import Rule, Verdict
 from trio_mcp.testing.strategies.drawing import draws
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.testing.transcript.tape import Tape
-from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["ClientTarget", "StreamClient", "check_client"]
+__all__ = ["ClientTarget", "StreamClient", "check_client", "preview_client"]
 
 
 @attrs.frozen
@@ -89,6 +89,7 @@ async def check_client(
     examples: int = 50,
     time: float = 60.0,
     seed: int = 0,
+    baseline: Collection[str] = (),
     deadline: float = 10.0,
     patience: float = 30.0,
     on_progress: Callable[[Progress], object] | None = None,
@@ -106,6 +107,7 @@ async def check_client(
         examples: How many servers it meets.
         time: Seconds after which no further example begins.
         seed: Decides which servers.
+        baseline: The ids of rules that the client is known to break.
         deadline: Seconds for the response to a question of the server.
         patience: Seconds that the client gets for an example.
         on_progress: Called after each example.
@@ -118,9 +120,7 @@ async def check_client(
     if callable(client):
         client = _over_links(client)
     check = _Check(client, select(rules, "client"), deadline, patience)
-    spoken = list(revisions or (LATEST_LEGACY, LATEST_MODERN))
-    if unknown := set(spoken) - set(REVISIONS):
-        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    spoken = _spoken(revisions)
     stop = stop or trio.Event()
     began = trio.current_time()
     ended: Ended = "complete"
@@ -136,7 +136,28 @@ async def check_client(
     if check.examples and check.hung == check.examples:
         ended = "target hangs"
     transport = client.transport if isinstance(client, StreamClient) else "http"
-    return check.report(tuple(spoken), transport, seed, trio.current_time() - began, ended)
+    return check.report(spoken, transport, seed, trio.current_time() - began, ended, baseline)
+
+
+async def preview_client(
+    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str] | None = None
+) -> Preview:
+    """Return what `check_client` would do with the same arguments; nothing is started.
+
+    Raises:
+        ValueError: If a rule or revision is unknown.
+    """
+    spoken = _spoken(revisions)
+    await trio.lowlevel.checkpoint()
+    turns = {name: (*EVERY_TURN, *(LEGACY_TURNS if name in LEGACY_REVISIONS else MODERN_TURNS)) for name in spoken}
+    return Preview((), tuple(select(rules, "client")), turns)
+
+
+def _spoken(revisions: Sequence[str] | None) -> tuple[str, ...]:
+    spoken = tuple(revisions or (LATEST_LEGACY, LATEST_MODERN))
+    if unknown := set(spoken) - set(REVISIONS):
+        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    return spoken
 
 
 def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamClient:
@@ -291,14 +312,20 @@ class _Check:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(
-        self, revisions: tuple[str, ...], transport: str, seed: int, seconds: float, ended: Ended
+        self,
+        revisions: tuple[str, ...],
+        transport: str,
+        seed: int,
+        seconds: float,
+        ended: Ended,
+        baseline: Collection[str],
     ) -> CheckReport:
         """Return what has been found."""
         outcomes = []
         for rule in self._rules:
             occasions, failure = self._occasions[rule.id], self.failures.get(rule.id)
             if failure is not None:
-                outcomes.append(Outcome(rule, "broken", occasions, failure=failure))
+                outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
             elif not set(rule.revisions) & set(revisions):
