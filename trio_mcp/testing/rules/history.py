@@ -158,6 +158,7 @@ class Connection:
     _places: dict[int, int] = attrs.Factory(dict)
     _parts: dict[int, list[Event]] = attrs.Factory(dict)
     _uses: dict[Any, int] = attrs.Factory(dict)
+    _givers: dict[Any, list[Event]] = attrs.Factory(dict)
     _kept: dict[tuple[str, int], Any] = attrs.Factory(dict)
 
     @cached_property
@@ -238,6 +239,10 @@ class Connection:
         """Return how many messages of the client had this id, well-formed or not, other than responses."""
         return self._uses.get(_key(request_id), 0)
 
+    def givers(self, token: Any) -> Sequence[Event]:
+        """Return the client's messages that gave a progress token, well-formed or not."""
+        return self._givers.get(_key(token), ())
+
     def kept(self, name: str, event: Event, find: Callable[[], T]) -> T:
         """Return what is found out about an event, which is found out only once."""
         key = name, id(event)
@@ -295,6 +300,8 @@ class Connection:
         message = event.message
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
             self._uses[_key(message["id"])] = self.uses(message["id"]) + 1
+        if event.sender == "client" and (token := _token(message)) is not None:
+            self._givers.setdefault(_key(token), []).append(event)
         if is_request(message):
             asked = Asked(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
@@ -316,6 +323,12 @@ class Connection:
                 other = OTHER.get(event.sender)
                 if other is not None and (found := self._tokens.get((other, _key(params.get("progressToken"))))):
                     found.progress.append(event)
+
+
+def _token(message: Any) -> Any:
+    params = message.get("params") if isinstance(message, dict) else None
+    entries = params.get("_meta") if isinstance(params, dict) else None
+    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
 
 
 def _key(value: Any) -> Any:
