@@ -29,11 +29,12 @@ from tests.client.asking import (
     use,
     used,
 )
-from tests.form_strategies import conforming_answers, forms, spoiled_answers
+from tests.form_strategies import spoiled_answers
 from tests.tables import each_of
 from trio_mcp import Answers, Client, InputError, LocalProtocolError, McpError, RemoteProtocolError, Server, types
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.jsonrpc.messages import ErrorData, Notification
+from trio_mcp.testing.strategies import form_answers, forms
 
 NAME = form(("name",), name={"type": "string"}, age={"type": "integer", "minimum": 0, "default": 30})
 
@@ -216,7 +217,7 @@ def answer_by(callback: Callable[[Any], Any], schema: dict[str, Any]) -> Any:
 
 @given(st.data(), forms())
 def test_any_answer_that_fits_is_sent_with_the_defaults(data: st.DataObject, schema: dict[str, Any]) -> None:
-    answer = data.draw(conforming_answers(schema))
+    answer = data.draw(form_answers(schema))
     sent = trio.run(answer_by(lambda _: answer, schema))
     defaults = {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
     assert sent == {"action": "accept", "content": {**defaults, **answer}}

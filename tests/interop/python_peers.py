@@ -1,4 +1,4 @@
-"""The official Python SDK below 2, the last one with WebSocket, in an environment of its own."""
+"""The Python peers that cannot share the environment of the tests, each in one of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .installs import installed, run_installer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MANIFEST = Path(__file__).with_name("requirements.txt")
+MANIFESTS = Path(__file__).with_name("requirements")
 
 ADVICE = (
     "The interop tests need a registry of Python packages once, for these. Give pip one that it can reach "
@@ -21,22 +21,25 @@ ADVICE = (
 )
 
 
-def install(say: Callable[[str], None]) -> Path:
+def install(say: Callable[[str], None], name: str = "python_v1") -> Path:
     """Make the environment, unless an earlier run has done so; return its interpreter.
 
     Args:
         say: Called with one line of progress before anything that takes long.
+        name: A manifest in requirements/: `python_v1` (the official SDK below 2, the last one with WebSocket),
+            `fastmcp`, or `servers` (the reference servers in Python).
 
     Raises:
         InstallError: pip failed or did not finish; the message says what to do.
     """
+    manifest = MANIFESTS / f"{name}.txt"
 
     def fill(folder: Path) -> None:
         for command in (
             [sys.executable, "-m", "venv", "."],
-            [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(MANIFEST)],
+            [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(manifest)],
         ):
-            run_installer(command, dict(os.environ), folder, MANIFEST, ADVICE)
+            run_installer(command, dict(os.environ), folder, manifest, ADVICE)
 
     # Its packages belong to a version of Python, its interpreter is a link to the one that has made it.
-    return installed("interop-python", MANIFEST, f"{sys.version}{sys.base_prefix}", say, fill) / "bin" / "python"
+    return installed("interop-python", manifest, f"{sys.version}{sys.base_prefix}", say, fill) / "bin" / "python"

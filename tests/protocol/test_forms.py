@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.form_strategies import conforming_answers, forms, spoiled_answers
+from tests.form_strategies import spoiled_answers
 from trio_mcp.schema.forms import Form
 from trio_mcp.schema.validator import SchemaError
+from trio_mcp.testing.strategies import form_answers, forms
 
 
 def form(required: list[str] | None = None, **fields: Any) -> Form:
@@ -22,7 +23,7 @@ def form(required: list[str] | None = None, **fields: Any) -> Form:
 def test_an_answer_that_fits_is_good_as_it_is_and_exactly_the_defaults_of_missing_fields_are_filled_in(
     data: st.DataObject, schema: dict[str, Any]
 ) -> None:
-    answer = data.draw(conforming_answers(schema))
+    answer = data.draw(form_answers(schema))
     before = copy.deepcopy(answer)
     filled = Form(schema).filled(answer)
     assert Form(schema).problem(filled) is None

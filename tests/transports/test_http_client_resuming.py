@@ -189,6 +189,26 @@ async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_mad
 # --- a session that the server forgets --------------------------------------------------------------------------
 
 
+async def test_a_cursor_is_not_used_in_another_session() -> None:
+    """``server/utilities/pagination``, Implementation Guidelines: don't persist cursors across sessions."""
+    restarting = Restarting()
+    cursors = []
+
+    async def pages(asked: Asked) -> None:
+        cursors.append((asked.headers["mcp-session-id"], (asked.body.get("params") or {}).get("cursor")))
+        await (asked.result({"tools": [], "nextCursor": "c"}) if restarting.knows(asked) else asked.status(404))
+
+    async with legacy({**restarting.handlers(), "tools/list": pages}) as (server, client):
+        first = await client.list_tools()
+        restarting.number = 2
+        with pytest.raises(HttpError) as caught:
+            await client.list_tools(first.next_cursor)
+        assert caught.value.trouble == "session_lost"
+        assert (await client.list_tools()).next_cursor == "c"
+    assert cursors == [("s1", None), ("s1", "c"), ("s2", None)]
+    assert server.methods().count("initialize") == 2
+
+
 async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:
     """L, Session Management, 4; each call is sent again: a server that does not know the session has done nothing."""
     restarting = Restarting()

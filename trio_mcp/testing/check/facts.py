@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import attrs
 
+from trio_mcp.errors import TransportError
+from trio_mcp.testing.check.run import Runner, Talk
+from trio_mcp.testing.rules.history import LISTS
+from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
+from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS
 
-__all__ = ["Facts"]
+__all__ = ["Facts", "discover"]
+
+MOST_PAGES: Final = 20
+"""Pages of a list that are asked for (chosen)."""
+
+MOST_ITEMS: Final = 500
+"""Tools, resources and so on that are used (chosen)."""
 
 Definitions = Mapping[str, Mapping[str, Any]]
 
@@ -89,3 +100,102 @@ _LISTED = {
     "prompts": "lists no prompts",
     "paged": "gives each list in one page",
 }
+
+
+async def discover(runner: Runner, *, allow_writes: bool = False, tools: Collection[str] = ()) -> Facts:
+    """Ask a server what it offers, after the handshake.
+
+    Args:
+        runner: The connection.
+        allow_writes: Whether every tool may be called, not only those that are annotated as read-only.
+        tools: The names of further tools that may be called.
+
+    Raises:
+        TransportError: If the server does not answer.
+    """
+    talk = runner.talks[0]
+    hello = talk.answered()[0].result
+    facts = Facts(
+        talk.revision,
+        talk.wire.transport,
+        _mapping(_mapping(hello.get("_meta")).get(meta.SERVER_INFO) if talk.modern else hello.get("serverInfo")),
+        hello.get("instructions"),
+        _mapping(hello.get("capabilities")),
+        supported=tuple(map(str, hello.get("supportedVersions") or ())),
+    )
+    listed: dict[str, dict[str, Any]] = {}
+    paged: list[str] = []
+    skipped: list[str] = []
+    for method in LISTS:
+        # "resources" declares both lists of them.
+        if facts.declares(method.split("/")[0]):
+            listed[method], pages, problem = await _listed(runner, talk, method)
+            paged += [method] * (pages > 1)
+            skipped += [problem] * bool(problem)
+    found = listed.get("tools/list", {})
+    usable, problems = _callable(found, allow_writes, tools)
+    return attrs.evolve(
+        facts,
+        tools=found,
+        resources=listed.get("resources/list", {}),
+        templates=listed.get("resources/templates/list", {}),
+        prompts=listed.get("prompts/list", {}),
+        callable_tools=usable,
+        paged=tuple(paged),
+        skipped=(*skipped, *problems),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+async def _listed(runner: Runner, talk: Talk, method: str) -> tuple[dict[str, Any], int, str]:
+    """Return the items of a list by name, how many pages it has, and what went wrong."""
+    field, key = LISTS[method]
+    found: dict[str, Any] = {}
+    cursor, cursors = None, set()
+    for page in range(1, MOST_PAGES + 1):
+        sent = await talk.ask(method, None if cursor is None else {"cursor": cursor})
+        if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
+            raise TransportError(f"the target did not answer {method} within {runner.terms.deadline:g} seconds")
+        if sent.answer is None:
+            raise TransportError(f"the target did not answer {method}{runner.last_words(talk)}")
+        items = sent.result.get(field)
+        if not isinstance(items, list):
+            return found, page, f"{method} gave no list of {field}: nothing of them is used"
+        for item in items:
+            if isinstance(item, dict) and isinstance(item.get(key), str):
+                found[item[key]] = item
+        cursor = sent.result.get("nextCursor")
+        if cursor is None:
+            return found, page, ""
+        if not isinstance(cursor, str) or cursor in cursors:
+            return found, page, f"{method} gives the cursor {cursor!r} again and again: its further pages are not used"
+        cursors.add(cursor)
+        if len(found) > MOST_ITEMS:
+            break
+    return found, page, f"{method} is longer than {page} pages or {MOST_ITEMS} entries: only these are used"
+
+
+def _callable(
+    tools: Mapping[str, Mapping[str, Any]], allow_writes: bool, named: Collection[str]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the names of the tools that may be called, and why others are not."""
+    allowed, notes, writing = [], [], []
+    for name, tool in tools.items():
+        if not (allow_writes or name in named or _mapping(tool.get("annotations")).get("readOnlyHint") is True):
+            writing.append(name)
+            continue
+        try:
+            from_schema(tool.get("inputSchema"))
+        except CannotGenerate as exc:
+            notes.append(f"the tool {name!r} is not called: no arguments can be generated from its schema: {exc}")
+        else:
+            allowed.append(name)
+    if writing:
+        shown = ", ".join(writing[:10]) + (", …" if len(writing) > 10 else "")
+        notes.append(
+            f"not called, since not annotated as read-only: {shown} (name them as tools, or allow writes, to call them)"
+        )
+    return tuple(allowed), notes

@@ -54,8 +54,6 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
 
-_LASTING: Final = frozenset({"subscriptions/listen"})
-
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
 
@@ -87,12 +85,14 @@ class Sent:
     Attributes:
         message: The message.
         answer: Its response.
-        over: Whether nothing is waited for any more: it was answered, cancelled, overdue, or its connection ended.
+        over: Whether nothing more comes: it was answered, cancelled, overdue, or its connection ended.
+        acknowledged: Whether the server has begun to do what lasts.
     """
 
     message: dict[str, Any]
     answer: dict[str, Any] | None = None
     over: bool = False
+    acknowledged: bool = False
 
     @property
     def method(self) -> str:
@@ -100,13 +100,13 @@ class Sent:
         return str(self.message["method"])
 
     @property
-    def lasting(self) -> bool:
-        """Whether it stays open for as long as the client likes."""
-        return self.method in _LASTING
+    def owed(self) -> bool:
+        """Whether the server is bound to send something: a response, or an acknowledgement of what lasts."""
+        return not self.over and not self.acknowledged
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of its response; empty if there is none."""
+        """The result of its response, or an empty object."""
         found = self.answer.get("result") if self.answer else None
         return found if isinstance(found, dict) else {}
 
@@ -118,18 +118,18 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         requests: The requests of this example, in order.
-        sent: How many requests were sent in all.
     """
 
-    def __init__(self, wire: Wire, revision: str, terms: Terms) -> None:
+    def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
         self.wire = wire
         self.revision = revision
         self.requests: list[Sent] = []
-        self.sent = 0
+        self._count = count
         self.questions: deque[dict[str, Any]] = deque()
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
+        self._streams: set[int] = set()
         self._ids = 0
 
     @property
@@ -142,9 +142,9 @@ class Talk:
         """Whether anything can be sent."""
         return self.wire.is_open
 
-    def open_requests(self, *, bound_to_end: bool = False) -> list[Sent]:
-        """Return the requests that are open, or those of them that the server is bound to answer."""
-        return [each for each in self.requests if not each.over and not (bound_to_end and each.lasting)]
+    def open_requests(self) -> list[Sent]:
+        """Return the requests that are open."""
+        return [each for each in self.requests if not each.over]
 
     def answered(self) -> list[Sent]:
         """Return the requests of this example that have a response."""
@@ -155,6 +155,7 @@ class Talk:
         self.requests.clear()
         self._by_id.clear()
         self._by_exchange.clear()
+        self._streams.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class Talk:
     def expect(self, message: dict[str, Any]) -> Sent:
         """Keep a request in mind whose response will come."""
         sent = Sent(message)
-        self.sent += 1
+        self._count()
         self.requests.append(sent)
         self._by_id[_key(message["id"])] = sent
         return sent
@@ -212,10 +213,14 @@ class Talk:
         elif event.kind == "message":
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
+        elif event.kind == "response" and event.exchange is not None:
+            if event.headers.get("content-type", "").startswith("text/event-stream"):
+                self._streams.add(event.exchange)
         elif event.kind == "end" and event.exchange is not None:
-            # Without a response, because it was refused or the connection broke: nothing more will come here.
+            # In the legacy era a stream that the server ends is resumed, and the response comes then.
+            resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
             for sent in self._by_exchange.pop(event.exchange, ()):
-                sent.over = True
+                sent.over = sent.over or not resumed
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
@@ -229,12 +234,23 @@ class Talk:
                 sent.over = True
         elif is_request(message) and not self.modern:
             self.questions.append(message)
+        elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
+            for sent in self.requests:
+                if sent.method == "subscriptions/listen" and _key(sent.message["id"]) == _subscription(message):
+                    sent.acknowledged = True
 
     async def respond(self) -> None:
         """Answer what the server has asked."""
         while self.questions and self.is_open:
             question = self.questions.popleft()
             await self.wire.send(response_to(question, self._terms.declared(self.revision)))
+
+
+def _subscription(message: dict[str, Any]) -> Any:
+    """Return the key of the request that a notification names as its subscription."""
+    params = message.get("params")
+    entries = params.get("_meta") if isinstance(params, dict) else None
+    return _key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
 
 
 def _key(value: Any) -> Any:
@@ -247,6 +263,7 @@ class Runner:
     Attributes:
         tape: What happens is recorded here. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
+        asked: How many requests were sent, over all connections.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
@@ -254,10 +271,10 @@ class Runner:
         self.revision = revision
         self.terms = Terms() if terms is None else terms
         self.talks: list[Talk] = []
-        self.requests = 0
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
+        self.asked = 0
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
 
@@ -281,7 +298,10 @@ class Runner:
         number = self._opened
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
-            yield Talk(wire, revision, self.terms)
+            yield Talk(wire, revision, self.terms, self._count)
+
+    def _count(self) -> None:
+        self.asked += 1
 
     async def _shake_hands(self, talk: Talk) -> None:
         if talk.modern:
@@ -294,9 +314,11 @@ class Runner:
             }
             hello = await talk.ask("initialize", params)
         if not await self.until(lambda: hello.over, self.terms.opening):
-            raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
+            raise TransportError(
+                f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
+            )
         if hello.answer is None:
-            raise TransportError(f"the target ended the connection in answer to {hello.method}{self._last_words(talk)}")
+            raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
             raise NegotiationError(
                 f"the target refused {hello.method} in revision {talk.revision}: "
@@ -307,14 +329,14 @@ class Runner:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-    def _last_words(self, talk: Talk) -> str:
+    def last_words(self, talk: Talk) -> str:
         """Say what else is known of a connection that has ended."""
         said = []
         for event in self.tape.events:
             if event.connection != talk.wire.number:
                 continue
             if event.kind == "text" and event.sender == "server":
-                said.append(f"it sent what is no JSON: {(event.text or b'')[:100]!r}")
+                said.append(f"it sent something other than JSON: {(event.text or b'')[:100]!r}")
             elif event.kind == "close":
                 said.append(f"{event.facts.get('reason')}")
                 if event.facts.get("status") is not None:
@@ -322,7 +344,7 @@ class Runner:
             elif event.kind == "response" and int(event.facts.get("status", 200)) >= 400:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
-                said.append(f"standard error: {str(event.facts.get('text'))[:200]}")
+                said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -386,19 +408,17 @@ class Runner:
                     await self.settle()
                     await self._cancel_rest()
             finally:
-                self.requests += sum(talk.sent for talk in self.talks[1:])
-                extra, self.talks = self.talks, self.talks[:1]
-                del extra
+                self.talks = self.talks[:1]
 
     def _talk(self, number: int) -> Talk | None:
         found = [talk for talk in self.talks if talk.is_open]
         return found[number % len(found)] if found else None
 
     async def settle(self) -> None:
-        """Wait until every request that is bound to end has ended; what is overdue is noted as such."""
+        """Wait until every request is answered, or acknowledged if it lasts; what is overdue is noted as such."""
 
         def waited_for() -> list[tuple[Talk, Sent]]:
-            return [(talk, sent) for talk in self.talks for sent in talk.open_requests(bound_to_end=True)]
+            return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         if await self.until(lambda: not waited_for(), self.terms.deadline):
             return
@@ -414,7 +434,7 @@ class Runner:
             )
 
     async def _cancel_rest(self) -> None:
-        """Cancel the requests that would stay open for ever."""
+        """Cancel the requests that would stay open forever."""
         for talk in self.talks:
             for sent in talk.open_requests():
                 await self._cancel(talk, sent, None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
 import attrs
 
@@ -13,7 +13,12 @@ from trio_mcp.testing.transcript.events import Event, Sender
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LATEST_LEGACY, MODERN_REVISIONS, REVISIONS
 
+if TYPE_CHECKING:
+    from trio_mcp.schema.validator import SchemaValidator
+
 __all__ = ["Asked", "Connection", "Exchange", "History", "is_notification", "is_request", "is_response"]
+
+T = TypeVar("T")
 
 OTHER: Final[dict[Sender, Sender]] = {"client": "server", "server": "client"}
 LISTS: Final = {
@@ -162,7 +167,9 @@ class Connection:
     _tokens: dict[tuple[Sender, Any], Asked] = attrs.Factory(dict)
     # Identities are looked up here, so the messages of batches, which are events of their own, are kept alive.
     _places: dict[int, int] = attrs.Factory(dict)
-    _parts: list[Event] = attrs.Factory(list)
+    _parts: dict[int, list[Event]] = attrs.Factory(dict)
+    _uses: dict[Any, int] = attrs.Factory(dict)
+    _kept: dict[tuple[str, int], Any] = attrs.Factory(dict)
 
     @cached_property
     def transport(self) -> str:
@@ -234,6 +241,22 @@ class Connection:
         """Return the place of an event among those of the connection."""
         return self._places[id(event)]
 
+    def parts(self, event: Event) -> Sequence[Event]:
+        """Return the messages of a batch, each as an event of its own."""
+        return self._parts.get(id(event), ())
+
+    def uses(self, request_id: Any) -> int:
+        """Return how many messages of the client had this id, well-formed or not, other than responses."""
+        return self._uses.get(_key(request_id), 0)
+
+    def kept(self, name: str, event: Event, find: Callable[[], T]) -> T:
+        """Return what is found out about an event, which is found out only once."""
+        key = name, id(event)
+        if key not in self._kept:
+            self._kept[key] = find()
+        found: T = self._kept[key]
+        return found
+
     # --- made by `History` --------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
@@ -252,9 +275,10 @@ class Connection:
             if not isinstance(event.message, list):
                 self._take_message(event)
                 return
+            parts = self._parts[id(event)] = []
             for message in event.message:
                 part = attrs.evolve(event, message=message)
-                self._parts.append(part)
+                parts.append(part)
                 self._places[id(part)] = self._places[id(event)]
                 self._take_message(part)
 
@@ -282,6 +306,8 @@ class Connection:
 
     def _take_message(self, event: Event) -> None:
         message = event.message
+        if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
+            self._uses[_key(message["id"])] = self.uses(message["id"]) + 1
         if is_request(message):
             asked = Asked(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
@@ -324,16 +350,20 @@ class History:
     Attributes:
         events: The transcript.
         connections: Its connections, by number.
+        validators: The JSON Schemas that rules have used, by their text; None for one that can't be used.
     """
 
     def __init__(self, events: Sequence[Event], since: int = 0) -> None:
         self.events = events
         self._prologue = {id(event) for event in events[:since]}
         self.connections: dict[int, Connection] = {}
+        self.validators: dict[str, SchemaValidator | None] = {}
         for event in events:
             if (connection := self.connections.get(event.connection)) is None:
                 connection = self.connections[event.connection] = Connection(event.connection)
             connection.take(event)
+            if id(event) in self._prologue:
+                self._prologue.update(map(id, connection.parts(event)))
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self.connections.values())

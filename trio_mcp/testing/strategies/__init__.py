@@ -6,6 +6,7 @@ Needs the extra ``trio-mcp[testing]``.
 from __future__ import annotations
 
 from trio_mcp.testing.strategies.drawing import draws
+from trio_mcp.testing.strategies.forms import form_answers, forms
 from trio_mcp.testing.strategies.messages import (
     batches,
     messages,
@@ -37,6 +38,8 @@ __all__ = [
     "base64_texts",
     "batches",
     "draws",
+    "form_answers",
+    "forms",
     "from_schema",
     "integers",
     "json_objects",

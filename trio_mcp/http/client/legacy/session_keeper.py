@@ -291,6 +291,9 @@ class LegacySessions:
 
     async def _lost(self, exchange: Exchange) -> bool:
         await self._renew(exchange.session)
+        # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
+        if exchange.request.params is not None and "cursor" in exchange.request.params:
+            return False
         # L, Session Management, 4: a request refused with 404 was not carried out. One whose response had begun may
         # have been, so only a repeatable one is sent again.
         refused = exchange.response is not None and exchange.response.status == 404

@@ -1,0 +1,412 @@
+"""Servers that break a rule for tools, resources, prompts, utilities, subscriptions or input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from tests.kit.mutants.model import MODERN, Session, breaks
+from tests.kit.mutants.server import NAMES, PREFIX, PROMPTS, QUESTIONS, Message, Refused, Request
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+@breaks("unknown-tool-refused")
+class UnknownToolGivesResult(Session):
+    def unknown_tool(self, request: Request) -> Message:
+        return self.text("No such tool")
+
+
+@breaks("unknown-tool-refused", revision=MODERN)
+class WrongCodeForUnknownTool(Session):
+    def unknown_tool(self, request: Request) -> Message:
+        raise Refused(-32601, "Unknown tool")
+
+
+@breaks("tool-arguments-validated")
+class AcceptsAnyArguments(Session):
+    def invalid_arguments(self, request: Request) -> Message:
+        return self.text("done")
+
+
+@breaks("structured-content-conforms")
+class StructuredContentBreaksSchema(Session):
+    async def tool_add(self, request: Request, arguments: Message) -> Message:
+        return await super().tool_add(request, arguments) | {"structuredContent": {"sum": "three"}}
+
+
+@breaks("structured-content-conforms", "structured-content-as-text", revision=MODERN)
+class StructuredContentMissing(Session):
+    async def tool_add(self, request: Request, arguments: Message) -> Message:
+        return self.text("3")
+
+
+@breaks("structured-content-as-text")
+class StructuredContentWithoutText(Session):
+    async def tool_add(self, request: Request, arguments: Message) -> Message:
+        return await super().tool_add(request, arguments) | {"content": []}
+
+
+@breaks("tool-names-unique")
+class TwoToolsOfOneName(Session):
+    def tools(self, request: Request) -> list[Message]:
+        return [*super().tools(request)[:4], super().tools(request)[0]]
+
+
+@breaks("tool-name-format", revision=MODERN)
+class ToolNameWithSpaces(Session):
+    def tools(self, request: Request) -> list[Message]:
+        return [*super().tools(request), {"name": "do it", "inputSchema": {"type": "object"}}]
+
+
+@breaks("tool-input-schema-valid", "schemas-valid", revision=MODERN)
+class InputSchemaOfNoObject(Session):
+    def tools(self, request: Request) -> list[Message]:
+        return [*super().tools(request), {"name": "count", "inputSchema": {"type": "integer"}}]
+
+
+@breaks("schemas-valid", "tool-input-schema-valid")
+class InputSchemaInvalid(Session):
+    def tools(self, request: Request) -> list[Message]:
+        return [*super().tools(request), {"name": "count", "inputSchema": {"type": "object", "required": "all"}}]
+
+
+@breaks("header-annotation-valid", revision=MODERN)
+class TwoParametersInOneHeader(Session):
+    def tools(self, request: Request) -> list[Message]:
+        names = {"a": {"type": "string", "x-mcp-header": "One"}, "b": {"type": "string", "x-mcp-header": "one"}}
+        tool = {"name": "both", "inputSchema": {"type": "object", "properties": names}}
+        return [*super().tools(request), tool]
+
+
+@breaks("tool-content-shape")
+class ContentWithoutType(Session):
+    async def tool_show(self, request: Request, arguments: Message) -> Message:
+        return {"content": [{"text": "a picture"}]}
+
+
+@breaks("tool-content-shape", revision=MODERN)
+class ImageNotInBase64(Session):
+    async def tool_show(self, request: Request, arguments: Message) -> Message:
+        return {"content": [{"type": "image", "data": "<png>", "mimeType": "image/png"}]}
+
+
+# --- resources --------------------------------------------------------------------------------------------------------
+
+
+@breaks("resource-not-found")
+class EmptyContentsForUnknownResource(Session):
+    def no_resource(self, request: Request, uri: Any) -> Message:
+        return {"contents": []}
+
+
+@breaks("resource-not-found", revision=MODERN)
+class WrongCodeForUnknownResource(Session):
+    def no_resource(self, request: Request, uri: Any) -> Message:
+        raise Refused(-32601, "Resource not found")
+
+
+@breaks("blob-is-base64", revision=MODERN)
+class BlobNotInBase64(Session):
+    async def resources_read(self, request: Request) -> Message:
+        found = await super().resources_read(request)
+        return {"contents": [each | ({"blob": "ä?"} if "blob" in each else {}) for each in found["contents"]]}
+
+
+@breaks("resource-uri-valid")
+class UriWithoutScheme(Session):
+    async def resources_list(self, request: Request) -> Message:
+        return {"resources": [{"uri": "one memo", "name": "one"}]}
+
+
+@breaks("resource-contents-shape")
+class ContentsWithoutUri(Session):
+    async def resources_read(self, request: Request) -> Message:
+        return {"contents": [{"text": "one"}]} if await super().resources_read(request) else {}
+
+
+@breaks("subscription-updates")
+class ForgetsSubscribers(Session):
+    async def tool_touch(self, request: Request, arguments: Message) -> Message:
+        return self.text("touched")
+
+
+@breaks("update-only-if-subscribed")
+class UpdatesAfterUnsubscribing(Session):
+    async def resources_unsubscribe(self, request: Request) -> Message:
+        return {}
+
+
+@breaks("update-only-if-subscribed")
+class UpdatesWithoutSubscription(Session):
+    def updated(self, uri: str) -> None:
+        self.notify("notifications/resources/updated", {"uri": uri})
+
+
+# --- prompts and completion -------------------------------------------------------------------------------------------
+
+
+@breaks("prompt-errors")
+class UnknownPromptGivesResult(Session):
+    async def prompts_get(self, request: Request) -> Message:
+        return await super().prompts_get(request) if request.params.get("name") in PROMPTS else {"messages": []}
+
+
+@breaks("prompt-errors", revision=MODERN)
+class MissingPromptArgumentAccepted(Session):
+    async def prompts_get(self, request: Request) -> Message:
+        if request.params.get("name") not in PROMPTS:
+            return await super().prompts_get(request)
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}]}
+
+
+@breaks("prompt-content-valid")
+class PromptImageNotInBase64(Session):
+    async def prompts_get(self, request: Request) -> Message:
+        image = {"type": "image", "data": "not Base64!", "mimeType": "image/png"}
+        return await super().prompts_get(request) and {"messages": [{"role": "user", "content": image}]}
+
+
+@breaks("prompt-content-valid", revision=MODERN)
+class PromptOfUnknownRole(Session):
+    async def prompts_get(self, request: Request) -> Message:
+        said = {"role": "system", "content": {"type": "text", "text": "hello"}}
+        return await super().prompts_get(request) and {"messages": [said]}
+
+
+@breaks("completion-at-most-100")
+class CompletesTooMuch(Session):
+    def completion(self, found: list[str]) -> Message:
+        return {"values": NAMES[:101]}
+
+
+@breaks("completion-errors", revision=MODERN)
+class CompletesUnknownPrompts(Session):
+    async def completion_complete(self, request: Request) -> Message:
+        try:
+            return await super().completion_complete(request)
+        except Refused:
+            return {"completion": {"values": []}}
+
+
+# --- logging ----------------------------------------------------------------------------------------------------------
+
+
+@breaks("log-level-errors")
+class AcceptsAnyLogLevel(Session):
+    async def logging_setlevel(self, request: Request) -> Message:
+        return {}
+
+
+@breaks("log-level-respected")
+class LogsBelowLevel(Session):
+    def log(self, request: Request, level: str, data: Any) -> None:
+        self.notify("notifications/message", {"level": "debug", "data": data}, request)
+
+
+@breaks("log-only-on-request", revision=MODERN)
+class LogsUnasked(Session):
+    def log(self, request: Request, level: str, data: Any) -> None:
+        self.notify("notifications/message", {"level": "emergency", "data": data}, request)
+
+
+@breaks("log-level-valid", "log-level-respected")
+class LogsAtUnknownLevel(Session):
+    def log(self, request: Request, level: str, data: Any) -> None:
+        self.notify("notifications/message", {"level": "loud", "data": data}, request)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+@breaks("no-progress-after-end", "progress-token-known")
+class ProgressAfterEnd(Session):
+    def respond(self, request: Request, response: Message) -> None:
+        super().respond(request, response)
+        if request.method == "tools/call":
+            self.progress(request, 100, 100)
+
+
+@breaks("progress-increases")
+class ProgressShrinks(Session):
+    def progress(self, request: Request, progress: float, total: float) -> None:
+        super().progress(request, total - progress, total)
+
+
+@breaks("progress-increases", revision=MODERN)
+class ProgressStands(Session):
+    def progress(self, request: Request, progress: float, total: float) -> None:
+        super().progress(request, 1, total)
+
+
+@breaks("progress-token-known")
+class ProgressForUnknownToken(Session):
+    async def tool_echo(self, request: Request, arguments: Message) -> Message:
+        self.notify("notifications/progress", {"progressToken": "mine", "progress": 1}, request)
+        return await super().tool_echo(request, arguments)
+
+
+@breaks("progress-token-known", revision=MODERN)
+class ProgressForTokenOfAnotherType(Session):
+    def outgoing(self, message: Message, about: Request | None) -> Iterator[Any]:
+        if message.get("method") == "notifications/progress" and type(message["params"]["progressToken"]) is int:
+            message["params"]["progressToken"] = str(message["params"]["progressToken"])
+        yield message
+
+
+@breaks("progress-shape", "progress-increases")
+class ProgressAsText(Session):
+    def progress(self, request: Request, progress: Any, total: float) -> None:
+        super().progress(request, f"{progress} of {total}", total)  # type: ignore[arg-type]
+
+
+# --- cancellation -----------------------------------------------------------------------------------------------------
+
+
+@breaks("nothing-after-cancel")
+class AnswersCancelledRequests(Session):
+    def cancelled(self, request: Request) -> None:
+        self.respond(request, {"jsonrpc": "2.0", "id": request.id, "error": {"code": 0, "message": "cancelled"}})
+
+
+@breaks("nothing-after-cancel", revision=MODERN)
+class IgnoresCancellations(Session):
+    def cancel(self, request_id: Any) -> None:
+        pass
+
+
+@breaks("request-answered", revision=MODERN)
+class CancelsAllForOne(Session):
+    def cancel(self, request_id: Any) -> None:
+        for request in self.open.values():
+            request.scope.cancel()
+
+
+@breaks("request-answered")
+class CancelsByPrefixOfId(Session):
+    def cancel(self, request_id: Any) -> None:
+        for request in self.open.values():
+            if str(request.id)[:1] == str(request_id)[:1]:
+                request.scope.cancel()
+
+
+# --- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+@breaks("listen-acknowledged-first", "request-answered", revision=MODERN)
+class ForgetsAcknowledgement(Session):
+    def acknowledge(self, request: Request, honoured: Message) -> None:
+        pass
+
+
+@breaks("listen-acknowledged-first", revision=MODERN)
+class AcknowledgesLate(Session):
+    def acknowledge(self, request: Request, honoured: Message) -> None:
+        self.tell_listener(request, "notifications/tools/list_changed", {})
+        super().acknowledge(request, honoured)
+
+
+@breaks("listen-acknowledges-subset", revision=MODERN)
+class AcknowledgesMoreThanAsked(Session):
+    def honoured(self, wanted: Message) -> Message:
+        return {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+
+
+@breaks("listen-id-on-notifications", "listen-acknowledged-first", revision=MODERN)
+class NotificationsWithoutSubscription(Session):
+    def tell_listener(self, request: Request, method: str, params: Message) -> None:
+        if method.endswith("acknowledged"):
+            super().tell_listener(request, method, params)
+        else:
+            self.notify(method, params, request)
+
+
+@breaks("listen-id-on-notifications", "listen-acknowledged-first", revision=MODERN)
+class NotificationsForAnotherSubscription(Session):
+    def tell_listener(self, request: Request, method: str, params: Message) -> None:
+        self.notify(method, params | {"_meta": {f"{PREFIX}subscriptionId": "another"}}, request)
+
+
+@breaks("listen-only-requested", revision=MODERN)
+class TellsOfAllChanges(Session):
+    def changed(self, kind: str) -> None:
+        for each in self.listening.values():
+            self.tell_listener(each["request"], f"notifications/{kind}/list_changed", {})
+
+
+@breaks("listen-only-requested", revision=MODERN)
+class TellsOfAllResources(Session):
+    def updated(self, uri: str) -> None:
+        for each in self.listening.values():
+            self.tell_listener(each["request"], "notifications/resources/updated", {"uri": uri})
+
+
+@breaks("listen-survives-requests", revision=MODERN)
+class LosesNotificationsUnderLoad(Session):
+    def changed(self, kind: str) -> None:
+        if len(self.open) <= len(self.listening) + 1:
+            super().changed(kind)
+
+
+# --- input ------------------------------------------------------------------------------------------------------------
+
+
+@breaks("input-required-where-allowed", revision=MODERN)
+class AsksWhileCompleting(Session):
+    async def completion_complete(self, request: Request) -> Message:
+        return {"resultType": "input_required", "requestState": "more"}
+
+
+@breaks("input-required-has-content", revision=MODERN)
+class AsksForNothing(Session):
+    def ask_in_result(self, request: Request, kinds: list[str]) -> Message:
+        found = super().ask_in_result(request, kinds)
+        return found if "content" in found else {"resultType": "input_required"}
+
+
+@breaks("input-requests-known", revision=MODERN)
+class AsksWithUnknownMethod(Session):
+    def question(self, kind: str, request: Request) -> Message:
+        return {"method": "user/ask", "params": {"message": "Who?"}}
+
+
+@breaks("request-state-tampering-refused", revision=MODERN)
+class TrustsRequestState(Session):
+    def state(self, request: Request) -> str:
+        return str(request.params.get("requestState", super().state(request)))
+
+
+@breaks("request-state-bound", revision=MODERN)
+class TakesStateOfOtherRequests(Session):
+    def state(self, request: Request) -> str:
+        return hashlib.sha256(b"for all").hexdigest()
+
+
+@breaks("missing-input-asked-again", revision=MODERN)
+class RefusesMissingInput(Session):
+    def ask_in_result(self, request: Request, kinds: list[str]) -> Message:
+        found = super().ask_in_result(request, kinds)
+        if "content" not in found and "requestState" in request.params:
+            raise Refused(-32602, "Not all was answered")
+        return found
+
+
+@breaks("elicitation-shape")
+class AsksWithoutMessage(Session):
+    def question(self, kind: str, request: Request) -> Message:
+        found = QUESTIONS[kind]
+        return (
+            found | {"params": {"requestedSchema": {"type": "object", "properties": {}}}}
+            if "params" in found
+            else found
+        )
+
+
+@breaks("sampling-message-shape", revision=MODERN)
+class SamplesWithoutRole(Session):
+    def question(self, kind: str, request: Request) -> Message:
+        if kind != "sampling":
+            return super().question(kind, request)
+        said = {"content": {"type": "text", "text": "Who?"}}
+        return {"method": "sampling/createMessage", "params": {"messages": [said], "maxTokens": 10}}

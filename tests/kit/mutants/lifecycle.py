@@ -1,0 +1,324 @@
+"""Servers that break a rule for the handshake, capabilities, lists, or how a server behaves over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from tests.kit.mutants.model import LATEST, LEGACY, MODERN, Session, breaks
+from tests.kit.mutants.server import PREFIX, Message, Refused, Request
+
+# --- handshake --------------------------------------------------------------------------------------------------------
+
+
+@breaks("version-offered")
+class OffersVersionNeverHeardOf(Session):
+    async def initialize(self, request: Request) -> Message:
+        known = request.params.get("protocolVersion") in LEGACY
+        return await super().initialize(request) | ({} if known else {"protocolVersion": "1999-12-31"})
+
+
+@breaks("version-offered", "version-offered-latest")
+class EchoesAnyVersion(Session):
+    async def initialize(self, request: Request) -> Message:
+        return await super().initialize(request) | {"protocolVersion": request.params.get("protocolVersion")}
+
+
+@breaks("version-echoed", "version-offered-latest")
+class InsistsOnNewestVersion(Session):
+    async def initialize(self, request: Request) -> Message:
+        return await super().initialize(request) | {"protocolVersion": LATEST}
+
+
+@breaks("version-offered-latest")
+class OffersOldestVersion(Session):
+    async def initialize(self, request: Request) -> Message:
+        known = request.params.get("protocolVersion") in LEGACY
+        return await super().initialize(request) | ({} if known else {"protocolVersion": LEGACY[0]})
+
+
+@breaks("initialize-answered")
+class WithoutServerInfo(Session):
+    async def initialize(self, request: Request) -> Message:
+        return {key: value for key, value in (await super().initialize(request)).items() if key != "serverInfo"}
+
+
+@breaks("server-waits-for-initialized")
+class AsksTooEarly(Session):
+    def respond(self, request: Request, response: Message) -> None:
+        super().respond(request, response)
+        if request.method == "initialize":
+            self.asked += 1
+            self.send({"jsonrpc": "2.0", "id": f"early {self.asked}", "method": "roots/list"}, request)
+
+
+@breaks("ping-answered")
+class AnswersPingsWithContent(Session):
+    async def ping(self, request: Request) -> Message:
+        return {"pong": True}
+
+
+@breaks("ping-answered")
+class RefusesPings(Session):
+    async def ping(self, request: Request) -> Message:
+        raise Refused(-32601, "Unknown method ping")
+
+
+@breaks("discover-answered", revision=MODERN)
+class DiscoversNoVersions(Session):
+    async def server_discover(self, request: Request) -> Message:
+        return {"capabilities": self.declared(request)}
+
+
+@breaks("stateless", "unsupported-version-error", "incomplete-meta-refused", revision=MODERN)
+class RemembersCapabilities(Session):
+    def check_meta(self, request: Request) -> None:
+        meta = request.params.setdefault("_meta", {})
+        self.capabilities = meta.setdefault(f"{PREFIX}clientCapabilities", self.capabilities) or self.capabilities
+        meta[f"{PREFIX}clientCapabilities"] = self.capabilities
+        super().check_meta(request)
+
+
+# --- capabilities -----------------------------------------------------------------------------------------------------
+
+
+def _without(name: str) -> Any:
+    """Return a habit of declaring all but one capability."""
+
+    def declared(self: Session, request: Request) -> Message:
+        return {key: value for key, value in Session.declared(self, request).items() if key != name}
+
+    return declared
+
+
+@breaks("capabilities-declared", revision=MODERN)
+class LogsUndeclared(Session):
+    declared = _without("logging")
+
+
+@breaks("capabilities-declared")
+class CompletesUndeclared(Session):
+    declared = _without("completions")
+
+
+@breaks("capabilities-declared", revision=MODERN)
+class OffersPromptsUndeclared(Session):
+    declared = _without("prompts")
+
+
+@breaks("notification-within-capabilities")
+class AnnouncesChangesUndeclared(Session):
+    def declared(self, request: Request) -> Message:
+        return super().declared(request) | {"tools": {}}
+
+
+@breaks("notification-within-capabilities")
+class UpdatesUndeclared(Session):
+    def declared(self, request: Request) -> Message:
+        return super().declared(request) | {"resources": {"listChanged": True}}
+
+
+@breaks("lists-answered", revision=MODERN)
+class RefusesToList(Session):
+    async def resources_templates_list(self, request: Request) -> Message:
+        raise Refused(-32601, "Unknown method")
+
+
+@breaks("input-within-capabilities")
+class AsksForWhatIsUndeclared(Session):
+    def may_ask(self, kind: str, request: Request, declared: Message) -> bool:
+        return True
+
+
+@breaks("input-within-capabilities", "missing-capability-error", revision=MODERN)
+class AsksInResultForWhatIsUndeclared(Session):
+    def may_ask(self, kind: str, request: Request, declared: Message) -> bool:
+        return True
+
+
+@breaks("missing-capability-error", revision=MODERN)
+class WrongCodeForMissingCapability(Session):
+    def refuse(self, request_id: Any, refused: Refused) -> Message:
+        if refused.error["code"] == -32021:
+            refused.error["code"] = -32602
+        return super().refuse(request_id, refused)
+
+
+@breaks("missing-capability-error", revision=MODERN)
+class KeepsMissingCapabilitiesToItself(Session):
+    def refuse(self, request_id: Any, refused: Refused) -> Message:
+        if refused.error["code"] == -32021:
+            del refused.error["data"]
+        return super().refuse(request_id, refused)
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+@breaks("cache-hints-present", revision=MODERN)
+class WithoutCacheHints(Session):
+    def result(self, request: Request, result: Message) -> Message:
+        return {key: value for key, value in super().result(request, result).items() if key != "ttlMs"}
+
+
+@breaks("cache-hints-present", revision=MODERN)
+class NegativeTimeToLive(Session):
+    def result(self, request: Request, result: Message) -> Message:
+        found = super().result(request, result)
+        return found | ({"ttlMs": -1} if "ttlMs" in found else {})
+
+
+@breaks("cache-scope-same-on-pages", revision=MODERN)
+class CacheScopeOfItsOwnForEachPage(Session):
+    def result(self, request: Request, result: Message) -> Message:
+        found = super().result(request, result)
+        return found | ({"cacheScope": "private"} if "cursor" in request.params and "ttlMs" in found else {})
+
+
+@breaks("tool-names-unique", "page-items-once")
+class ListsPageTwice(Session):
+    def page(self, request: Request, field: str, items: list[Message]) -> Message:
+        found = super().page(request, field, items)
+        place = self.place(request)
+        return (
+            super().page(request, field, [*items[:3], *items[:place]][: place + 3]) | found
+            if not place
+            else {
+                **found,
+                field: items[:3],
+            }
+        )
+
+
+@breaks("bad-cursor-refused")
+class AcceptsAnyCursor(Session):
+    def place(self, request: Request) -> int:
+        try:
+            return super().place(request)
+        except Refused:
+            return 0
+
+
+@breaks("bad-cursor-refused", revision=MODERN)
+class WrongCodeForBadCursor(Session):
+    def place(self, request: Request) -> int:
+        try:
+            return super().place(request)
+        except Refused:
+            raise Refused(-32603, "Unknown cursor") from None
+
+
+@breaks("cursors-stable", "bad-cursor-refused")
+class ForgetsCursors(Session):
+    seen = 0
+
+    def place(self, request: Request) -> int:
+        if "cursor" in request.params:
+            self.seen += 1
+            if self.seen % 3 == 0:
+                raise Refused(-32602, "Unknown cursor")
+        return super().place(request)
+
+
+@breaks("list-order-stable", "tool-names-unique", "list-same-on-each-connection", revision=MODERN)
+class ListsInAnyOrder(Session):
+    turn = 0
+
+    def tools(self, request: Request) -> list[Message]:
+        self.turn += "cursor" not in request.params
+        found = super().tools(request)
+        return found[self.turn % 2 :] + found[: self.turn % 2]
+
+
+@breaks("list-same-on-each-connection", revision=MODERN)
+class ListsByConnection(Session):
+    def tools(self, request: Request) -> list[Message]:
+        found = super().tools(request)
+        return found if self.twin.sessions[0] is self else found[:-1]
+
+
+# --- over time --------------------------------------------------------------------------------------------------------
+
+
+@breaks("alive", "request-answered")
+class DiesAfterManyRequests(Session):
+    def start(self, request: Request) -> None:
+        if self.twin.served >= 60:
+            self.nursery.cancel_scope.cancel()
+        super().start(request)
+
+
+@breaks("alive", "request-answered")
+class HangsOnMalformedInput(Session):
+    hung = False
+
+    def receive(self, text: bytes, origin: Any = None) -> None:
+        self.hung = self.hung or not text.strip().startswith((b"{", b"["))
+        if not self.hung:
+            super().receive(text, origin)
+
+
+@breaks("alive", "request-answered", revision=MODERN)
+class DiesOfDeepNesting(Session):
+    def receive(self, text: bytes, origin: Any = None) -> None:
+        if text.count(b"[") > 100 or text.count(b"{") > 100:
+            self.nursery.cancel_scope.cancel()
+        super().receive(text, origin)
+
+
+@breaks("alive", "request-answered", revision=MODERN)
+class DiesOfUnknownCancellation(Session):
+    def cancel(self, request_id: Any) -> None:
+        if not any(request_id == request.id for request in self.open.values()):
+            self.nursery.cancel_scope.cancel()
+        super().cancel(request_id)
+
+
+@breaks("as-fast-as-before", "request-answered")
+class SlowerWithEachRequest(Session):
+    async def answer(self, request: Request) -> Message:
+        await trio.sleep(0.01 * self.twin.served)
+        return await super().answer(request)
+
+
+@breaks("slow-call-blocks-none")
+class BlocksAllForSlowTool(Session):
+    lock: trio.Lock | None = None
+
+    async def response(self, request: Request) -> Message:
+        self.lock = self.lock or trio.Lock()
+        async with self.lock:
+            return await super().response(request)
+
+
+@breaks("slow-call-blocks-none", revision=MODERN)
+class QueuesBehindSubscriptions(Session):
+    async def response(self, request: Request) -> Message:
+        for listener in [*self.listening.values()]:
+            await listener["ended"].wait()
+        return await super().response(request)
+
+
+# --- resources and the like of other sessions -------------------------------------------------------------------------
+
+
+@breaks("no-leak-between-sessions", "progress-token-known")
+class LeaksProgressToOthers(Session):
+    def progress(self, request: Request, progress: float, total: float) -> None:
+        for session in [*self.twin.sessions]:
+            Session.progress(session, request, progress, total)
+
+
+@breaks("no-leak-between-sessions", "response-matches-request")
+class LeaksResponsesToOthers(Session):
+    def respond(self, request: Request, response: Message) -> None:
+        for session in [*self.twin.sessions]:
+            Session.respond(session, request, response)
+
+
+@breaks("no-leak-between-sessions", "update-only-if-subscribed")
+class LeaksSubscriptionsToOthers(Session):
+    def updated(self, uri: str) -> None:
+        if any(uri in session.subscribed for session in self.twin.sessions):
+            self.notify("notifications/resources/updated", {"uri": uri})

@@ -1,0 +1,158 @@
+"""The servers and clients that others have written, and how each is started. Once installed, they need no network."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from tests.interop import node_peers, python_peers
+
+HERE = Path(__file__).parent
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+"""The newest revision of each era, in which peers are checked."""
+
+NOWHERE = "http://127.0.0.1:9"
+"""A proxy that refuses every connection, for a tool that would go to the network."""
+
+
+@functools.cache
+def _python(environment: str) -> str:
+    """Return the interpreter of an environment, made if need be; `tests` is the one that runs this."""
+    return sys.executable if environment == "tests" else str(python_peers.install(_say, environment))
+
+
+@functools.cache
+def _npm() -> node_peers.NodePeers:
+    return node_peers.install(_say)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _ours_in_python(file: str, environment: str, kind: str) -> Callable[[], list[str]]:
+    return lambda: [_python(environment), str(HERE / file), kind]
+
+
+def _ours_in_node(file: str, kind: str) -> Callable[[], list[str]]:
+    return lambda: [str(_npm().node), str(HERE / file), str(_npm().modules), kind]
+
+
+def _node_server(name: str) -> Callable[[], list[str]]:
+    return lambda: [str(_npm().node), str(_npm().server(name))]
+
+
+def _python_server(module: str) -> Callable[[], list[str]]:
+    return lambda: [_python("servers"), "-m", module]
+
+
+@attrs.frozen
+class Server:
+    """A server of others.
+
+    Attributes:
+        title: What it is, and its version.
+        command: Its command, without the arguments that say how it serves.
+        modern: Whether it speaks 2026-07-28 as well as 2025-11-25.
+        stdio: The arguments for stdio; `{folder}` becomes a folder of its own.
+        http: The arguments for Streamable HTTP, or None if it has none.
+        environment: Variables for its process.
+    """
+
+    title: str
+    command: Callable[[], list[str]]
+    modern: bool = False
+    stdio: tuple[str, ...] = ()
+    http: tuple[str, ...] | None = None
+    environment: dict[str, str] = attrs.field(factory=dict)
+
+    @property
+    def runs(self) -> list[tuple[str, str]]:
+        """Return each transport and revision that it is checked over."""
+        transports = ["stdio", "http"] if self.http is not None else ["stdio"]
+        revisions = [LEGACY, MODERN] if self.modern else [LEGACY]
+        return [(transport, revision) for transport in transports for revision in revisions]
+
+    def over_stdio(self, folder: Path) -> tuple[list[str], dict[str, str]]:
+        """Return the command for stdio, and its variables."""
+        arguments = [each.format(folder=folder) for each in self.stdio]
+        return [*self.command(), *arguments], {name: at.format(folder=folder) for name, at in self.environment.items()}
+
+    @contextmanager
+    def over_http(self) -> Iterator[str]:
+        """Run it over HTTP, and yield its URL."""
+        assert self.http is not None
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        command = [*self.command(), *self.http]
+        environment = os.environ | {"PORT": str(port)}  # the npm servers take it from there, ours choose their own
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            assert process.stdout is not None
+            try:
+                words = (line.split()[-1] for line in process.stdout if line.strip())
+                started = next(word.decode() for word in words if word.startswith(b"http://") or word == b"%d" % port)
+                # What it prints from now on must not fill the pipe.
+                threading.Thread(target=collections.deque, args=(process.stdout, 0), daemon=True).start()
+                yield started if started.startswith("http://") else f"http://127.0.0.1:{port}/mcp"
+            finally:
+                process.kill()
+
+
+_SDK = {"stdio": ("stdio",), "http": ("http",)}
+
+SERVERS = {
+    "python-v1": Server("Python SDK 1.30.0", _ours_in_python("python_server.py", "python_v1", "v1"), **_SDK),
+    "python-v2": Server("Python SDK 2.3.0", _ours_in_python("python_server.py", "tests", "v2"), modern=True, **_SDK),
+    "fastmcp": Server("FastMCP 4.1.2", _ours_in_python("python_server.py", "fastmcp", "fastmcp"), modern=True, **_SDK),
+    "typescript-v1": Server("TypeScript SDK 1.32.2", _ours_in_node("ts_server.mjs", "v1"), **_SDK),
+    "typescript-v2": Server("TypeScript SDK 2.4.0", _ours_in_node("ts_server.mjs", "v2"), modern=True, **_SDK),
+    "everything": Server(
+        "server-everything 2026.8.31", _node_server("everything"), stdio=("stdio",), http=("streamableHttp",)
+    ),
+    "filesystem": Server("server-filesystem 2026.8.31", _node_server("filesystem"), stdio=("{folder}",)),
+    "memory": Server(
+        "server-memory 2026.8.31", _node_server("memory"), environment={"MEMORY_FILE_PATH": "{folder}/memory.jsonl"}
+    ),
+    "git": Server("mcp-server-git 2026.10.19", _python_server("mcp_server_git"), modern=True),
+    "time": Server("mcp-server-time 2026.10.19", _python_server("mcp_server_time"), modern=True),
+    "fetch": Server(
+        "mcp-server-fetch 2026.10.24", _python_server("mcp_server_fetch"), modern=True, stdio=("--proxy-url", NOWHERE)
+    ),
+}
+
+
+@attrs.frozen
+class Client:
+    """A client on an SDK of others; its command takes `legacy` or `auto`, then the URL of a server."""
+
+    title: str
+    command: Callable[[], list[str]]
+    modern: bool = False
+
+    @property
+    def revisions(self) -> list[str]:
+        return [LEGACY, MODERN] if self.modern else [LEGACY]
+
+    def for_revision(self, revision: str) -> list[str]:
+        """Return its command, without the URL."""
+        return [*self.command(), "legacy" if revision == LEGACY else "auto"]
+
+
+CLIENTS = {
+    "python-v1": Client("Python SDK 1.30.0", _ours_in_python("python_client.py", "python_v1", "v1")),
+    "python-v2": Client("Python SDK 2.3.0", _ours_in_python("python_client.py", "tests", "v2"), modern=True),
+    "fastmcp": Client("FastMCP 4.1.2", _ours_in_python("python_client.py", "fastmcp", "fastmcp"), modern=True),
+    "typescript-v1": Client("TypeScript SDK 1.32.2", _ours_in_node("ts_client.mjs", "v1")),
+    "typescript-v2": Client("TypeScript SDK 2.4.0", _ours_in_node("ts_client.mjs", "v2"), modern=True),
+}

@@ -1,0 +1,532 @@
+"""`check_server`: drives a server with plans, judges what happens by every rule, and shrinks what it finds."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time as clock
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+import trio.testing
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.client.targets import Target, target_name
+from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
+from trio_mcp.testing.check.facts import Facts, discover
+from trio_mcp.testing.check.judging import Found, Judging
+from trio_mcp.testing.check.moves.catalogue import MOVES
+from trio_mcp.testing.check.moves.model import Move
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress, Status
+from trio_mcp.testing.check.run import Runner, Terms
+from trio_mcp.testing.check.shrink import Shown, Shrinker
+from trio_mcp.testing.check.source import Source
+from trio_mcp.testing.check.steps import Plan
+from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
+from trio_mcp.testing.check.wires.wire import OpenWire
+from trio_mcp.testing.rules.catalogue import select
+from trio_mcp.testing.rules.model import Rule
+from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
+
+__all__ = ["Check", "Options", "check_server", "meet", "preview_server"]
+
+CHUNK: Final = 10
+"""Examples that are judged at once, at most (chosen)."""
+
+PATIENCE: Final = 4
+"""How many times the deadline an example may take, before its connection is given up (chosen)."""
+
+MOST_DEAD: Final = 3
+"""After how many examples in a row that the target did not survive the check ends (chosen)."""
+
+LIFE: Final = 500
+"""Examples that one connection serves, at most: what a server remembers of it grows (chosen)."""
+
+SHRINKING: Final = 20.0
+"""Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
+
+QUIET, QUIET_VIRTUAL = 0.05, 0.5
+"""Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
+
+SLOWER: Final = 5.0
+"""How many times slower than at the beginning is told as such (chosen)."""
+
+
+@attrs.frozen
+class Options:
+    """What a check does and may do.
+
+    Attributes:
+        revisions: The revisions to speak; None for the newest of each era that the target speaks.
+        rules: The rules to check.
+        examples: How many plans are run.
+        time: Seconds that it may take.
+        seed: Decides all that is random.
+        max_bytes: Bytes that may pass in both directions.
+        allow_writes: Whether every tool may be called.
+        tools: The names of further tools that may be called.
+        baseline: The ids of rules that are known to be broken.
+        terms: What holds for every connection.
+    """
+
+    revisions: tuple[str, ...] | None
+    rules: tuple[Rule, ...]
+    examples: int = 200
+    time: float = 60.0
+    seed: int = 0
+    max_bytes: int = 256 * 1024 * 1024
+    allow_writes: bool = False
+    tools: tuple[str, ...] = ()
+    baseline: frozenset[str] = frozenset()
+    terms: Terms = attrs.Factory(Terms)
+
+    @property
+    def moves(self) -> list[Move]:
+        """The moves that the rules name; all if a rule names none."""
+        if not self.rules or not all(rule.moves for rule in self.rules):
+            return list(MOVES.values())
+        named = {name for rule in self.rules for name in rule.moves}
+        return [move for name, move in MOVES.items() if name in named]
+
+
+class Check:
+    """A check of a server; `report` can be asked for at any time.
+
+    Args:
+        open_wire: Opens a connection.
+        name: The name of the target.
+        options: What it does.
+        on_progress: Called after each example.
+    """
+
+    def __init__(
+        self,
+        open_wire: OpenWire,
+        name: str,
+        options: Options,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> None:
+        self.facts: list[Facts] = []
+        self._open_wire = open_wire
+        self._name = name
+        self._options = options
+        self._on_progress = on_progress
+        self._began = clock.perf_counter()
+        self._examples = self._requests = 0
+        self._generating = 0.0
+        self._ended: Ended = "interrupted"
+        self._notes: list[str] = []
+        self._occasions = {rule.id: 0 for rule in options.rules}
+        self._failures: dict[str, Failure] = {}
+        self._sources: list[Source] = []
+        self._latencies: list[float] = []
+        self._dead = self._closed = self._traffic = 0
+        self._life: _Life | None = None
+        self._virtual = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
+
+    async def run(self) -> None:
+        """Run it, until it is complete or its budget is used up.
+
+        Raises:
+            TransportError: If the target can't be reached, or does not answer as it must from the start.
+            NegotiationError: If it does not speak a revision.
+        """
+        self.facts = await meet(self._open_wire, self._options)
+        self._ended = "complete"
+        try:
+            for number, facts in enumerate(self.facts):
+                left = len(self.facts) - number
+                examples = self._examples + (self._options.examples - self._examples) // left
+                until = clock.perf_counter() + self._time_left / left
+                await self._check_revision(facts, examples, until)
+                if self._ended not in ("complete", "time"):
+                    return
+        except trio.Cancelled:
+            self._ended = "interrupted"
+            raise
+
+    # --- lives --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _time_left(self) -> float:
+        return self._options.time - (clock.perf_counter() - self._began)
+
+    @property
+    def _all_broken(self) -> bool:
+        return 0 < len(self._options.rules) == len(self._failures)
+
+    async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
+        """Check a revision, over one connection after the other."""
+        source = Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}")
+        self._sources.append(source)
+        while self._examples < examples and not self._all_broken:
+            if clock.perf_counter() >= until:
+                self._ended = "time"
+                return
+            if self._dead >= MOST_DEAD:
+                self._ended = "target hangs"
+                return
+            if self._traffic >= self._options.max_bytes:
+                self._ended = "bytes"
+                return
+            try:
+                if not await self._live(facts, source, examples, until):
+                    return
+            except TrioMcpError as exc:
+                self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
+                self._ended = "target died"
+                return
+
+    async def _live(self, facts: Facts, source: Source, examples: int, until: float) -> bool:
+        """Run examples over one connection; return whether there are more."""
+        more = True
+        async with self._connected(facts.revision) as runner:
+            life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
+            runner.forget()
+            talk = runner.talks[0]
+            while talk.is_open and not self._over(life, examples, until):
+                began = clock.perf_counter()
+                plan = source.next()
+                self._generating += clock.perf_counter() - began
+                if plan is None:
+                    more = False
+                    break
+                await self._example(life, plan)
+                if self._on_progress is not None:
+                    self._on_progress(self._progress)
+                if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
+                    await self._judge(life, facts)
+            self._traffic += getattr(talk.wire, "traffic", 0)
+        # With the end of the connection, which rules look at, too.
+        await self._judge(life, facts)
+        self._life = None
+        return more
+
+    def _over(self, life: _Life, examples: int, until: float) -> bool:
+        return (
+            self._examples >= examples
+            or len(life.plans) >= LIFE
+            or life.judging.is_full
+            or self._dead >= MOST_DEAD
+            or self._all_broken
+            or clock.perf_counter() >= until
+            or self._traffic + getattr(life.runner.talks[0].wire, "traffic", 0) >= self._options.max_bytes
+        )
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, revision: str) -> AsyncIterator[Runner]:
+        runner = Runner(self._open_wire, revision, self._options.terms)
+        async with runner.connected():
+            await discover(runner)
+            yield runner
+
+    @property
+    def _progress(self) -> Progress:
+        seconds = clock.perf_counter() - self._began
+        return Progress(self._examples, self._options.examples, seconds, self._requests, len(self._failures))
+
+    async def _example(self, life: _Life, plan: Plan) -> None:
+        """Run a plan, and see whether the target survives it."""
+        runner = life.runner
+        life.plans.append((self._examples, plan))
+        self._examples += 1
+        before = runner.asked
+        with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
+            await runner.run(plan, example=self._examples - 1)
+            if self._virtual:
+                await runner.until(lambda: False, QUIET_VIRTUAL)
+            seconds = await runner.probe()
+        self._requests += runner.asked - before
+        if scope.cancelled_caught or (seconds is None and runner.talks[0].is_open):
+            # Nothing more can be learned on this connection.
+            self._dead += 1
+            await runner.talks[0].wire.stop("close", 0)
+        elif seconds is not None:
+            self._dead = 0
+            self._latencies.append(seconds)
+
+    # --- verdicts -----------------------------------------------------------------------------------------------------
+
+    async def _judge(self, life: _Life, facts: Facts) -> None:
+        """Judge what is new, and shrink what is broken for the first time."""
+        for found in self._judged(life):
+            if found.rule.id not in self._failures:
+                self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
+                await self._shrink(found, life, facts)
+
+    def _judged(self, life: _Life) -> list[Found]:
+        """Return the first verdict of each rule that is broken."""
+        life.runner.pump()
+        events = list(life.runner.tape.events)
+        life.runner.forget()
+        life.judged = len(life.plans)
+        broken: dict[str, Found] = {}
+        for found in life.judging.judge(events):
+            self._occasions[found.rule.id] += 1
+            if found.verdict.problem is not None:
+                broken.setdefault(found.rule.id, found)
+        for rule, trouble in life.judging.troubles.items():
+            note = f"the rule {rule} could not judge what happened: {trouble}"
+            if note not in self._notes:
+                self._notes.append(note)
+        return list(broken.values())
+
+    async def _shrink(self, found: Found, life: _Life, facts: Facts) -> None:
+        shrinker = Shrinker(
+            lambda: self._connected(facts.revision),
+            found.rule,
+            {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
+            seconds=min(SHRINKING, max(2.0, self._time_left / 2)),
+            quiet=QUIET_VIRTUAL if self._virtual else QUIET,
+        )
+        best = self._failures[found.rule.id]
+        numbers = [number for number, _ in life.plans]
+        for example in found.examples:
+            if example not in numbers:
+                continue
+            place = numbers.index(example)
+            shown = Shown(life.plans[place][1], best.transcript, found.verdict)
+            failure = await shrinker.shrink(shown, [plan for _, plan in life.plans[:place]], facts.revision, example)
+            if failure.seen or not best.of:
+                best = self._failures[found.rule.id] = failure
+            if failure.seen:
+                break
+
+    # --- the report ---------------------------------------------------------------------------------------------------
+
+    def report(self) -> CheckReport:
+        """Return what has been found so far."""
+        if self._life is not None:
+            # Interrupted: what was not judged yet.
+            life, self._life = self._life, None
+            for found in self._judged(life):
+                self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
+        spoken = tuple(facts.revision for facts in self.facts)
+        infos = [facts.server_info for facts in self.facts if facts.server_info]
+        notes = [note for facts in self.facts for note in facts.skipped]
+        return CheckReport(
+            self._name,
+            "server",
+            self.facts[0].transport if self.facts else "",
+            spoken,
+            " ".join(str(infos[0].get(key, "")) for key in ("name", "version")).strip() if infos else "",
+            self._options.seed,
+            self._examples,
+            self._requests,
+            clock.perf_counter() - self._began,
+            self._generating,
+            tuple(map(self._outcome, self._options.rules)),
+            tuple(dict.fromkeys(notes + self._notes + self._slowness())),
+            self._ended,
+            self._figures(),
+        )
+
+    def _outcome(self, rule: Rule) -> Outcome:
+        occasions, failure = self._occasions[rule.id], self._failures.get(rule.id)
+        if failure is not None:
+            return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options.baseline)
+        if occasions:
+            return Outcome(rule, "held", occasions)
+        status, reason = _unchecked(rule, self.facts)
+        return Outcome(rule, status, reason=reason)
+
+    def _figures(self) -> dict[str, Any]:
+        figures: dict[str, Any] = {
+            "calls": sum(source.called for source in self._sources),
+            "repeated calls": sum(source.repeated for source in self._sources),
+            "bytes": self._traffic,
+        }
+        if self._latencies:
+            figures["latency at the beginning"], figures["latency at the end"] = self._first_and_last()
+        return figures
+
+    def _first_and_last(self) -> tuple[float, float]:
+        tenth = max(1, len(self._latencies) // 10)
+        return statistics.median(self._latencies[:tenth]), statistics.median(self._latencies[-tenth:])
+
+    def _slowness(self) -> list[str]:
+        if self._virtual or len(self._latencies) < 50:
+            return []
+        first, last = self._first_and_last()
+        if last < SLOWER * first + 0.05:
+            return []
+        return [
+            f"the target has become slower: an answer took {first * 1000:.1f} ms at the beginning, and "
+            f"{last * 1000:.1f} ms at the end"
+        ]
+
+
+@attrs.define
+class _Life:
+    """One connection and the examples that ran over it."""
+
+    runner: Runner
+    judging: Judging
+    plans: list[tuple[int, Plan]] = attrs.Factory(list)
+    judged: int = 0
+
+
+def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
+    """Return a failure as it was seen, with all that was going on."""
+    example = found.examples[0] if found.examples else -1
+    plan = next((plan for number, plan in life.plans if number == example), ())
+    events = tuple(found.history)
+    at = next((at for at, event in enumerate(events) if event is found.verdict.event), len(events) - 1)
+    return Failure(found.verdict.problem or "", events, at, plan, revision, 0, 0, example)
+
+
+async def meet(open_wire: OpenWire, options: Options) -> list[Facts]:
+    """Return what is known of a target, for each revision that it is to be checked in.
+
+    Raises:
+        TransportError: If it can't be reached, or does not answer as it must.
+        NegotiationError: If it speaks none of the revisions, or not one that was asked for.
+    """
+
+    async def met(revision: str, terms: Terms) -> Facts:
+        runner = Runner(open_wire, revision, terms)
+        async with runner.connected():
+            return await discover(runner, allow_writes=options.allow_writes, tools=options.tools)
+
+    if options.revisions is not None:
+        found = [await met(revision, options.terms) for revision in options.revisions]
+    else:
+        found, refusals = [], []
+        began = clock.perf_counter()
+        for revision in reversed(LEGACY_REVISIONS):
+            try:
+                found.append(await met(revision, options.terms))
+                break
+            except NegotiationError as exc:
+                refusals.append(exc)
+        # A server of the legacy era need not answer at all what it does not know.
+        patience = min(options.terms.opening, max(5.0, 3 * (clock.perf_counter() - began)))
+        terms = attrs.evolve(options.terms, opening=patience if found else options.terms.opening)
+        try:
+            found.append(await met(LATEST_MODERN, terms))
+        except (NegotiationError, TransportError):
+            if not found:
+                raise refusals[0] from None
+    tools = {name for facts in found for name in facts.tools}
+    if unknown := set(options.tools) - tools:
+        raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
+    return found
+
+
+async def check_server(
+    target: Target | WireTarget,
+    *,
+    revisions: Sequence[str] | None = None,
+    rules: Sequence[str] | None = None,
+    examples: int = 200,
+    time: float = 60.0,
+    seed: int = 0,
+    rate: float | None = None,
+    max_bytes: int = 256 * 1024 * 1024,
+    deadline: float = 10.0,
+    connect_timeout: float = 30.0,
+    allow_writes: bool = False,
+    tools: Collection[str] = (),
+    baseline: Collection[str] = (),
+    on_progress: Callable[[Progress], object] | None = None,
+    stop: trio.Event | None = None,
+) -> CheckReport:
+    """Check a server: drive it with what a client may send and with what it may not, and judge all that happens.
+
+    Args:
+        target: What `Client` takes, except several ways at once; or a `WireTarget`.
+        revisions: The revisions to speak; by default the newest of each era that the target speaks.
+        rules: The ids of the rules to check, or patterns (`trio_mcp.testing.rules.catalogue.select`); all by default.
+        examples: How many plans are run.
+        time: Seconds that it may take.
+        seed: Decides all that is random.
+        rate: Requests a second, at most.
+        max_bytes: Bytes that may pass in both directions.
+        deadline: Seconds for a response.
+        connect_timeout: Seconds for the handshake.
+        allow_writes: Whether to call every tool, not only those that are annotated as read-only.
+        tools: The names of further tools that may be called.
+        baseline: The ids of rules that are known to be broken.
+        on_progress: Called after each example.
+        stop: Ends the check early, with what has been found.
+
+    Raises:
+        TransportError: If the target can't be reached, or does not answer the handshake as it must.
+        NegotiationError: If it does not speak a revision.
+        ValueError: If a rule, a revision or a tool is unknown.
+    """
+    options = _options(
+        revisions,
+        rules,
+        examples=examples,
+        time=time,
+        seed=seed,
+        max_bytes=max_bytes,
+        allow_writes=allow_writes,
+        tools=tuple(tools),
+        baseline=frozenset(baseline),
+        terms=Terms(deadline, connect_timeout, rate=rate),
+    )
+    check = Check(_wire(target), target_name(target), options, on_progress)
+    async with background_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            if stop is not None:
+                nursery.start_soon(_cancel_at, stop, scope)
+            await check.run()
+    return check.report()
+
+
+async def _cancel_at(stop: trio.Event, scope: trio.CancelScope) -> None:
+    await stop.wait()
+    scope.cancel()
+
+
+async def preview_server(
+    target: Target | WireTarget,
+    *,
+    revisions: Sequence[str] | None = None,
+    rules: Sequence[str] | None = None,
+    allow_writes: bool = False,
+    tools: Collection[str] = (),
+) -> Preview:
+    """Return what `check_server` would do with the same arguments; only the handshake and the lists are asked for.
+
+    Raises:
+        TransportError, NegotiationError, ValueError: As in `check_server`.
+    """
+    options = _options(revisions, rules, allow_writes=allow_writes, tools=tuple(tools))
+    facts = await meet(_wire(target), options)
+    outcomes = [(rule, _unchecked(rule, facts)) for rule in options.rules]
+    return Preview(
+        tuple(facts),
+        options.rules,
+        {each.revision: tuple(move.name for move in options.moves if not move.lacks(each)) for each in facts},
+        {rule.id: reason for rule, (status, reason) in outcomes if status == "not checkable"},
+    )
+
+
+def _options(revisions: Sequence[str] | None, rules: Sequence[str] | None, **more: Any) -> Options:
+    if unknown := set(revisions or ()) - set(REVISIONS):
+        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    chosen = tuple(select(rules, "server", "transport"))
+    return Options(None if revisions is None else tuple(revisions), chosen, **more)
+
+
+def _wire(target: Target | WireTarget) -> OpenWire:
+    if isinstance(target, (list, tuple, FailoverParameters)):
+        raise ValueError("a check needs one way to the server, not several: check each of them by itself")
+    return open_wire_for(target)  # type: ignore[arg-type]
+
+
+def _unchecked(rule: Rule, facts: Sequence[Facts]) -> tuple[Status, str]:
+    """Return what becomes of a rule that had no occasion, and why."""
+    facts = [each for each in facts if each.revision in rule.revisions]
+    if not facts:
+        return "not checkable", "the target was not spoken to in a revision that has it"
+    lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
+    if lacks and all(lacks):
+        return "not checkable", lacks[0]
+    return "not exercised", "nothing that it applies to has happened"

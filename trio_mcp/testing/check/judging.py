@@ -1,0 +1,174 @@
+"""Judging what happens on a connection a few examples at a time, with what later examples may refer back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.testing.rules.catalogue import judge
+from trio_mcp.testing.rules.history import OTHER, History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.model import Rule, Verdict
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types import meta
+
+__all__ = ["Found", "Judging"]
+
+STANDING: Final = frozenset(
+    {"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "subscriptions/listen"}
+)
+"""Requests whose effect lasts, so that whatever comes later is judged with them in view."""
+
+MOST_STANDING: Final = 100
+MOST_KEPT: Final = 20_000
+"""Requests that are remembered for late messages (chosen)."""
+
+
+@attrs.frozen
+class Found:
+    """A verdict.
+
+    Attributes:
+        rule: The rule.
+        verdict: The verdict.
+        examples: The numbers of the examples that may be its cause, the likeliest first.
+        history: What was judged.
+    """
+
+    rule: Rule
+    verdict: Verdict
+    examples: tuple[int, ...]
+    history: Sequence[Event]
+
+
+@attrs.define
+class _Kept:
+    """The events about a request, or the heads of an HTTP exchange."""
+
+    example: int
+    events: list[tuple[int, Event]] = attrs.Factory(list)
+
+
+class Judging:
+    """Judges the events of one life of a target: a main connection, and those that examples open beside it.
+
+    Each event is judged once, however long the life is. What came before an event is in view if the event refers to it,
+    or if it has a lasting effect.
+
+    Args:
+        rules: The rules.
+        prologue: The events of the handshake and the listing.
+
+    Attributes:
+        troubles: What a rule could not make sense of, by its id: an error in the rule, or a very odd target.
+    """
+
+    def __init__(self, rules: Sequence[Rule], prologue: Sequence[Event]) -> None:
+        self.troubles: dict[str, str] = {}
+        self._rules = rules
+        self._prologue = list(prologue)
+        self._kept: dict[Any, _Kept] = {}
+        self._standing: list[_Kept] = []
+        self._example = -1
+        self._count = 0
+        for event in self._prologue:
+            self._keep(event)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much stands that a new connection is better."""
+        return len(self._standing) > MOST_STANDING
+
+    def judge(self, events: Sequence[Event]) -> Iterator[Found]:
+        """Yield the verdicts on the events that came since the last time."""
+        before = self._before(events)
+        known = {id(event) for event in self._prologue}
+        view = self._prologue + [event for event in before if id(event) not in known]
+        since = len(view)
+        view += events
+        history = History(view, since=since)
+        began = self._example
+        examples = {}
+        for event in events:
+            self._keep(event)
+            examples[id(event)] = self._example
+        for rule in self._rules:
+            try:
+                for rule_, verdict in judge(history, [rule]):
+                    where = history.connections[verdict.event.connection]
+                    original = where.events[where.position(verdict.event)]
+                    causes = [*self._causes(verdict.event), examples.get(id(original), began)]
+                    yield Found(rule_, verdict, tuple(dict.fromkeys(each for each in causes if each >= 0)), view)
+            # A mistake in one rule, which must not cost the verdicts of all others.
+            except Exception as exc:
+                self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
+        while len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def _before(self, events: Iterable[Event]) -> list[Event]:
+        """Return the earlier events that these refer to, and those whose effect lasts, in their order."""
+        found = {id(kept): kept for kept in self._standing}
+        for event in events:
+            for key in _keys(event):
+                if (kept := self._kept.get(key)) is not None:
+                    found[id(kept)] = kept
+        numbered = dict(pair for kept in found.values() for pair in kept.events)
+        return [numbered[number] for number in sorted(numbered)]
+
+    def _causes(self, event: Event) -> list[int]:
+        """Return the examples of the requests that an event is about."""
+        return [kept.example for key in _keys(event) if (kept := self._kept.get(key)) is not None]
+
+    def _keep(self, event: Event) -> None:
+        self._count += 1
+        if event.kind == "mark" and event.facts.get("what") == "begin":
+            self._example = int(event.facts.get("example", self._example + 1))
+        # Before the new requests, which may use the same keys only by mistake.
+        for key in _keys(event):
+            if (kept := self._kept.get(key)) is not None:
+                kept.events.append((self._count, event))
+        if event.kind == "request" and event.exchange is not None:
+            self._kept[event.connection, "exchange", event.exchange] = _Kept(self._example, [(self._count, event)])
+        for message in _messages(event):
+            if is_request(message):
+                kept = _Kept(self._example, [(self._count, event)])
+                self._kept[event.connection, event.sender, _key(message["id"])] = kept
+                if (token := _token(message)) is not None:
+                    self._kept[event.connection, event.sender, "token", _key(token)] = kept
+                if message["method"] in STANDING:
+                    self._standing.append(kept)
+
+
+def _messages(event: Event) -> list[Any]:
+    if event.kind != "message":
+        return []
+    return event.message if isinstance(event.message, list) else [event.message]
+
+
+def _keys(event: Event) -> Iterator[Any]:
+    """Yield the keys of what an event refers to."""
+    place = event.connection
+    other = OTHER.get(event.sender, event.sender)
+    if event.kind in ("response", "end") or (event.kind == "message" and event.exchange is not None):
+        yield place, "exchange", event.exchange
+    if event.kind == "mark" and "id" in event.facts:
+        yield place, "client", _key(event.facts["id"])
+    for message in _messages(event):
+        if is_response(message):
+            yield place, other, _key(message.get("id"))
+        elif is_notification(message) and isinstance(params := message.get("params"), dict):
+            if message["method"] == "notifications/cancelled":
+                yield place, event.sender, _key(params.get("requestId"))
+            elif message["method"] == "notifications/progress":
+                yield place, other, "token", _key(params.get("progressToken"))
+
+
+def _token(message: dict[str, Any]) -> Any:
+    params = message.get("params")
+    entries = params.get("_meta") if isinstance(params, dict) else None
+    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
+
+
+def _key(value: Any) -> Any:
+    return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)

@@ -1,0 +1,129 @@
+"""What a client that keeps all rules does: it lists, calls, reads, gets, and looks whether the server is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan, Step
+from trio_mcp.testing.rules.history import LISTS
+from trio_mcp.testing.strategies.schemas import from_schema
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+from trio_mcp.uri_templates import UriTemplate
+
+__all__ = ["call_tool", "discover_again", "get_prompt", "list_all", "ping", "read_resource", "read_template"]
+
+# Readable in a report, and not the same twice in a check.
+_TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
+_SEGMENTS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_", min_size=1, max_size=12)
+
+
+def _step(step: Step) -> Plan:
+    return (step,)
+
+
+@move(needs=["callable_tools"], weight=12)
+def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call a tool with valid arguments."""
+
+    def call(name: str, arguments: Mapping[str, Any], token: bool) -> Plan:
+        return _step(Ask("tools/call", {"name": name, "arguments": arguments}, token=token))
+
+    return st.one_of(
+        [
+            st.builds(call, st.just(name), from_schema(facts.tools[name].get("inputSchema")), st.booleans())
+            for name in facts.callable_tools
+        ]
+    )
+
+
+@move(needs=["resources"], weight=4)
+def read_resource(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Read a resource that is listed."""
+    uris = st.sampled_from(sorted(facts.resources))
+    return st.builds(lambda uri, token: _step(Ask("resources/read", {"uri": uri}, token=token)), uris, st.booleans())
+
+
+@move(needs=["templates"], weight=4)
+def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Read what a resource template describes, whether it exists or not."""
+
+    def read(template: UriTemplate, values: list[str]) -> Plan:
+        names = dict(zip(template.variables, values, strict=True))
+        return _step(Ask("resources/read", {"uri": template.expand(names)}))
+
+    return st.one_of(
+        [
+            st.builds(read, st.just(each), st.lists(_SEGMENTS, min_size=(n := len(each.variables)), max_size=n))
+            for each in _templates(facts)
+        ]
+    )
+
+
+def _templates(facts: Facts) -> list[UriTemplate]:
+    found = []
+    for text in facts.templates:
+        try:
+            found.append(UriTemplate(text))
+        except (TypeError, ValueError):
+            continue  # of a level that this library does not expand
+    return found
+
+
+@move(needs=["prompts"], weight=4)
+def get_prompt(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Get a prompt with all that it requires, and now and then with what it allows."""
+
+    def get(name: str, required: Mapping[str, str], more: Mapping[str, str]) -> Plan:
+        arguments = {**required, **more}
+        return _step(Ask("prompts/get", {"name": name} | ({"arguments": arguments} if arguments else {})))
+
+    return st.one_of(
+        [
+            st.builds(
+                get,
+                st.just(name),
+                st.fixed_dictionaries(dict.fromkeys(_arguments(prompt, True), _TEXTS)),
+                st.fixed_dictionaries({}, optional=dict.fromkeys(_arguments(prompt, False), _TEXTS)),
+            )
+            for name, prompt in sorted(facts.prompts.items())
+        ]
+    )
+
+
+def _arguments(prompt: Mapping[str, Any], required: bool) -> list[str]:
+    listed = prompt.get("arguments")
+    return [
+        each["name"]
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and (each.get("required") is True) == required
+    ]
+
+
+@move(weight=2)
+def list_all(facts: Facts) -> st.SearchStrategy[Plan]:
+    """List what the server offers, and the next page of it."""
+    methods = [method for method in LISTS if facts.declares(method.split("/")[0])]
+    if not methods:
+        return st.nothing()
+    return st.builds(
+        lambda method, more: (Ask(method), Await(), NextPage()) if more else _step(Ask(method)),
+        st.sampled_from(methods),
+        st.booleans(),
+    )
+
+
+@move(revisions=LEGACY_REVISIONS, weight=1)
+def ping(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Look whether the server is there."""
+    return st.builds(lambda token: _step(Ask("ping", token=token)), st.booleans())
+
+
+@move(revisions=MODERN_REVISIONS, weight=1)
+def discover_again(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask what the server can do, at any time."""
+    return st.just(_step(Ask("server/discover")))

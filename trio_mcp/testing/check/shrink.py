@@ -1,0 +1,283 @@
+"""From a rule that is broken to the smallest plan that breaks it, which is run again and again on fresh connections."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.errors import TrioMcpError
+from trio_mcp.schema.validator import SchemaValidator
+from trio_mcp.testing.check.report import Failure
+from trio_mcp.testing.check.run import Runner
+from trio_mcp.testing.check.steps import Ask, Await, Cancel, Pause, Plan, Step, Tell, Write
+from trio_mcp.testing.rules.catalogue import judge
+from trio_mcp.testing.rules.history import History
+from trio_mcp.testing.rules.model import Rule, Verdict
+from trio_mcp.testing.strategies.schemas import CannotGenerate, simplest
+from trio_mcp.testing.transcript.events import Event
+
+__all__ = ["Shown", "Shrinker"]
+
+MOST_RUNS: Final = 150
+"""How often a target is run, at most, to find a simpler plan (chosen)."""
+
+REPEATS: Final = 5
+"""How often the simplest plan is run again, to say how reliably it breaks the rule (chosen)."""
+
+INSISTENT: Final = 3
+"""How often a plan that did break the rule is run before it counts as one that does not (chosen)."""
+
+BEFORE: Final = (0, 1, 4, 16, 64)
+"""How many of the plans before it on the same connection are put in front of one that breaks nothing alone."""
+
+
+@attrs.frozen
+class Shown:
+    """A run in which the rule was broken.
+
+    Attributes:
+        plan: The plan.
+        events: What happened.
+        verdict: The verdict.
+        probed: Whether the kit asked at the end whether the target was alive.
+    """
+
+    plan: Plan
+    events: tuple[Event, ...]
+    verdict: Verdict
+    probed: bool = False
+
+
+class Shrinker:
+    """Finds the smallest plan that breaks a rule.
+
+    Args:
+        connect: Returns a new runner, and prepares it: the handshake and the listing.
+        rule: The rule.
+        schemas: The input schemas of tools by name, so that valid arguments stay valid.
+        seconds: The time that it may take.
+        quiet: Seconds in which what is late still comes.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        rule: Rule,
+        schemas: Mapping[str, Any],
+        *,
+        seconds: float,
+        quiet: float,
+    ) -> None:
+        self._connect = connect
+        self._rule = rule
+        self._schemas = schemas
+        self._until = clock.perf_counter() + seconds
+        self._quiet = quiet
+        self._runs = 0
+        self._tries = 1
+        self._best: Shown | None = None
+
+    async def shrink(self, first: Shown, before: Sequence[Plan], revision: str, example: int) -> Failure:
+        """Return the failure, as small as it becomes.
+
+        Args:
+            first: The example as it was seen.
+            before: The plans that ran on the same connection before.
+            revision: The revision spoken.
+            example: Its number.
+        """
+        best = await self._confirmed(first, before)
+        if best is None:
+            return _failure(first, revision, example, 0, self._runs)
+        best = await self._fewer_steps(best)
+        best = await self._simpler_steps(best)
+        seen = of = 0
+        while of < REPEATS * self._tries and (of == 0 or clock.perf_counter() < self._until):
+            of += 1
+            again = await self._run(best.plan, probe=best.probed)
+            if again is not None:
+                seen, best = seen + 1, again
+        return _failure(best, revision, example, seen, of)
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _may_run(self) -> bool:
+        return self._runs < MOST_RUNS and clock.perf_counter() < self._until
+
+    async def _run(self, plan: Plan, *, probe: bool) -> Shown | None:
+        """Run a plan on a fresh connection; return what was seen if it broke the rule."""
+        self._runs += 1
+        try:
+            async with self._connect() as runner:
+                assert isinstance(runner, Runner)
+                since = len(runner.tape.events)
+                await runner.run(plan)
+                await runner.until(lambda: not runner.talks[0].is_open, self._quiet)
+                if probe:
+                    await runner.probe()
+        except TrioMcpError:
+            return None  # it can't be reached now; whether it ever can be again, others find out
+        events = runner.tape.events
+        # The end of the connection, which the kit causes, belongs to a failure only if it breaks the rule.
+        found = self._verdict(events, since)
+        if found is None:
+            return None
+        shown = events[: _place(events, found.event) + 1]
+        if self._verdict(shown, since) is None:
+            shown = events
+        return Shown(plan, tuple(shown), found, probe)
+
+    def _verdict(self, events: Sequence[Event], since: int) -> Verdict | None:
+        verdicts = judge(History(events, since=since), [self._rule])
+        return next((verdict for _, verdict in verdicts if verdict.problem is not None), None)
+
+    async def _shows(self, plan: Plan, *, probe: bool) -> Shown | None:
+        for _ in range(self._tries):
+            if self._may_run and (shown := await self._run(plan, probe=probe)) is not None:
+                return shown
+        return None
+
+    async def _confirmed(self, first: Shown, before: Sequence[Plan]) -> Shown | None:
+        """Show the failure on a fresh connection: with the example alone, or with what came before it."""
+        for tries in (1, INSISTENT):
+            self._tries = tries
+            for count in BEFORE:
+                if count and count // 4 >= len(before):
+                    break
+                earlier = [step for plan in before[-count:] for step in (*plan, Await())] if count else []
+                for probe in (False, True):
+                    if (shown := await self._shows((*earlier, *first.plan), probe=probe)) is not None:
+                        return shown
+        return None
+
+    # --- fewer steps --------------------------------------------------------------------------------------------------
+
+    async def _fewer_steps(self, best: Shown) -> Shown:
+        """Take out steps, large pieces first, until none can be missed (delta debugging)."""
+        size = max(1, len(best.plan) // 2)
+        while self._may_run:
+            at, smaller = 0, False
+            while at < len(best.plan) and self._may_run:
+                plan = best.plan[:at] + best.plan[at + size :]
+                if plan and (shown := await self._shows(plan, probe=best.probed)) is not None:
+                    best, smaller = shown, True
+                else:
+                    at += size
+            if size == 1 and not smaller:
+                break
+            size = max(1, size // 2)
+        return best
+
+    # --- simpler steps ------------------------------------------------------------------------------------------------
+
+    async def _simpler_steps(self, best: Shown) -> Shown:
+        """Make each step simpler, as long as the rule stays broken."""
+        improved = True
+        while improved and self._may_run:
+            improved = False
+            for at in range(len(best.plan)):
+                for simpler in self._simpler(best.plan[at]):
+                    if not self._may_run or simpler == best.plan[at]:
+                        continue
+                    plan = (*best.plan[:at], simpler, *best.plan[at + 1 :])
+                    if (shown := await self._shows(plan, probe=best.probed)) is not None:
+                        best, improved = shown, True
+                        break
+        return best
+
+    def _simpler(self, step: Step) -> Iterator[Step]:
+        """Yield steps that are a little simpler, the simplest first."""
+        match step:
+            case Ask():
+                if step.style or step.token or step.meta or step.headers:
+                    yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
+                    yield from _each_reset(step, style=0, token=False, meta={}, headers={})
+                if step.method in ("tools/call", "prompts/get"):
+                    for arguments in self._simpler_arguments(step):
+                        yield attrs.evolve(step, params={**(step.params or {}), "arguments": arguments})
+            case Tell():
+                yield from _each_reset(step, headers={})
+            case Cancel():
+                yield from _each_reset(step, reason=None, which=0)
+            case Pause():
+                yield from _each_reset(step, seconds=0.05)
+            case Write(texts=texts) if len(texts) > 1:
+                for at in range(len(texts)):
+                    yield attrs.evolve(step, texts=texts[:at] + texts[at + 1 :])
+        if hasattr(step, "connection"):
+            yield from _each_reset(step, connection=0)
+
+    def _simpler_arguments(self, step: Ask) -> Iterator[Any]:
+        """Yield simpler arguments of a call; of valid ones only valid ones."""
+        params = step.params or {}
+        given = params.get("arguments")
+        if not given:
+            return
+        valid: SchemaValidator | None = None
+        if step.method == "tools/call" and (schema := self._schemas.get(str(params.get("name")))) is not None:
+            try:
+                valid = SchemaValidator(schema)
+                least = simplest(schema)
+            except (ValueError, CannotGenerate):
+                return
+            if valid.problem(given) is not None:
+                valid = None
+            elif _size(least) < _size(given):
+                yield least
+        for simpler in _simpler_values(given):
+            if valid is None or valid.problem(simpler) is None:
+                yield simpler
+
+
+def _each_reset(step: Any, **defaults: Any) -> Iterator[Any]:
+    for name, value in defaults.items():
+        if getattr(step, name) != value:
+            yield attrs.evolve(step, **{name: value})
+
+
+def _simpler_values(value: Any) -> Iterator[Any]:
+    """Yield simpler values of the same type, a step at a time."""
+    match value:
+        case dict():
+            for key in value:
+                yield {name: each for name, each in value.items() if name != key}
+            for key, each in value.items():
+                for simpler in _simpler_values(each):
+                    yield {**value, key: simpler}
+        case list():
+            for at in range(len(value)):
+                yield value[:at] + value[at + 1 :]
+            for at, each in enumerate(value):
+                for simpler in _simpler_values(each):
+                    yield [*value[:at], simpler, *value[at + 1 :]]
+        case str() if value:
+            yield ""
+            yield value[: len(value) // 2]
+            yield "a" * len(value)
+        case bool():
+            yield False
+        case int() | float():
+            yield 0
+            yield int(value) // 2
+
+
+def _size(value: Any) -> int:
+    return len(repr(value))
+
+
+def _place(events: Sequence[Event], event: Event) -> int:
+    """Return the place of an event, which may be a message of a batch, in a transcript."""
+    found = next((at for at, each in enumerate(events) if each is event), None)
+    if found is None:
+        found = next((at for at, each in enumerate(events) if (each.time, each.kind) == (event.time, event.kind)), None)
+    return len(events) - 1 if found is None else found
+
+
+def _failure(shown: Shown, revision: str, example: int, seen: int, of: int) -> Failure:
+    assert shown.verdict.problem is not None
+    at = _place(shown.events, shown.verdict.event)
+    return Failure(shown.verdict.problem, shown.events, at, shown.plan, revision, seen, of, example)

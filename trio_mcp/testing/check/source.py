@@ -1,0 +1,163 @@
+"""Where plans come from: moves are drawn in bulk and interleaved, the same for the same seed."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Collection, Sequence
+from random import Random
+from typing import Any, Final
+
+import attrs
+from hypothesis.errors import Unsatisfiable
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.model import Move
+from trio_mcp.testing.check.run import STYLES
+from trio_mcp.testing.check.steps import Ask, Await, Plan, Step
+from trio_mcp.testing.strategies.drawing import draws
+
+__all__ = ["CALLS", "MOST_STEPS", "Source"]
+
+CALLS: Final = ("tools/call", "resources/read", "prompts/get")
+"""The requests that make a server do something of its own: at least half of all, and none a repeat if avoidable."""
+
+MOST_MOVES: Final = 4
+MOST_STEPS: Final = 25
+"""How much is interleaved in a plan (chosen)."""
+
+SMALLEST, LARGEST = 8, 128
+"""How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
+
+ATTEMPTS: Final = 5
+"""How often a move is drawn again if all that it would call was called before (chosen)."""
+
+
+class _Pool:
+    """The values of a move, drawn in bulk when they are needed."""
+
+    def __init__(self, move: Move, facts: Facts, seed: str) -> None:
+        self.move = move
+        self._strategy = move.make(facts)
+        self._seeds = Random(f"{seed} {move.name}")
+        self._count = SMALLEST
+        self._values: deque[Plan] = deque()
+
+    def next(self) -> Plan | None:
+        """Return the next value, or None if the move has no values."""
+        if not self._values:
+            try:
+                self._values.extend(draws(self._strategy, self._count, seed=self._seeds.getrandbits(64)))
+            except Unsatisfiable:
+                return None
+            self._count = min(2 * self._count, LARGEST)
+        return self._values.popleft() if self._values else None
+
+
+class Source:
+    """Makes plans.
+
+    Each move has an example of its own first, so that a short check has tried everything once. From then on up to four
+    are interleaved.
+
+    Args:
+        facts: What is known of the target.
+        moves: The moves to use; those that the target lacks something for are left out.
+        seed: Decides everything that is random.
+
+    Attributes:
+        usable: The moves that can be made.
+        asked: How many requests the plans had so far.
+        called: How many of them were calls; see `CALLS`.
+        repeated: How many of the calls were the same as an earlier one.
+    """
+
+    def __init__(self, facts: Facts, moves: Sequence[Move], seed: str) -> None:
+        self.usable = [move for move in moves if not move.lacks(facts)]
+        self.asked = self.called = self.repeated = 0
+        self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
+        self._random = Random(seed)
+        self._first = [move.name for move in self.usable]
+        self._random.shuffle(self._first)
+        # The calls of a rule-abiding client, to fill up with.
+        self._calling = [move.name for move in self.usable if move.name in CALLING]
+        self._seen: set[str] = set()
+
+    def next(self) -> Plan | None:
+        """Return the next plan; None if nothing can be done."""
+        chosen: list[Plan] = []
+        if self._first:
+            chosen = self._drawn(self._first.pop())
+        elif self._pools:
+            chosen = self._mixed()
+        if not chosen:
+            return self.next() if self._first or self._pools else None
+        steps = self._interleaved(chosen)[:MOST_STEPS]
+        return tuple(self._styled(step) for step in steps)
+
+    def _mixed(self) -> list[Plan]:
+        """Return the steps of several moves, or of one that must be alone."""
+        moves = [pool.move for pool in self._pools.values()]
+        names = self._random.choices(
+            [move.name for move in moves], [move.weight for move in moves], k=self._random.randint(1, MOST_MOVES)
+        )
+        if alone := next((name for name in names if self._pools[name].move.alone), None):
+            return self._drawn(alone)
+        found = [plan for name in names if name in self._pools for plan in self._drawn(name)]
+        # At least half of the traffic is calls.
+        while self._calling and 2 * self.called < 1.2 * self.asked and sum(map(len, found)) < MOST_STEPS:
+            more = self._drawn(self._random.choice(self._calling))
+            if not more:
+                break
+            found += more
+        return found
+
+    def _drawn(self, name: str) -> list[Plan]:
+        """Return a value of a move in a list, or an empty list if it has none."""
+        plan: Plan = ()
+        keys: list[str] = []
+        old = 0
+        for _ in range(ATTEMPTS):
+            drawn = self._pools[name].next()
+            if drawn is None:
+                del self._pools[name]
+                self._calling = [each for each in self._calling if each != name]
+                return []
+            plan = drawn
+            keys = [_key(step) for step in plan if isinstance(step, Ask) and step.method in CALLS]
+            old = sum(key in self._seen for key in keys)
+            if not old:
+                break
+        self._seen.update(keys)
+        self.repeated += old
+        self.called += len(keys)
+        self.asked += sum(isinstance(step, Ask) for step in plan)
+        return [plan]
+
+    def _interleaved(self, plans: Collection[Plan]) -> list[Step]:
+        """Mix the steps of several moves, each in its own order."""
+        queues = [deque(plan) for plan in plans]
+        mixed: list[Step] = []
+        while queues := [queue for queue in queues if queue]:
+            # By length, so that each order is equally likely.
+            (queue,) = self._random.choices(queues, [len(queue) for queue in queues])
+            step = queue.popleft()
+            # Waiting for all twice in a row is the same as once.
+            if not (isinstance(step, Await) and mixed and isinstance(mixed[-1], Await)):
+                mixed.append(step)
+        return mixed
+
+    def _styled(self, step: Step) -> Step:
+        """Give a request an id of some kind: half of them a plain number."""
+        if not isinstance(step, Ask) or step.style or self._random.random() < 0.5:
+            return step
+        return attrs.evolve(step, style=self._random.randrange(len(STYLES)))
+
+
+CALLING: Final = frozenset({"call-tool", "read-resource", "read-template", "get-prompt"})
+"""The names of the moves that just call."""
+
+
+def _key(step: Ask) -> str:
+    params: Any = {key: value for key, value in (step.params or {}).items() if key != "_meta"}
+    return json.dumps([step.method, params], sort_keys=True, default=repr)

@@ -1,0 +1,241 @@
+"""What the rules share: which requests are beyond reproach, and what had certainly happened before what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from trio_mcp.schema.validator import SchemaError, SchemaValidator
+from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification
+from trio_mcp.testing.rules.shape import flaw
+from trio_mcp.testing.transcript.events import Event, Sender
+from trio_mcp.types import meta
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+
+__all__ = [
+    "LEGACY",
+    "MODERN",
+    "answer_of",
+    "asked_about",
+    "code_of",
+    "declares",
+    "has_read",
+    "is_ordered",
+    "is_plain",
+    "is_proper",
+    "named",
+    "pages",
+    "schema_problem",
+    "since",
+    "until",
+]
+
+LEGACY: Final = LEGACY_REVISIONS
+MODERN: Final = MODERN_REVISIONS
+
+# Beyond these two programs may read the same JSON differently, or refuse it with good reason. The integers are those
+# that a double holds exactly (RFC 8259, section 6); the others are chosen, far beyond ordinary messages.
+SAFE_INTEGER: Final = 2**53 - 1
+LONGEST_ID: Final = 200
+LARGEST: Final = 100_000
+DEEPEST: Final = 50
+
+
+def since(revision: str) -> tuple[str, ...]:
+    """Return the revisions from this one on."""
+    return REVISIONS[REVISIONS.index(revision) :]
+
+
+def until(revision: str) -> tuple[str, ...]:
+    """Return the revisions up to this one."""
+    return REVISIONS[: REVISIONS.index(revision) + 1]
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def is_plain(connection: Connection, event: Event) -> bool:
+    """Return whether all programs must read a message of the client as the same request or notification."""
+    return connection.kept("plain", event, lambda: _is_plain(connection, event))
+
+
+def _is_plain(connection: Connection, event: Event) -> bool:
+    message = event.message
+    if event.text is not None or not isinstance(message, dict) or not message.keys() <= _ENVELOPE:
+        return False
+    if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
+        return False
+    if not isinstance(message.get("params", {}), dict) or not _is_safe_id(message.get("id", 0)):
+        return False
+    if event.exchange is not None and connection.exchanges[event.exchange].request.facts.get("altered"):
+        return False
+    try:
+        size = len(json.dumps(message, ensure_ascii=False).encode())
+    except (ValueError, RecursionError):  # a lone surrogate, or far too deep
+        return False
+    return size <= LARGEST and _depth(message) <= DEEPEST
+
+
+_ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params"})
+
+
+def _is_safe_id(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST_ID
+    return type(value) is int and abs(value) <= SAFE_INTEGER
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
+
+
+def is_proper(connection: Connection, asked: Asked) -> bool:
+    """Return whether a request keeps every rule for clients, so that the server has no reason to refuse its form."""
+    return connection.kept("proper", asked.event, lambda: _is_proper(connection, asked))
+
+
+def _is_proper(connection: Connection, asked: Asked) -> bool:
+    if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1:
+        return False
+    message = asked.event.message
+    if connection.modern:
+        if asked.meta.get(meta.PROTOCOL_VERSION) != connection.revision:
+            return False
+        if not isinstance(asked.meta.get(meta.CLIENT_CAPABILITIES), dict):
+            return False
+    elif asked.method not in ("initialize", "ping"):
+        # Before the handshake is over a server may refuse anything else.
+        ready = next(connection.notifications("client", "notifications/initialized"), None)
+        if connection.hello is None or ready is None or connection.position(ready) > connection.position(asked.event):
+            return False
+    spec = method_spec(connection.revision, asked.method)
+    if spec is None:
+        return True
+    if "params" not in message:
+        return not spec.params_required
+    return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
+
+
+def answer_of(asked: Asked) -> Event | None:
+    """Return the first response to a request, if there is one."""
+    return asked.answers[0] if asked.answers else None
+
+
+def code_of(asked: Asked) -> int | None:
+    """Return the code of the error that a request was answered with, if it was."""
+    code = asked.error.get("code") if asked.error is not None else None
+    return code if isinstance(code, int) else None
+
+
+def asked_about(history: History, *methods: str) -> Iterator[tuple[Connection, Asked, Event]]:
+    """Yield the proper requests of these methods, or all, that were answered; with their connections and answers."""
+    for connection, asked in history.requests(*methods):
+        if asked.answers and is_proper(connection, asked):
+            yield connection, asked, asked.answers[0]
+
+
+def declares(capabilities: Any, path: str) -> bool:
+    """Return whether capabilities hold a path such as ``resources.subscribe``."""
+    for part in path.split("."):
+        capabilities = capabilities.get(part) if isinstance(capabilities, dict) else None
+    return capabilities is not None and capabilities is not False
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def is_ordered(connection: Connection) -> bool:
+    """Return whether messages arrive in the order in which they were sent: over HTTP they may overtake each other."""
+    return connection.transport not in ("http", "sse")
+
+
+def has_read(connection: Connection, event: Event) -> int | None:
+    """Return the place from which on the server has certainly read a message of the client; None if nothing shows it.
+
+    That is the answer to a request that was sent after it: what is read in order is read before the next message. Over
+    HTTP, where each message travels by itself, that request was sent after the response to the message's POST.
+    """
+    sent = event
+    if event.exchange is not None:
+        response = connection.exchanges[event.exchange].response
+        if response is None:
+            return None
+        sent = response
+    place = connection.position(sent)
+    answers = [
+        connection.position(later.answers[0])
+        for later in connection.requests
+        if later.answers and connection.position(later.event) > place
+    ]
+    return min(answers, default=None)
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+def pages(connection: Connection, method: str) -> Iterator[list[Asked]]:
+    """Yield the readings of a list from its beginning: the pages of each, in order, as far as they were read."""
+    asked = [each for each in connection.requests if each.method == method and each.result is not None]
+    for first in asked:
+        if "cursor" in first.params or not is_proper(connection, first):
+            continue
+        chain = [first]
+        while (cursor := (chain[-1].result or {}).get("nextCursor")) is not None:
+            place = connection.position(chain[-1].answers[0])
+            later = (each for each in asked if connection.position(each.event) > place)
+            following = next((each for each in later if each.params.get("cursor") == cursor), None)
+            if following is None or len(chain) > 100:
+                break
+            chain.append(following)
+        yield chain
+
+
+def named(asked: Iterable[Asked], field: str, key: str) -> list[str]:
+    """Return the names of the items that pages hold, in order."""
+    names = []
+    for page in asked:
+        items = (page.result or {}).get(field)
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict) and isinstance(item.get(key), str):
+                names.append(item[key])
+    return names
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def schema_problem(history: History, schema: Any, value: Any) -> str | None:
+    """Say how a value departs from a JSON Schema; None if it conforms, or the schema can't be used.
+
+    The validators are kept with the history.
+    """
+    key = json.dumps(schema, sort_keys=True)
+    if key not in history.validators:
+        try:
+            history.validators[key] = SchemaValidator(schema)
+        except SchemaError:
+            history.validators[key] = None
+    validator = history.validators[key]
+    try:
+        return None if validator is None else validator.problem(value)
+    except SchemaError:
+        return None
+
+
+def messages_of(connection: Connection, sender: Sender) -> Iterator[Event]:
+    """Yield the messages of one side, those of a batch one by one."""
+    for event in connection.messages(sender):
+        if isinstance(event.message, list):
+            yield from connection.parts(event)
+        else:
+            yield event
+
+
+def notifications(connection: Connection, sender: Sender, *methods: str) -> Iterator[Event]:
+    """Yield the notifications of one side, those in batches included, or only those of some methods."""
+    for event in messages_of(connection, sender):
+        if is_notification(event.message) and (not methods or event.message["method"] in methods):
+            yield event
