@@ -405,7 +405,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
     OLD_GET,
     "GET gets an event stream, or status 405.",
     revisions=SESSIONS,
-    moves=["another-session", "second-stream", "break-and-resume"],
+    moves=["another-connection", "second-stream", "break-and-resume"],
 )
 def get_stream_or_405(history: History) -> Iterator[Verdict]:
     """Judge each GET that gives the server no other reason to refuse it."""
@@ -593,7 +593,7 @@ def _ended(connection: Connection) -> Event | None:
     OLD_SESSIONS,
     "The id of a session has visible ASCII characters only.",
     revisions=SESSIONS,
-    moves=["another-session"],
+    moves=["another-connection"],
 )
 def session_id_visible_ascii(history: History) -> Iterator[Verdict]:
     """Judge each id."""
@@ -614,7 +614,7 @@ SHORTEST_ID: Final = 8
     OLD_SESSIONS,
     "The id of a session is unique, and can't be guessed.",
     revisions=SESSIONS,
-    moves=["another-session"],
+    moves=["another-connection"],
 )
 def session_id_unpredictable(history: History) -> Iterator[Verdict]:
     """Judge each id: by its length, by those before, and by whether it counts up."""
@@ -673,10 +673,9 @@ def session_ended_404(history: History) -> Iterator[Verdict]:
         same = headers.get("mcp-session-id") == given.headers["mcp-session-id"]
         spoken = headers.get("mcp-protocol-version", connection.revision) == connection.revision
         usual = exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message)
-        if same and spoken and usual:
-            if connection.position(exchange.request) > connection.position(ended):
-                problem = f"a request in a session that had ended got status {exchange.status}"
-                yield judged(exchange.status == 404, _response(exchange), problem)
+        if same and spoken and usual and connection.position(exchange.request) > connection.position(ended):
+            problem = f"a request in a session that had ended got status {exchange.status}"
+            yield judged(exchange.status == 404, _response(exchange), problem)
 
 
 @rule(
