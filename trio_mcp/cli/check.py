@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import INTERRUPTED, OK, Exit
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -39,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from trio_mcp.testing.report.table import table
 
     check, preview = _prepared(options)
+    baseline = _baseline(options.baseline)
     if options.dry_run:
         with _can_run():
             print(_plan(trio.run(preview), options), end="")
@@ -46,8 +48,11 @@ def run(options: argparse.Namespace) -> int:
     files = _Files(options)
     bar = ProgressBar(sys.stderr)
     with _can_run():
-        report = trio.run(_until_interrupted, check, bar)
+        report = trio.run(_until_interrupted, check, bar).knowing(baseline)
     print(json_text(report) if options.json else table(report), end="", flush=True)
+    for outcome in report.outcomes:
+        if outcome.rule.id in baseline and outcome.status == "held":
+            print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
     files.write(report)
     return INTERRUPTED if report.ended == "interrupted" else report.status
 
@@ -57,73 +62,78 @@ def _can_run() -> Iterator[None]:
     # All are one status here: whether the target is unreachable, silent or speaks something else, it was not checked.
     try:
         yield
-    except (TrioMcpError, ValueError) as exc:
+    except (TrioMcpError, ValueError, OSError) as exc:
         raise Exit(str(exc), hint=False) from None
+
+
+def _baseline(path: str | None) -> dict[str, str]:
+    from trio_mcp.testing.check.baseline import read_baseline
+
+    try:
+        return read_baseline(path) if path else {}
+    except ValueError as exc:
+        raise Exit(f"--baseline: {exc}", hint=False) from None
 
 
 def _prepared(
     options: argparse.Namespace,
 ) -> tuple[Callable[..., Awaitable[CheckReport]], Callable[[], Awaitable[Preview]]]:
     """Return the functions that check the target, and that say what would be done."""
-    from trio_mcp.testing.check.engine import check_client, check_server, preview_client, preview_server
-    from trio_mcp.testing.rules.baseline import read_baseline
-    from trio_mcp.testing.rules.catalogue import RULES
-    from trio_mcp.testing.rules.selection import select_rules
+    from trio_mcp.testing.check.clients import check_client
+    from trio_mcp.testing.check.engine import check_server, preview_server
+    from trio_mcp.testing.check.report import Preview
+    from trio_mcp.testing.rules.catalogue import select
 
-    catalogue = {id_: rule for id_, rule in RULES.items() if (rule.who == "client") == options.client}
+    patterns = [each.strip() for words in options.rules or ["*"] for each in words.split(",") if each.strip()]
     try:
-        patterns = [each.strip() for words in options.rules or ["*"] for each in words.split(",") if each.strip()]
-        rules = tuple(select_rules(patterns, catalogue))
-        baseline = read_baseline(options.baseline, RULES) if options.baseline else {}
+        rules = select(patterns, *(("client",) if options.client else ("server", "transport")))
     except ValueError as exc:
         raise Exit(str(exc)) from None
-    selection: dict[str, Any] = {"revisions": options.revisions, "rules": rules}
-    limits = {
-        "examples": options.examples,
-        "time": options.time,
-        "seed": options.seed,
-        "rate": options.rate,
-        "baseline": tuple(baseline),
-    }
-    if options.client:
-        if options.process is None:
-            raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
-        for flag in ("allow_writes", "tool", "header"):
-            if getattr(options, flag):
-                raise Exit(f"--{flag.replace('_', '-')} is for servers")
+    settings: dict[str, Any] = {"revisions": options.revisions, "rules": [rule.id for rule in rules]}
+    limits = {"examples": options.examples, "time": options.time, "seed": options.seed}
+    if not options.client:
+        settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
         target = target_of(options)
-        return partial(check_client, target, **selection, **limits), partial(preview_client, target, **selection)
-    target = target_of(options)
-    selection |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
-    return partial(check_server, target, **selection, **limits), partial(preview_server, target, **selection)
+        check = partial(check_server, target, **settings, **limits, rate=options.rate)
+        return check, partial(preview_server, target, **settings)
+    if options.process is None:
+        raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
+    for name in ("allow_writes", "tool", "header", "env", "rate"):
+        if getattr(options, name):
+            raise Exit(f"--{name.replace('_', '-')} is for servers")
+
+    async def preview_client() -> Preview:
+        return Preview((), tuple(rules), {})
+
+    return partial(check_client, options.process, **settings, **limits), preview_client
 
 
 async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: ProgressBar) -> CheckReport:
     """Run a check until it ends; Ctrl-C ends it with what was found until then, a second Ctrl-C at once."""
     stop = trio.Event()
 
-    async def listen(signals: Any) -> None:
-        await anext(signals)
-        stop.set()
-        bar.clear()
-        print("Stopping: again, to stop at once.", file=sys.stderr)
-        await anext(signals)
-        raise KeyboardInterrupt
-
     def show(progress: Progress) -> None:
         if bar.wanted:
             broken = f", {progress.broken} broken" if progress.broken else ""
-            bar.draw(progress.examples, progress.of, f"{progress.doing}: {progress.requests} requests{broken}")
+            bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
 
-    with trio.open_signal_receiver(signal.SIGINT) as signals:
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
-            nursery.start_soon(listen, signals)
-            try:
-                report = await check(on_progress=show, stop=stop)
-            finally:
-                bar.clear()
-            nursery.cancel_scope.cancel("checked")
-    return report
+    with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
+
+        async def listen() -> None:
+            await anext(signals)
+            stop.set()
+            bar.clear()
+            print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
+            await anext(signals)
+            scope.cancel("interrupted twice")
+
+        try:
+            async with background_nursery() as nursery:
+                nursery.start_soon(listen)
+                return await check(on_progress=show, stop=stop)
+        finally:
+            bar.clear()
+    raise KeyboardInterrupt
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -148,8 +158,8 @@ class _Files:
 
     def write(self, report: CheckReport) -> None:
         """Write all of them, and say so."""
+        from trio_mcp.testing.check.baseline import baseline_text
         from trio_mcp.testing.check.plan_files import write_plan_files
-        from trio_mcp.testing.rules.baseline import baseline_text
 
         for path, form in self._forms.items():
             self._write(path, form(report))

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from trio_mcp.testing.check.report import CheckReport, Outcome
+from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.check.steps import Plan, plan_from_json, plan_to_json
 from trio_mcp.testing.transcript.files import FORMAT, TranscriptError, read_object
 from trio_mcp.types.versions import REVISIONS
@@ -56,7 +57,8 @@ def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
 
 def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
     failure = outcome.failure
-    if failure is None or not failure.plan:
+    # What a server was like is no plan that a client could be given.
+    if failure is None or isinstance(failure.plan, Script):
         return None
     return {
         FORMAT: "plan",

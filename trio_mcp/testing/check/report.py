@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -151,6 +151,15 @@ class CheckReport:
     def broken(self) -> tuple[Outcome, ...]:
         """The rules that are broken."""
         return tuple(outcome for outcome in self.outcomes if outcome.status == "broken")
+
+    def knowing(self, baseline: Container[str]) -> CheckReport:
+        """Return the report with the failures marked that are known, by the ids of their rules."""
+        return attrs.evolve(
+            self,
+            outcomes=tuple(
+                attrs.evolve(each, known=each.status == "broken" and each.rule.id in baseline) for each in self.outcomes
+            ),
+        )
 
     @property
     def status(self) -> int:

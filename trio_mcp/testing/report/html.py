@@ -13,6 +13,7 @@ from typing import Final
 from trio_mcp._version import __version__
 from trio_mcp.testing.check.plan_files import plan_file_name
 from trio_mcp.testing.check.report import CheckReport, Outcome, Status
+from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.report.diagram import diagram
 from trio_mcp.testing.report.style import STYLE
 from trio_mcp.testing.report.view import (
@@ -165,7 +166,7 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
     yield f'<p class="problem">{_text(problem_of(outcome))}</p>'
     times = "each time" if failure.seen == failure.of else f"{failure.seen} of {failure.of} times"
     yield f'<p class="fine">Seen {times} when run again; first in example {failure.example}.</p>'
-    if failure.plan:
+    if not isinstance(failure.plan, Script):
         name = _text(plan_file_name(rule.id))
         yield f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
     prologue, rest = transcript_of(failure)

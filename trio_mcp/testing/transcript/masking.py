@@ -100,9 +100,12 @@ class Masker:
                 key: self.value(each, key if isinstance(key, str) else "", depth + 1) for key, each in value.items()
             }
         if isinstance(value, (list, tuple)):
+            # Of the same kind, so that what has not changed is equal to what it was.
             if name == "headers" and all(isinstance(each, (list, tuple)) and len(each) == 2 for each in value):
-                return [[key, self.value(each, str(key), depth + 1)] for key, each in value]
-            return [self.value(each, name, depth + 1) for each in value]
+                return type(value)(
+                    type(pair)([pair[0], self.value(pair[1], str(pair[0]), depth + 1)]) for pair in value
+                )
+            return type(value)(self.value(each, name, depth + 1) for each in value)
         if value is None or isinstance(value, bool):
             return value
         if not _is_secret(name):

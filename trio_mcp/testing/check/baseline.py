@@ -5,13 +5,13 @@ A file of lines ``RULE: REASON``, which is YAML; ``#`` begins a comment.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from trio_mcp.testing.rules.model import Rule
-from trio_mcp.testing.rules.selection import check_known
+from trio_mcp.testing.rules.catalogue import RULES
 
 __all__ = ["baseline_text", "read_baseline"]
 
@@ -21,12 +21,8 @@ MAX_SIZE: Final = 1024 * 1024
 _LINE = re.compile(r"(?P<rule>[\w-]+)\s*:(\s+(?P<reason>.*))?")
 
 
-def read_baseline(path: str | Path, rules: Mapping[str, Rule]) -> dict[str, str]:
+def read_baseline(path: str | Path) -> dict[str, str]:
     """Read a baseline; return the reason for each rule.
-
-    Args:
-        path: The file.
-        rules: The catalogue, by id.
 
     Raises:
         ValueError: If the file can't be read, has a malformed line, or names a rule twice or one that does not exist.
@@ -50,7 +46,11 @@ def read_baseline(path: str | Path, rules: Mapping[str, Rule]) -> dict[str, str]
         try:
             if match is None:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
-            check_known(match["rule"], rules)
+            if match["rule"] not in RULES:
+                near = difflib.get_close_matches(match["rule"], RULES, 1)
+                raise ValueError(
+                    f"there is no rule {match['rule']!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                )
             if match["rule"] in found:
                 raise ValueError(f"the rule {match['rule']!r} is named twice")
         except ValueError as exc:

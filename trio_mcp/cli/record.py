@@ -1,0 +1,80 @@
+"""``trio-mcp record``: record what a client and a server say to each other, standing between them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import Any, BinaryIO
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.cli.exits import OK, Exit
+from trio_mcp.cli.targets import target_of
+from trio_mcp.cli.text import clean
+from trio_mcp.client.targets import target_name
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.sockets.addresses import read_address
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.testing.recording.http import HttpRecorder
+from trio_mcp.testing.recording.lines import record_process, record_socket
+from trio_mcp.testing.recording.tape import FileTape
+from trio_mcp.testing.transcript.files import TranscriptWriter
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Record until the server ends, or until Ctrl-C."""
+    target = target_of(options)
+    if isinstance(target, HttpServerParameters) and target.kind == "ws":
+        raise Exit("a WebSocket can't be recorded: record the server over another transport", hint=False)
+    with _opened(options.file) as file:
+        count = trio.run(_record, target, file, options.port)
+    print(f"trio-mcp record: {count} events in {clean(options.file)}", file=sys.stderr)
+    return OK
+
+
+def _opened(path: str) -> BinaryIO:
+    try:
+        # What is said may be nobody else's business, though secrets that can be recognised are masked.
+        return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
+    except OSError as exc:
+        raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
+
+
+async def _record(target: Any, file: BinaryIO, port: int) -> int:
+    tape = FileTape(TranscriptWriter(file, target=target_name(target)))
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
+
+        async def listen() -> None:
+            await anext(signals)
+            scope.cancel("told to end")
+
+        async with background_nursery() as nursery:
+            nursery.start_soon(listen)
+            await _between(target, tape, port)
+    return tape.count
+
+
+async def _between(target: Any, tape: FileTape, port: int) -> None:
+    """Stand between clients and the server, until it ends or this is cancelled."""
+    if isinstance(target, StdioServerParameters):
+        await record_process(target, tape)
+        return
+    try:
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+    except (OSError, OverflowError) as exc:
+        raise Exit(f"can't listen on port {port}: {getattr(exc, 'strerror', None) or exc}", hint=False) from None
+    place = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    recorder = HttpRecorder(target, tape) if isinstance(target, HttpServerParameters) else None
+    url = f"tcp://{place}" if recorder is None else f"http://{place}{recorder.path}"
+    print(
+        f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done", file=sys.stderr, flush=True
+    )
+    if recorder is None:
+        await record_socket(read_address(target), listeners, tape)
+    else:
+        await trio.serve_listeners(recorder.serve, listeners)

@@ -1,0 +1,1 @@
+"""Records what a client and a server say to each other, standing between them."""

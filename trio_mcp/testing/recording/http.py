@@ -1,0 +1,274 @@
+"""Records HTTP: a server on a local port that makes each request again, to the server behind it.
+
+What is passed on are requests and responses, not packets: a connection to the server carries one exchange, and the body
+of a request has been read whole before it is sent. A response is passed on as it comes, event by event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+import h11
+import trio
+
+from trio_mcp.errors import TransportError
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.http.headers import EVENTS, SESSION_ID
+from trio_mcp.lines import CHUNK
+from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.client import open_socket
+from trio_mcp.testing.check.wires.events import EventSplitter
+from trio_mcp.testing.check.wires.notes import LONGEST, Notes, TooMuch
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["HttpRecorder"]
+
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+# Of one connection, and so not for the next (RFC 9110, section 7.6.1); the body is framed anew.
+_HOP: Final = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length"}
+)
+Fields = list[tuple[str, str]]
+
+
+class HttpRecorder:
+    """Stands in for a server over HTTP.
+
+    Args:
+        target: The server, and the headers to send with each request.
+        tape: Where it notes what passes.
+    """
+
+    def __init__(self, target: HttpServerParameters, tape: Tape) -> None:
+        parts = urlsplit(target.url)
+        scheme = {"https": "tls"}.get(parts.scheme, "tcp")
+        port = parts.port or {"tls": 443, "tcp": 80}[scheme]
+        self._authority = parts.netloc.rpartition("@")[2]
+        self._address = Address(target.url, scheme, parts.netloc, parts.hostname or "", port)
+        self._headers = dict(target.headers)
+        self._tape = tape
+        self._exchanges = itertools.count(1)
+        self._clients: list[Notes] = []
+        self._sessions: dict[str, int] = {}
+        self.path = parts.path or "/"
+
+    async def serve(self, client: trio.SocketStream) -> None:
+        """Serve one connection of a client, until its end."""
+        connection = h11.Connection(h11.SERVER)
+        with contextlib.suppress(*_GONE):
+            while (request := await self._next_request(connection, client)) is not None:
+                exchange = _Exchange(self, connection, client, next(self._exchanges))
+                await exchange.run(*request)
+                if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                    return
+                connection.start_next_cycle()
+
+    async def _next_request(
+        self, connection: h11.Connection, client: trio.SocketStream
+    ) -> tuple[h11.Request, bytes] | None:
+        request: h11.Request | None = None
+        body = bytearray()
+        while True:
+            try:
+                event = connection.next_event()
+            except h11.RemoteProtocolError as exc:
+                await self._refuse(connection, client, exc.error_status_hint, str(exc))
+                return None
+            if event is h11.NEED_DATA:
+                if connection.they_are_waiting_for_100_continue:
+                    await client.send_all(
+                        connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
+                    )
+                connection.receive_data(await client.receive_some(CHUNK))
+            elif isinstance(event, h11.Request):
+                request = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > LONGEST:
+                    await self._refuse(connection, client, 413, "too large to be recorded")
+                    return None
+            elif isinstance(event, h11.EndOfMessage) and request is not None:
+                return request, bytes(body)
+            else:
+                return None
+
+    async def _refuse(self, connection: h11.Connection, client: trio.SocketStream, status: int, text: str) -> None:
+        fields = [("Content-Type", "text/plain"), ("Content-Length", str(len(text))), ("Connection", "close")]
+        with contextlib.suppress(h11.LocalProtocolError):
+            head = connection.send(h11.Response(status_code=status, headers=fields)) or b""
+            await client.send_all(head + (connection.send(h11.Data(data=text.encode())) or b""))
+
+    # --- what an exchange needs ---------------------------------------------------------------------------------------
+
+    def notes_for(self, fields: Fields, body: bytes) -> Notes:
+        """Return the notes of the client that a request comes from: sessions tell clients apart."""
+        session = _value(fields, SESSION_ID)
+        if session in self._sessions:
+            return self._clients[self._sessions[session]]
+        # A client that opens a session is another one than those that have begun before.
+        if not self._clients or (b'"initialize"' in body and self._opens(body)):
+            self._clients.append(Notes(self._tape, len(self._clients), "http"))
+            return self._clients[-1]
+        return self._clients[0]
+
+    def _opens(self, body: bytes) -> bool:
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            return False
+        # The first one may have probed the server, and be the same client.
+        return isinstance(message, dict) and message.get("method") == "initialize" and bool(self._sessions)
+
+    def opened(self, notes: Notes, fields: Fields) -> None:
+        """Remember the session that a response opens."""
+        session = _value(fields, SESSION_ID)
+        if session:
+            self._sessions.setdefault(session, self._clients.index(notes))
+
+    def passed(self, fields: Fields) -> Fields:
+        """Return the headers of a request for the server."""
+        # What was compressed could be passed on, but not recorded.
+        own = {"host": self._authority, "accept-encoding": "identity", "connection": "close"}
+        own |= {name.lower(): value for name, value in self._headers.items()}
+        return [*own.items(), *((name, value) for name, value in fields if name.lower() not in _HOP | own.keys())]
+
+    async def connect(self) -> trio.abc.Stream:
+        """Connect to the server.
+
+        Raises:
+            TransportError: If it can't be reached.
+        """
+        return await open_socket(self._address, https_compatible=True)
+
+
+@attrs.define(eq=False)
+class _Exchange:
+    """A request on its way to the server, and its response on the way back."""
+
+    recorder: HttpRecorder
+    connection: h11.Connection
+    client: trio.SocketStream
+    number: int
+    ended: dict[str, Any] = attrs.Factory(lambda: {"cut": True, "by": "server"})
+
+    async def run(self, request: h11.Request, body: bytes) -> None:
+        """Make the request to the server, and pass its response on."""
+        fields = _fields(request)
+        method, path = request.method.decode(), request.target.decode("latin-1")
+        notes = self.recorder.notes_for(fields, body)
+        notes.event("request", "client", self.number, method=method, path=path, headers=fields)
+        if body:
+            notes.text("client", body, self.number)
+        try:
+            server = await self.recorder.connect()
+        except TransportError as exc:
+            notes.mark("unsent", reason=str(exc), exchange=self.number)
+            await self._send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
+            return
+        async with server, trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            with contextlib.suppress(*_GONE, h11.ProtocolError):
+                await self._forward(server, method, path, fields, body, notes)
+            nursery.cancel_scope.cancel("the exchange has ended")
+        notes.event("end", self.ended["by"], self.number, **self.ended)
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        """Wait for the client to leave, which gives up the exchange: in the modern era it cancels the request."""
+        try:
+            # What it sends ahead is for later.
+            while data := await self.client.receive_some(CHUNK):
+                self.connection.receive_data(data)
+        except _GONE:
+            pass
+        self.ended["by"] = "client"
+        scope.cancel("the client has left")
+
+    async def _forward(
+        self, server: trio.abc.Stream, method: str, path: str, fields: Fields, body: bytes, notes: Notes
+    ) -> None:
+        # As bytes, and not by h11, which would refuse what a client may have got wrong.
+        passed = self.recorder.passed(fields)
+        if body or method == "POST":
+            passed.append(("content-length", str(len(body))))
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in passed), "", ""]
+        await server.send_all("\r\n".join(lines).encode("latin-1") + body)
+        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
+        parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
+        parser.send(h11.EndOfMessage())
+        reader = _Reader(notes, self.number)
+        while True:
+            event = parser.next_event()
+            if event is h11.NEED_DATA:
+                parser.receive_data(bytes(await server.receive_some(CHUNK)))
+            elif isinstance(event, h11.Response):
+                response = _fields(event)
+                notes.event("response", "server", self.number, status=event.status_code, headers=response)
+                self.recorder.opened(notes, response)
+                reader.begin(response)
+                kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
+                await self._send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
+            elif isinstance(event, h11.Data):
+                reader.feed(bytes(event.data))
+                await self._send(h11.Data(data=event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                self.ended["cut"] = False
+                reader.end()
+                await self._send(h11.EndOfMessage())
+                return
+            elif not isinstance(event, h11.InformationalResponse):
+                return
+
+    async def _send(self, *events: Any) -> None:
+        await self.client.send_all(b"".join(self.connection.send(event) or b"" for event in events))
+
+
+class _Reader:
+    """Notes the body of a response."""
+
+    def __init__(self, notes: Notes, number: int) -> None:
+        self._notes = notes
+        self._number = number
+        self._events: EventSplitter | None = None
+        self._body = bytearray()
+        self._reading = True
+
+    def begin(self, fields: Fields) -> None:
+        """Take the head of the response."""
+        if _value(fields, "content-type").partition(";")[0].strip().lower() == EVENTS:
+            self._events = EventSplitter()
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        if not self._reading:
+            return
+        try:
+            if self._events is None:
+                self._body += data
+                if len(self._body) > LONGEST:
+                    raise TooMuch(f"a body has more than {LONGEST} bytes")
+                return
+            for text, facts in self._events.feed(data):
+                self._notes.text("server", text, self._number, **facts)
+        except TooMuch as exc:
+            self._reading = False
+            self._body.clear()
+            self._notes.mark("unrecorded", by="server", reason=str(exc))
+
+    def end(self) -> None:
+        """Take the end of the body."""
+        if self._body:
+            self._notes.text("server", bytes(self._body), self._number)
+
+
+def _fields(head: h11.Request | h11.Response) -> Fields:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers.raw_items()]
+
+
+def _value(fields: Fields, name: str) -> str:
+    return next((value for key, value in fields if key.lower() == name.lower()), "")

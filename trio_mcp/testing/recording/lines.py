@@ -1,0 +1,121 @@
+"""Records messages that are lines: of a process that stands behind this one, and over TCP, TLS and Unix sockets.
+
+Bytes are passed on as they come, whether they are lines or not; what is noted are the lines in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from functools import partial
+
+import attrs
+import trio
+
+from trio_mcp.errors import TransportError
+from trio_mcp.lines import CHUNK
+from trio_mcp.sockets.addresses import Address
+from trio_mcp.sockets.client import open_socket
+from trio_mcp.stdio.child_process import StderrCopier, start_process
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.stdio.standard_streams import private_streams
+from trio_mcp.testing.check.wires.notes import LineSplitter, Notes, TooMuch
+from trio_mcp.testing.transcript.events import Sender
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["record_process", "record_socket"]
+
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
+    """Stand in for a server over stdio: start it, and pass on what this process is told and what it says.
+
+    It returns when the server has ended, or when the client has closed the standard input of this process.
+
+    Raises:
+        TransportError: If the process can't be started.
+    """
+    # All of it: the client started this process in the server's place.
+    child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
+    notes = Notes(tape, 0, "stdio")
+    stderr = StderrCopier(child.stderr, "inherit")
+    with private_streams() as (read, write):
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stderr.read)
+                nursery.start_soon(stderr.deliver)
+                await _pass_on(notes, read, write, child.stdin, child.stdout)
+                await child.end(parameters.shutdown_grace)
+                nursery.cancel_scope.cancel("the process has ended")
+        finally:
+            await child.end(0)
+            notes.close("server", "the process ended", status=child.returncode)
+
+
+async def record_socket(address: Address, listeners: list[trio.SocketListener], tape: Tape) -> None:
+    """Pass on what comes over a local port to a server on TCP, TLS or a Unix socket, until cancelled."""
+    numbers = itertools.count()
+
+    async def serve(client: trio.SocketStream) -> None:
+        number = next(numbers)
+        try:
+            server = await open_socket(address)
+        except TransportError as exc:
+            tape.note("mark", "kit", connection=number, what="unsent", reason=str(exc))
+            return
+        notes = Notes(tape, number, address.scheme)
+        async with server:
+            await _pass_on(notes, client, client, server, server)
+        notes.close("server", "end")
+
+    await trio.serve_listeners(serve, listeners)
+
+
+async def _pass_on(
+    notes: Notes,
+    from_client: trio.abc.ReceiveStream,
+    to_client: trio.abc.SendStream,
+    to_server: trio.abc.SendStream,
+    from_server: trio.abc.ReceiveStream,
+) -> None:
+    """Pass both directions on until the server has ended its own."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(_pump, notes, "client", from_client, to_server))
+        await _pump(notes, "server", from_server, to_client)
+        nursery.cancel_scope.cancel("the server has ended")
+
+
+async def _pump(notes: Notes, sender: Sender, source: trio.abc.ReceiveStream, sink: trio.abc.SendStream) -> None:
+    lines: LineSplitter | None = LineSplitter()
+    with contextlib.suppress(*_GONE):
+        while chunk := await source.receive_some(CHUNK):
+            # Noted first: the other side's reaction must not stand before it.
+            lines = _noted(notes, sender, lines, bytes(chunk))
+            await sink.send_all(chunk)
+    if lines is not None and lines.rest:
+        notes.text(sender, bytes(lines.rest))
+    if sender == "server":
+        return
+    # The server sees the end, and may still respond.
+    with contextlib.suppress(*_GONE):
+        if isinstance(sink, trio.abc.HalfCloseableStream):
+            await sink.send_eof()
+        else:
+            await sink.aclose()
+    if notes.is_open:
+        notes.mark("half closed")
+
+
+def _noted(notes: Notes, sender: Sender, lines: LineSplitter | None, chunk: bytes) -> LineSplitter | None:
+    """Note the lines of a piece; return what cuts the next one, or None if a line was too long to go on."""
+    if lines is None:
+        return None
+    try:
+        for line in lines.feed(chunk):
+            notes.text(sender, line)
+    except TooMuch as exc:
+        notes.mark("unrecorded", by=sender, reason=str(exc))
+        return None
+    return lines
