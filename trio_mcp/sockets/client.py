@@ -80,9 +80,7 @@ async def open_socket(
     raise TransportError(f"{address.url} did not answer within {OPENING_TIMEOUT:g} seconds")
 
 
-async def _opened(
-    address: Address, ssl_context: ssl.SSLContext | None, https_compatible: bool
-) -> trio.abc.Stream:
+async def _opened(address: Address, ssl_context: ssl.SSLContext | None, https_compatible: bool) -> trio.abc.Stream:
     if address.scheme == "unix":
         return await _connected(address.place)
     try:

@@ -17,7 +17,7 @@ from tests.kit.mutants.server import LEGACY, MODERN, PREFIX, Message, is_id
 
 Connect: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
 
-PATIENCE = 5.0
+PATIENCE = 15.0
 CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {}}
 INFO = {"name": "twin", "version": "1.0"}
 LISTS = {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list"}
@@ -43,9 +43,11 @@ class Client:
         self.modern = True
         self.revision = MODERN
         self.server: Message = {}
+        self.agreed = False
         self.counted = 0
         self.pending: dict[Any, tuple[trio.Event, list[Message]]] = {}
         self.stream: trio.abc.Stream | None = None
+        self.sending = trio.Lock()
 
     # --- what it does -------------------------------------------------------------------------------------------------
 
@@ -77,6 +79,7 @@ class Client:
         if not self.speaks(self.revision):
             await self.leave()
             raise GaveUp
+        self.agreed = True
         await self.opened()
 
     def opening(self) -> Message:
@@ -250,8 +253,9 @@ class Client:
 
     async def send(self, message: Message, tool: Any = None) -> None:
         assert self.stream is not None
-        for each in self.outgoing(message):
-            await self.stream.send_all(self.frame(each))
+        async with self.sending:
+            for each in self.outgoing(message):
+                await self.stream.send_all(self.frame(each))
 
     async def leave(self) -> None:
         if self.stream is not None:
@@ -278,7 +282,7 @@ class HttpClient(Client):
 
     def common(self) -> dict[str, str]:
         """Return the headers that all requests have."""
-        opened = {"MCP-Protocol-Version": self.revision} if self.modern or self.server else {}
+        opened = {"MCP-Protocol-Version": self.revision} if self.modern or self.agreed else {}
         return opened | self.session_header()
 
     def session_header(self) -> dict[str, str]:
@@ -330,7 +334,7 @@ class HttpClient(Client):
 
     async def restart(self) -> None:
         """Begin a new session, since the old one has ended."""
-        self.session, self.server = None, {}
+        self.session, self.agreed = None, False
         await self.shake_hands_again()
         raise GaveUp
 

@@ -276,14 +276,14 @@ class IgnoresCancellations(Session):
         pass
 
 
-@breaks("one-response-per-request", revision=MODERN)
+@breaks("request-answered", revision=MODERN)
 class CancelsAllForOne(Session):
     def cancel(self, request_id: Any) -> None:
         for request in self.open.values():
             request.scope.cancel()
 
 
-@breaks("initialize-not-cancelled", "one-response-per-request")
+@breaks("request-answered")
 class CancelsByPrefixOfId(Session):
     def cancel(self, request_id: Any) -> None:
         for request in self.open.values():
@@ -294,7 +294,7 @@ class CancelsByPrefixOfId(Session):
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-@breaks("listen-acknowledged-first", "one-response-per-request", revision=MODERN)
+@breaks("listen-acknowledged-first", "request-answered", revision=MODERN)
 class ForgetsAcknowledgement(Session):
     def acknowledge(self, request: Request, honoured: Message) -> None:
         pass

@@ -208,7 +208,7 @@ class AcceptsAnyVersionHeader(Web):
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-@breaks("get-stream-no-response", "one-response-per-request", "stream-has-response")
+@breaks("get-stream-no-response", "request-answered", "stream-has-response")
 class ResponsesOnGetStream(Web):
     def choose(self, life: Life, message: Any, about: Request | None) -> Stream:
         if about is not None and about.method == "tools/call" and "method" not in message and life.alone.reader:
@@ -232,7 +232,7 @@ class UpdatesOnStreamsOfRequests(Web):
         return super().choose(life, message, about)
 
 
-@breaks("message-on-one-stream", "one-response-per-request")
+@breaks("message-on-one-stream", "request-answered")
 class BroadcastsMessages(Web):
     def choose(self, life: Life, message: Any, about: Request | None) -> Stream:
         chosen = super().choose(life, message, about)
@@ -269,7 +269,7 @@ class StreamsStayOpen(Web):
         await trio.sleep(60)
 
 
-@breaks("one-message-an-event", "one-response-per-request")
+@breaks("one-message-an-event", "request-answered")
 class TwoMessagesInOneEvent(Web):
     def event(self, stream: Stream, index: int) -> bytes:
         data = super().event(stream, index)
@@ -277,7 +277,7 @@ class TwoMessagesInOneEvent(Web):
         return data[:-1] + f"data: {text}\n\n".encode() if stream.messages[index] is not None else data
 
 
-@breaks("one-message-an-event", "one-response-per-request", revision=MODERN)
+@breaks("one-message-an-event", "request-answered", revision=MODERN)
 class EventsWithoutJson(Web):
     def event(self, stream: Stream, index: int) -> bytes:
         return b"data: hello\n\n" + super().event(stream, index)
@@ -289,7 +289,7 @@ class DisconnectIsIgnored(Web):
         return await super().post_modern(head, body, message, meta, self.nursery)
 
 
-@breaks("disconnect-is-not-cancel", "one-response-per-request")
+@breaks("disconnect-is-not-cancel", "request-answered")
 class DisconnectCancels(Web):
     async def events(self, stream: Stream, start: int) -> AsyncIterator[bytes]:
         try:
@@ -306,13 +306,13 @@ class DisconnectCancels(Web):
 # --- resumption -------------------------------------------------------------------------------------------------------
 
 
-@breaks("stream-resumes", "event-ids-unique", "one-response-per-request")
+@breaks("stream-resumes", "event-ids-unique", "request-answered")
 class IgnoresLastEventId(Web):
     def replay(self, life: Life, stream: Stream, start: int) -> Answer:
         return Answer(200, EVENTS, stream=stream)
 
 
-@breaks("replay-own-stream", "message-on-one-stream", "one-response-per-request")
+@breaks("replay-own-stream", "message-on-one-stream", "request-answered")
 class ReplaysOtherStreams(Web):
     def replay(self, life: Life, stream: Stream, start: int) -> Answer:
         for other in [*life.streams.values()]:
@@ -321,7 +321,7 @@ class ReplaysOtherStreams(Web):
         return super().replay(life, stream, start)
 
 
-@breaks("stream-resumes", "one-response-per-request")
+@breaks("stream-resumes", "request-answered")
 class SkipsMissedEvents(Web):
     def replay(self, life: Life, stream: Stream, start: int) -> Answer:
         return super().replay(life, stream, len(stream.messages))

@@ -241,7 +241,7 @@ class ListsByConnection(Session):
 # --- over time --------------------------------------------------------------------------------------------------------
 
 
-@breaks("alive", "one-response-per-request")
+@breaks("alive", "request-answered")
 class DiesAfterManyRequests(Session):
     def start(self, request: Request) -> None:
         if self.twin.served >= 60:
@@ -249,7 +249,7 @@ class DiesAfterManyRequests(Session):
         super().start(request)
 
 
-@breaks("alive", "one-response-per-request")
+@breaks("alive", "request-answered")
 class HangsOnMalformedInput(Session):
     hung = False
 
@@ -259,7 +259,7 @@ class HangsOnMalformedInput(Session):
             super().receive(text, origin)
 
 
-@breaks("alive", "one-response-per-request", revision=MODERN)
+@breaks("alive", "request-answered", revision=MODERN)
 class DiesOfDeepNesting(Session):
     def receive(self, text: bytes, origin: Any = None) -> None:
         if text.count(b"[") > 100 or text.count(b"{") > 100:
@@ -267,7 +267,7 @@ class DiesOfDeepNesting(Session):
         super().receive(text, origin)
 
 
-@breaks("alive", "one-response-per-request", revision=MODERN)
+@breaks("alive", "request-answered", revision=MODERN)
 class DiesOfUnknownCancellation(Session):
     def cancel(self, request_id: Any) -> None:
         if not any(request_id == request.id for request in self.open.values()):
@@ -275,7 +275,7 @@ class DiesOfUnknownCancellation(Session):
         super().cancel(request_id)
 
 
-@breaks("as-fast-as-before", "one-response-per-request")
+@breaks("as-fast-as-before", "request-answered")
 class SlowerWithEachRequest(Session):
     async def answer(self, request: Request) -> Message:
         await trio.sleep(0.01 * self.twin.served)

@@ -48,11 +48,15 @@ MUTANTS: dict[str, Mutant] = {}
 """By name."""
 
 
+def name_of(habit: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", habit.__name__).lower()
+
+
 def breaks(rule: str, *also: str, over: Over | None = None, revision: str = LATEST) -> Callable[[Habit], Habit]:
     """Register a mutant, which is called as its class."""
 
     def register(habit: Habit) -> Habit:
-        name = re.sub(r"(?<!^)(?=[A-Z])", " ", habit.__name__).lower()
+        name = name_of(habit)
         chosen: Over = over or ("http" if issubclass(habit, Web) else "lines")
         assert name not in MUTANTS, name
         MUTANTS[name] = Mutant(name, rule, frozenset(also), chosen, revision, habit)
@@ -81,4 +85,5 @@ __all__ = [
     "breaks",
     "is_response",
     "is_result",
+    "name_of",
 ]

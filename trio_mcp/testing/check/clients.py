@@ -6,10 +6,10 @@ import contextlib
 import itertools
 import subprocess
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import trio
@@ -19,10 +19,10 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import LinkFactory
 from trio_mcp.link import Link
 from trio_mcp.sockets.stream_link import stream_link
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Progress
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.testing.check.serving.http import PATH, HttpServing
 from trio_mcp.testing.check.serving.lines import serve_lines
-from trio_mcp.testing.check.serving.script import Script, scripts
+from trio_mcp.testing.check.serving.script import EVERY_TURN, LEGACY_TURNS, MODERN_TURNS, Script, scripts
 from trio_mcp.testing.check.serving.server import ScriptedServer
 from trio_mcp.testing.rules.catalogue import judge, select
 from trio_mcp.testing.rules.history import History
@@ -30,11 +30,27 @@ from trio_mcp.testing.rules.model import Rule, Verdict
 from trio_mcp.testing.strategies.drawing import draws
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.testing.transcript.tape import Tape
-from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["ClientTarget", "check_client"]
+__all__ = ["ClientTarget", "StreamClient", "check_client", "preview_client"]
 
-ClientTarget: TypeAlias = Sequence[str] | Callable[[LinkFactory], Awaitable[object]]
+
+@attrs.frozen
+class StreamClient:
+    """A client in memory that writes its own bytes.
+
+    Attributes:
+        run: Runs it, given what opens a connection to the server.
+        transport: What it speaks: lines, or Streamable HTTP.
+        name: Its name in the report.
+    """
+
+    run: Callable[[Callable[[], Awaitable[trio.abc.Stream]]], Awaitable[object]]
+    transport: Literal["memory", "http"] = "memory"
+    name: str = "client"
+
+
+ClientTarget: TypeAlias = Sequence[str] | Callable[[LinkFactory], Awaitable[object]] | StreamClient
 """A client: the command that starts it, to which the URL of a server is added, or a function that takes a target for a
 `Client` and connects to it."""
 
@@ -73,6 +89,7 @@ async def check_client(
     examples: int = 50,
     time: float = 60.0,
     seed: int = 0,
+    baseline: Collection[str] = (),
     deadline: float = 10.0,
     patience: float = 30.0,
     on_progress: Callable[[Progress], object] | None = None,
@@ -90,6 +107,7 @@ async def check_client(
         examples: How many servers it meets.
         time: Seconds after which no further example begins.
         seed: Decides which servers.
+        baseline: The ids of rules that the client is known to break.
         deadline: Seconds for the response to a question of the server.
         patience: Seconds that the client gets for an example.
         on_progress: Called after each example.
@@ -99,10 +117,10 @@ async def check_client(
         ValueError: If a rule or revision is unknown.
         OSError: If the command can't be started.
     """
+    if callable(client):
+        client = _over_links(client)
     check = _Check(client, select(rules, "client"), deadline, patience)
-    spoken = list(revisions or (LATEST_LEGACY, LATEST_MODERN))
-    if unknown := set(spoken) - set(REVISIONS):
-        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    spoken = _spoken(revisions)
     stop = stop or trio.Event()
     began = trio.current_time()
     ended: Ended = "complete"
@@ -117,14 +135,50 @@ async def check_client(
             on_progress(Progress(check.examples, examples, passed, check.requests, len(check.failures)))
     if check.examples and check.hung == check.examples:
         ended = "target hangs"
-    transport = "memory" if callable(client) else "http"
-    return check.report(tuple(spoken), transport, seed, trio.current_time() - began, ended)
+    transport = client.transport if isinstance(client, StreamClient) else "http"
+    return check.report(spoken, transport, seed, trio.current_time() - began, ended, baseline)
+
+
+async def preview_client(
+    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str] | None = None
+) -> Preview:
+    """Return what `check_client` would do with the same arguments; nothing is started.
+
+    Raises:
+        ValueError: If a rule or revision is unknown.
+    """
+    spoken = _spoken(revisions)
+    await trio.lowlevel.checkpoint()
+    turns = {name: (*EVERY_TURN, *(LEGACY_TURNS if name in LEGACY_REVISIONS else MODERN_TURNS)) for name in spoken}
+    return Preview((), tuple(select(rules, "client")), turns)
+
+
+def _spoken(revisions: Sequence[str] | None) -> tuple[str, ...]:
+    spoken = tuple(revisions or (LATEST_LEGACY, LATEST_MODERN))
+    if unknown := set(spoken) - set(REVISIONS):
+        raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
+    return spoken
+
+
+def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamClient:
+    async def run(connect: Callable[[], Awaitable[trio.abc.Stream]]) -> None:
+        @contextlib.asynccontextmanager
+        async def opened() -> AsyncIterator[Link]:
+            async with stream_link(await connect()) as link:
+                yield link
+
+        factory: Callable[[], AbstractAsyncContextManager[Link]] = opened
+        await client(factory)
+
+    return StreamClient(run, name=getattr(client, "__qualname__", "client"))
 
 
 class _Check:
     """The state of a check."""
 
-    def __init__(self, client: ClientTarget, rules: Sequence[Rule], deadline: float, patience: float) -> None:
+    def __init__(
+        self, client: Sequence[str] | StreamClient, rules: Sequence[Rule], deadline: float, patience: float
+    ) -> None:
         self.examples = self.requests = self.hung = 0
         self.failures: dict[str, Failure] = {}
         self._client = client
@@ -170,8 +224,8 @@ class _Check:
         run = _Run([])
         tape = Tape()
         with trio.move_on_after(self._patience):
-            if callable(self._client):
-                await self._call(self._client, script, tape, run)
+            if isinstance(self._client, StreamClient):
+                await self._connect(self._client, script, tape, run)
             else:
                 await self._start([*self._client], script, tape, run)
             run.events = tape.events
@@ -181,27 +235,28 @@ class _Check:
         run.events = tape.events
         return run
 
-    async def _call(
-        self, client: Callable[[LinkFactory], Awaitable[object]], script: Script, tape: Tape, run: _Run
-    ) -> None:
+    async def _connect(self, client: StreamClient, script: Script, tape: Tape, run: _Run) -> None:
         numbers = itertools.count()
+        http = HttpServing(script, tape, self._deadline)
 
-        @contextlib.asynccontextmanager
-        async def connect() -> AsyncIterator[Link]:
-            ours, theirs = trio.testing.memory_stream_pair()
-            number = next(numbers)
-            server = ScriptedServer(script, tape, number, self._deadline)
-            async with background_nursery() as nursery:
-                nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
-                async with stream_link(theirs) as link:
-                    yield link
+        async with background_nursery() as nursery:
 
-        factory: Callable[[], AbstractAsyncContextManager[Link]] = connect
-        try:
-            await client(factory)
-        # Whatever a client raises when it meets a server that fails is its own affair, and told as a note.
-        except Exception as exc:
-            run.trouble = _innermost(exc)
+            async def connect() -> trio.abc.Stream:
+                await trio.lowlevel.checkpoint()
+                ours, theirs = trio.testing.memory_stream_pair()
+                if client.transport == "http":
+                    nursery.start_soon(http.serve, ours)
+                else:
+                    number = next(numbers)
+                    server = ScriptedServer(script, tape, number, self._deadline)
+                    nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
+                return theirs
+
+            try:
+                await client.run(connect)
+            # Whatever a client raises when it meets a server that fails is its own affair, and told as a note.
+            except Exception as exc:
+                run.trouble = _innermost(exc)
 
     async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
         serving = HttpServing(script, tape, self._deadline)
@@ -257,21 +312,27 @@ class _Check:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(
-        self, revisions: tuple[str, ...], transport: str, seed: int, seconds: float, ended: Ended
+        self,
+        revisions: tuple[str, ...],
+        transport: str,
+        seed: int,
+        seconds: float,
+        ended: Ended,
+        baseline: Collection[str],
     ) -> CheckReport:
         """Return what has been found."""
         outcomes = []
         for rule in self._rules:
             occasions, failure = self._occasions[rule.id], self.failures.get(rule.id)
             if failure is not None:
-                outcomes.append(Outcome(rule, "broken", occasions, failure=failure))
+                outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
             elif not set(rule.revisions) & set(revisions):
                 outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
             else:
                 outcomes.append(Outcome(rule, "not exercised", reason="the client did nothing that it applies to"))
-        name = " ".join(self._client) if not callable(self._client) else getattr(self._client, "__qualname__", "client")
+        name = self._client.name if isinstance(self._client, StreamClient) else " ".join(self._client)
         notes = tuple(f"in {count} of {self.examples} examples {what}" for what, count in self._troubles.items())
         return CheckReport(
             name,

@@ -18,8 +18,8 @@ from trio_mcp.client.targets import Target, target_name
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
 from trio_mcp.testing.check.facts import Facts, discover
 from trio_mcp.testing.check.judging import Found, Judging
-from trio_mcp.testing.check.moves import calls as _calls  # noqa: F401 - lists its moves
-from trio_mcp.testing.check.moves.model import MOVES, Move
+from trio_mcp.testing.check.moves.catalogue import MOVES
+from trio_mcp.testing.check.moves.model import Move
 from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress, Status
 from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
@@ -86,7 +86,7 @@ class Options:
     @property
     def moves(self) -> list[Move]:
         """The moves that the rules name; all if a rule names none."""
-        if not all(rule.moves for rule in self.rules):
+        if not self.rules or not all(rule.moves for rule in self.rules):
             return list(MOVES.values())
         named = {name for rule in self.rules for name in rule.moves}
         return [move for name, move in MOVES.items() if name in named]
@@ -156,7 +156,7 @@ class Check:
 
     @property
     def _all_broken(self) -> bool:
-        return len(self._failures) == len(self._options.rules)
+        return 0 < len(self._options.rules) == len(self._failures)
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
@@ -427,6 +427,7 @@ async def check_server(
     rate: float | None = None,
     max_bytes: int = 256 * 1024 * 1024,
     deadline: float = 10.0,
+    connect_timeout: float = 30.0,
     allow_writes: bool = False,
     tools: Collection[str] = (),
     baseline: Collection[str] = (),
@@ -445,6 +446,7 @@ async def check_server(
         rate: Requests a second, at most.
         max_bytes: Bytes that may pass in both directions.
         deadline: Seconds for a response.
+        connect_timeout: Seconds for the handshake.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.
         baseline: The ids of rules that are known to be broken.
@@ -466,7 +468,7 @@ async def check_server(
         allow_writes=allow_writes,
         tools=tuple(tools),
         baseline=frozenset(baseline),
-        terms=Terms(deadline, rate=rate),
+        terms=Terms(deadline, connect_timeout, rate=rate),
     )
     check = Check(_wire(target), target_name(target), options, on_progress)
     async with background_nursery() as nursery:

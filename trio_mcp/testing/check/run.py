@@ -106,7 +106,7 @@ class Sent:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of its response; empty if there is none."""
+        """The result of its response, or an empty object."""
         found = self.answer.get("result") if self.answer else None
         return found if isinstance(found, dict) else {}
 
@@ -314,7 +314,9 @@ class Runner:
             }
             hello = await talk.ask("initialize", params)
         if not await self.until(lambda: hello.over, self.terms.opening):
-            raise TransportError(f"the target did not answer {hello.method} within {self.terms.opening:g} seconds")
+            raise TransportError(
+                f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
+            )
         if hello.answer is None:
             raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
@@ -334,7 +336,7 @@ class Runner:
             if event.connection != talk.wire.number:
                 continue
             if event.kind == "text" and event.sender == "server":
-                said.append(f"it sent what is no JSON: {(event.text or b'')[:100]!r}")
+                said.append(f"it sent something other than JSON: {(event.text or b'')[:100]!r}")
             elif event.kind == "close":
                 said.append(f"{event.facts.get('reason')}")
                 if event.facts.get("status") is not None:
@@ -342,7 +344,7 @@ class Runner:
             elif event.kind == "response" and int(event.facts.get("status", 200)) >= 400:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
-                said.append(f"standard error: {str(event.facts.get('text'))[:200]}")
+                said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -432,7 +434,7 @@ class Runner:
             )
 
     async def _cancel_rest(self) -> None:
-        """Cancel the requests that would stay open for ever."""
+        """Cancel the requests that would stay open forever."""
         for talk in self.talks:
             for sent in talk.open_requests():
                 await self._cancel(talk, sent, None)

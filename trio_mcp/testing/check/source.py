@@ -44,7 +44,7 @@ class _Pool:
         self._values: deque[Plan] = deque()
 
     def next(self) -> Plan | None:
-        """Return the next value; None if there is none at all."""
+        """Return the next value, or None if the move has no values."""
         if not self._values:
             try:
                 self._values.extend(draws(self._strategy, self._count, seed=self._seeds.getrandbits(64)))

@@ -32,7 +32,7 @@ AVAILABLE_PROVIDERS[_BACKEND] = f"{__name__}.{PlainProvider.__name__}"
 
 
 def draws(strategy: SearchStrategy[T], count: int, *, seed: int = 0) -> list[T]:
-    """Draw values in bulk.
+    """Draw values in bulk, outside of a test: inside one, Hypothesis draws them.
 
     The same strategy, count and seed give the same values in every program, with the same release of Hypothesis.
     It takes half the time of drawing them in a test, and remembers nothing between runs.

@@ -61,17 +61,24 @@ class _Fault:
 
     path: tuple[str | int, ...]
     shape: Shape
+    kind: Any
     spoil: _Spoil
 
     def spoiled(self, value: Any, choices: Choices) -> Any:
-        """Spoil a value at the place."""
-        if not self.path:
-            return self.spoil(self.shape, value, choices)
-        holder = value
-        for step in self.path[:-1]:
+        """Spoil a value at the place.
+
+        Raises:
+            Stuck: If what is there can't be spoiled in this way.
+        """
+        holder: Any = [value]
+        steps = (0, *self.path)
+        for step in steps[:-1]:
             holder = holder[step]
-        holder[self.path[-1]] = self.spoil(self.shape, holder[self.path[-1]], choices)
-        return value
+        current = holder[steps[-1]]
+        if self.kind is not object and (isinstance(current, bool) or not isinstance(current, self.kind)):
+            raise Stuck
+        spoiled = holder[steps[-1]] = self.spoil(self.shape, current, choices)
+        return value if self.path else spoiled
 
 
 def near_valid(schema: Any, *, max_leaves: int = 30) -> st.SearchStrategy[NearValid]:
@@ -127,7 +134,7 @@ class _Spoiled:
                 value = self.values.make(choices, max_leaves=leaves, plain=True, path=fault.path)
                 value = fault.spoiled(value, choices)
                 broken = self.checker.broken(value)
-            except (Stuck, SchemaError, LookupError, TypeError, ValueError):
+            except (Stuck, SchemaError, LookupError):
                 continue
             if len(broken) == 1:
                 return NearValid(value, *broken[0])
@@ -144,7 +151,7 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
             continue
         seen.add((key, len(path)))
         shape = shapes.shape(key)
-        yield from (_Fault(path, shape, spoil) for applies, spoil in _WAYS if applies(shape))
+        yield from (_Fault(path, shape, kind, spoil) for applies, kind, spoil in _WAYS if applies(shape))
         if shape.groups:
             pending += [(option, path) for option in shapes.options(key)[:4]]
         if len(path) < MAX_DEPTH:
@@ -154,6 +161,8 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
 
 
 def _one_of(values: Sequence[Any], choices: Choices) -> Any:
+    if not values:
+        raise Stuck
     return copy.deepcopy(values[choices.integer(0, len(values) - 1)])
 
 
@@ -245,24 +254,28 @@ def _without_needed(shape: Shape, value: Any, choices: Choices) -> Any:
     return {name: each for name, each in value.items() if name not in needed}
 
 
-_WAYS: tuple[tuple[Callable[[Shape], bool], _Spoil], ...] = (
-    (lambda shape: shape.types != TYPES or bool(shape.groups) or any("not" in part for part in shape.parts), _odd),
-    (lambda shape: shape.listed is not None, _spoil_choice),
-    (lambda shape: shape.low is not None, _spoil_low),
-    (lambda shape: shape.high is not None, _spoil_high),
-    (lambda shape: bool(shape.steps), _spoil_step),
-    (lambda shape: "integer" in shape.types and "number" not in shape.types, _spoil_fraction),
-    (lambda shape: shape.text.low > 0, _shorter),
-    (lambda shape: shape.text.high < MAX_TEXT, _longer),
-    (lambda shape: bool(shape.text.patterns), _other_text),
-    (lambda shape: shape.min_items > 0, _fewer_items),
-    (lambda shape: shape.max_items < MAX_ITEMS, _more_items),
-    (lambda shape: shape.unique, _again),
-    (lambda shape: bool(shape.contains), _without_contained),
-    (lambda shape: bool(shape.required), _without_required),
-    (lambda shape: any(keyword in part for part in shape.parts for keyword in _OF_OTHERS), _with_unknown),
-    (lambda shape: shape.max_members < MAX_ITEMS, _more_members),
-    (lambda shape: shape.min_members > 0, _fewer_members),
-    (lambda shape: bool(shape.needs), _without_needed),
+_WAYS: tuple[tuple[Callable[[Shape], bool], Any, _Spoil], ...] = (
+    (
+        lambda shape: shape.types != TYPES or bool(shape.groups) or any("not" in part for part in shape.parts),
+        object,
+        _odd,
+    ),
+    (lambda shape: shape.listed is not None, object, _spoil_choice),
+    (lambda shape: shape.low is not None, object, _spoil_low),
+    (lambda shape: shape.high is not None, object, _spoil_high),
+    (lambda shape: bool(shape.steps), (int, float), _spoil_step),
+    (lambda shape: "integer" in shape.types and "number" not in shape.types, int, _spoil_fraction),
+    (lambda shape: shape.text.low > 0, str, _shorter),
+    (lambda shape: shape.text.high < MAX_TEXT, str, _longer),
+    (lambda shape: bool(shape.text.patterns), str, _other_text),
+    (lambda shape: shape.min_items > 0, list, _fewer_items),
+    (lambda shape: shape.max_items < MAX_ITEMS, list, _more_items),
+    (lambda shape: shape.unique, list, _again),
+    (lambda shape: bool(shape.contains), list, _without_contained),
+    (lambda shape: bool(shape.required), dict, _without_required),
+    (lambda shape: any(keyword in part for part in shape.parts for keyword in _OF_OTHERS), dict, _with_unknown),
+    (lambda shape: shape.max_members < MAX_ITEMS, dict, _more_members),
+    (lambda shape: shape.min_members > 0, dict, _fewer_members),
+    (lambda shape: bool(shape.needs), dict, _without_needed),
 )
-"""Which shapes a way to spoil a value is for, and the way: it breaks a keyword more often than not."""
+"""Which shapes and types of values a way to spoil them is for, and the way: mostly it breaks one keyword."""

@@ -253,9 +253,12 @@ class Shapes:
         return list(parts.values()), list(groups.values()), False
 
     def _plain(self, schema: dict[str, Any]) -> dict[str, Any]:
-        if not any(keyword in schema for keyword in _APPLIED):
+        if not any(keyword in schema for keyword in (*_APPLIED, "dependencies")):
             return schema
         plain = {keyword: value for keyword, value in schema.items() if keyword not in _APPLIED}
+        if isinstance(schema.get("dependencies"), dict):  # those that are schemas are followed, too
+            lists = {name: needed for name, needed in schema["dependencies"].items() if isinstance(needed, list)}
+            plain["dependencies"] = lists
         made: dict[str, Any] = self._make(schema, "plain", plain)
         return made
 

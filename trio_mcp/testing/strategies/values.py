@@ -82,24 +82,26 @@ class Values:
 
     def find_simplest(self) -> Any:
         """Find the simplest value; always the same one."""
-        problem = "no choices lead to a value"
+        problems: list[str] = []
         found: list[Any] = []
         for attempt in range(PROBES):
             # Where the simplest choices contradict each other, the simplest of some random values.
             choices: Choices = Random(random.Random(attempt)) if attempt else Simplest()
             try:
-                value = self.make(choices, max_leaves=attempt % 10, plain=attempt % 2 == 0)
-            except Stuck:
+                wild = attempt > PROBES // 3
+                value = self.make(choices, max_leaves=attempt % 10, plain=attempt % 2 == 0, wild=wild)
+            except Stuck as exc:
+                problems.append(str(exc) or "what it asks for excludes each other")
                 continue
-            trouble = self.problem(value)
-            if trouble is None:
-                found.append(value)
-                if not attempt or len(found) > 5:
-                    break
-            elif not attempt or problem.startswith("no choices"):
-                problem = trouble
+            problem = self.problem(value)
+            if problem is not None:
+                problems.append(problem)
+                continue
+            found.append(value)
+            if not attempt or len(found) > 5:
+                break
         if not found:
-            raise CannotGenerate(f"found no value that conforms; of the likeliest, {problem}")
+            raise CannotGenerate(f"found no value that conforms: {problems[0]}")
         return min(found, key=lambda value: (len(json.dumps(value)), json.dumps(value)))
 
     def problem(self, value: Any) -> str | None:
@@ -120,13 +122,22 @@ class Values:
                 return value
         return copy.deepcopy(self.simplest)
 
-    def make(self, choices: Choices, *, max_leaves: int, plain: bool, path: tuple[str | int, ...] = ()) -> Any:
+    def make(
+        self,
+        choices: Choices,
+        *,
+        max_leaves: int,
+        plain: bool,
+        wild: bool = False,
+        path: tuple[str | int, ...] = (),
+    ) -> Any:
         """Make a value that probably conforms.
 
         Args:
             choices: What decides.
             max_leaves: About how many leaves it may have.
             plain: Leave out defaults, examples and unknown members.
+            wild: Also make values of types that are allowed, but probably not meant.
             path: A place that the value must have.
 
         Raises:
@@ -134,7 +145,7 @@ class Values:
         """
         self.shapes.rest()
         try:
-            making = _Making(self.shapes, choices, max_leaves, plain)
+            making = _Making(self.shapes, choices, max_leaves, plain, wild)
             return making.value(self.shapes.root, self.shapes.depth + DEEPER, path)
         except TooManySteps:
             raise Stuck from None
@@ -174,11 +185,12 @@ class _Making:
     choices: Choices
     leaves: int
     plain: bool
+    wild: bool
 
     def value(self, key: Key, depth: int, path: tuple[str | int, ...] = ()) -> Any:
         shape = self.shapes.shape(key)
         while shape.groups:
-            key = self._option(self.shapes.options(key), depth)
+            key = self._option(self.shapes.options(key), depth, path)
             shape = self.shapes.shape(key)
         if shape.impossible is not None:
             raise Stuck
@@ -218,13 +230,16 @@ class _Making:
         known = list(things)
         return known[self.choices.integer(0, len(known) - 1)]
 
-    def _option(self, options: list[Key], depth: int) -> Key:
+    def _option(self, options: list[Key], depth: int, path: tuple[str | int, ...]) -> Key:
+        if path:
+            kind = "object" if isinstance(path[0], str) else "array"
+            options = [option for option in options if kind in self.shapes.shape(option).types]
         if self._few:
             smallest = self.shapes.smallest(options, depth)
             if smallest is None:
                 raise Stuck
             return smallest
-        first = self.choices.integer(0, len(options) - 1)
+        first = self.choices.integer(0, max(len(options) - 1, 0))
         for option in options[first:] + options[:first]:
             if self.shapes.size(option, depth) < math.inf:
                 return option
@@ -234,7 +249,7 @@ class _Making:
         types = shape.types
         if path:
             types = ("object",) if isinstance(path[0], str) else ("array",)
-        elif shape.likely and (self.plain or self._few or not self._chance(10)):
+        elif shape.likely and not self.wild and (self.plain or self._few or not self._chance(10)):
             types = shape.likely
         possible = [kind for kind in types if kind in shape.types and self.shapes.size_of(key, kind, depth) < math.inf]
         if not possible:
@@ -272,8 +287,12 @@ class _Making:
                 low = min(low, high - FAR)
             if low > high:
                 raise Stuck
-            made = self.choices.integer(low, high) * step
-            return int(made) if made.denominator == 1 else float(made)
+            for _ in range(4):
+                made = self.choices.integer(low, high) * step
+                # Many validators divide floats: what is not a whole number for them is refused, as 36.01 / 0.01 is.
+                if made.denominator == 1 or (float(made) / float(step)).is_integer():
+                    return int(made) if made.denominator == 1 else float(made)
+            raise Stuck
         whole = whole_bounds(shape)
         if whole is not None and self.choices.integer(0, 1) == 0:
             return self._integer(shape)
@@ -314,7 +333,10 @@ class _Making:
                 return made
             if len(made) < text.low and (longer := self._padded(source, made, text.low)) is not None:
                 return longer
-        raise Stuck
+        high = "any" if text.high == math.inf else int(text.high)
+        raise Stuck(
+            f"no text of {text.low} to {high} characters was found for {' and '.join(map(repr, text.patterns))}"
+        )
 
     def _padded(self, source: str, text: str, length: int) -> str | None:
         """Lengthen a text by what it ends with, which is right for most patterns that end in a repetition."""
@@ -357,7 +379,7 @@ class _Making:
             if not any(same(item, other) for other in others):
                 return item
             self.leaves = max(self.leaves, 1)  # the simplest is taken, and there are others
-        raise Stuck
+        raise Stuck(f"not enough different items were found, after {len(others)}")
 
     def _object(self, key: Key, shape: Shape, depth: int, path: tuple[str | int, ...]) -> dict[str, Any]:
         names = dict.fromkeys(shape.required)

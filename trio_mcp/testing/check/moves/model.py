@@ -12,7 +12,7 @@ from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.steps import Plan
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["MOVES", "Make", "Move", "move"]
+__all__ = ["Make", "Move", "move"]
 
 Make: TypeAlias = Callable[[Facts], SearchStrategy[Plan]]
 
@@ -44,18 +44,8 @@ class Move:
         return next(filter(None, map(facts.lacks, self.needs)), "")
 
 
-MOVES: dict[str, Move] = {}
-"""Every move, by name: those of the modules that were imported."""
-
-
 def move(
     *, revisions: Sequence[str] = REVISIONS, needs: Sequence[str] = (), weight: int = 2, alone: bool = False
 ) -> Callable[[Make], Move]:
-    """Turn a function into the move of its name, and list it in `MOVES`."""
-
-    def made(make: Make) -> Move:
-        found = Move(make.__name__.replace("_", "-"), make, tuple(revisions), tuple(needs), weight, alone)
-        MOVES[found.name] = found
-        return found
-
-    return made
+    """Turn a function into the move of its name."""
+    return lambda make: Move(make.__name__.replace("_", "-"), make, tuple(revisions), tuple(needs), weight, alone)

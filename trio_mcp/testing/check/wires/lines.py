@@ -273,7 +273,7 @@ class ProcessWire(LinesWire):
     def _hear(self, line: str) -> None:
         self._heard += 1
         if self._heard <= STDERR_LINES:
-            self.notes.mark("stderr", text=line)
+            self.notes.mark("stderr", text=line.encode())
 
 
 def process_wire(parameters: StdioServerParameters) -> OpenWire:

@@ -1,0 +1,237 @@
+"""The engine: what it finds, how small it becomes, and what it does with targets that die, hang or make no sense."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.kit.targets import Connection, over_lines, plain
+from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
+from trio_mcp.testing.check.engine import Check, Options, check_server
+from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.check.steps import Ask
+from trio_mcp.testing.check.wires.targets import WireTarget
+from trio_mcp.testing.rules.history import History
+from trio_mcp.testing.rules.model import Rule, Verdict, judged, rule
+from trio_mcp.types import ToolAnnotations
+
+LEGACY = "2025-11-25"
+
+
+@rule("MUST", "server", "basic#responses", "Each request is answered once.")
+def answered_once(history: History) -> Iterator[Verdict]:
+    for _, asked in history.requests():
+        if asked.answers:
+            yield judged(len(asked.answers) == 1, asked.answers[-1], f"{len(asked.answers)} answers")
+
+
+@rule("MUST", "server", "basic#responses", "Each request is answered.")
+def answered(history: History) -> Iterator[Verdict]:
+    for _, asked in history.requests():
+        if asked.answers or asked.overdue:
+            yield judged(bool(asked.answers), asked.overdue or asked.answers[0], "no answer")
+
+
+async def check(target: WireTarget, *rules: Rule, **options: Any) -> CheckReport:
+    settings = {"revisions": (LEGACY,), "examples": 100, "rules": rules or (answered_once, answered)} | options
+    made = Check(target.open_wire, target.name, Options(**settings))
+    await made.run()
+    return made.report()
+
+
+async def twice_if_large(connection: Connection, message: dict[str, Any]) -> None:
+    await plain(connection, message)
+    if message["method"] == "tools/call" and message["params"]["arguments"]["a"] > 100:
+        await plain(connection, message)
+
+
+async def twice_after_ping(connection: Connection, message: dict[str, Any]) -> None:
+    await plain(connection, message)
+    if message["method"] == "tools/call" and any(each["method"] == "ping" for each in connection.heard):
+        await plain(connection, message)
+
+
+async def later_again(connection: Connection, message: dict[str, Any]) -> None:
+    await plain(connection, message)
+    if message["method"] == "tools/call":
+        connection.heard[:-1] = []
+    elif message["method"] == "ping" and connection.heard[0]["method"] == "tools/call":
+        await plain(connection, connection.heard.pop(0))
+
+
+async def mute_on_tokens(connection: Connection, message: dict[str, Any]) -> None:
+    if "progressToken" not in message.get("params", {}).get("_meta", {}):
+        await plain(connection, message)
+
+
+@pytest.mark.parametrize(
+    ("handle", "broken", "messages"),
+    [
+        (twice_if_large, answered_once, 3),
+        (twice_after_ping, answered_once, 5),
+        (later_again, answered_once, 5),
+        (mute_on_tokens, answered, 1),
+    ],
+)
+async def test_a_broken_rule_is_found_and_shrunk(
+    handle: Any, broken: Rule, messages: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    report = await check(over_lines(handle))
+    (outcome,) = report.broken
+    failure = outcome.failure
+    assert failure is not None
+    assert (outcome.rule, failure.messages) == (broken, messages), failure
+    assert (failure.seen, failure.of) == (5, 5)
+    assert report.status == 1
+    assert failure.transcript[failure.at].facts.get("what") in (None, "overdue")
+
+
+async def test_what_is_shrunk_is_also_simple(autojump_clock: trio.testing.MockClock) -> None:
+    report = await check(over_lines(twice_if_large))
+    (outcome,) = report.broken
+    assert outcome.failure is not None
+    (step,) = outcome.failure.plan
+    assert isinstance(step, Ask)
+    assert step.params is not None
+    assert list(step.params["arguments"]) == ["a"]
+    assert (step.token, step.style) == (False, 0)
+
+
+async def test_a_fault_that_does_not_repeat_is_told_as_such(autojump_clock: trio.testing.MockClock) -> None:
+    opened = []
+
+    async def now_and_then(connection: Connection, message: dict[str, Any]) -> None:
+        await plain(connection, message)
+        if len(opened) % 3 == 2:
+            await twice_if_large(connection, message)
+
+    report = await check(over_lines(now_and_then, on_open=opened.append), answered_once, examples=300)
+    (outcome,) = report.broken
+    assert outcome.failure is not None
+    assert 0 < outcome.failure.seen < outcome.failure.of
+
+
+async def test_what_never_shows_again_is_shown_as_it_was(autojump_clock: trio.testing.MockClock) -> None:
+    calls = []
+
+    async def once(connection: Connection, message: dict[str, Any]) -> None:
+        await plain(connection, message)
+        if message["method"] == "tools/call":
+            calls.append(message)
+            if len(calls) == 20:
+                await plain(connection, message)
+
+    report = await check(over_lines(once), answered_once)
+    (outcome,) = report.broken
+    assert outcome.failure is not None
+    assert outcome.failure.seen == 0
+    assert outcome.failure.of > 0
+    assert outcome.failure.transcript[outcome.failure.at].message["id"] is not None
+
+
+# --- the same seed ----------------------------------------------------------------------------------------------------
+
+
+def sent(seed: int, examples: int = 60) -> list[Any]:
+    """Return what a check sends to a server in memory."""
+    said: list[Any] = []
+
+    async def listening(connection: Connection, message: dict[str, Any]) -> None:
+        said.append(json.dumps(message))
+        await plain(connection, message)
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    trio.run(partial(check, over_lines(listening), seed=seed, examples=examples), clock=clock)
+    return said
+
+
+def test_the_same_seed_gives_the_same_traffic(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sent(1)
+    # Hypothesis collects constants from the modules of a program.
+    (tmp_path / "new_module.py").write_text("CONSTANTS = [123456, 'something that is nowhere else']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("new_module")
+    assert sent(1) == first
+    assert sent(2) != first
+
+
+# --- targets that fail ------------------------------------------------------------------------------------------------
+
+
+async def test_a_target_that_dies_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async def dying(connection: Connection, message: dict[str, Any]) -> None:
+        await plain(connection, message)
+        if message["method"] == "tools/call":
+            await connection.stream.aclose()
+
+    opened = []
+
+    def open_twice(number: int) -> None:
+        opened.append(number)
+        if len(opened) > 2:
+            raise TransportError("nobody is there")
+
+    report = await check(over_lines(dying, on_open=open_twice))
+    assert report.ended == "target died"
+    assert "nobody is there" in report.notes[-1]
+
+
+async def test_a_target_that_hangs_does_not_hang_the_check(autojump_clock: trio.testing.MockClock) -> None:
+    async def stuck(connection: Connection, message: dict[str, Any]) -> None:
+        if message["method"] == "tools/call":
+            await trio.sleep_forever()
+        await plain(connection, message)
+
+    report = await check(over_lines(stuck))
+    assert report.ended == "complete" or report.ended == "target hangs"
+    assert [outcome.rule for outcome in report.broken] == [answered]
+
+
+async def test_what_was_found_until_a_stop_is_reported(autojump_clock: trio.testing.MockClock) -> None:
+    stop = trio.Event()
+    server = Server("ours")
+    server.tool(annotations=ToolAnnotations(read_only_hint=True))(count)
+    report = await check_server(
+        server, examples=10_000, on_progress=lambda progress: progress.examples == 25 and stop.set(), stop=stop
+    )
+    assert (report.ended, report.examples) == ("interrupted", 25)
+
+
+async def count(a: int) -> int:
+    """Count."""
+    return a
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("import sys; sys.exit('no licence')", "no licence; the process ended; exit status 1"),
+        ("print('Welcome!', flush=True); input(); input()", "within 1 seconds.*Welcome"),
+        ("import sys; sys.stdin.read()", "did not answer initialize within 1 seconds"),
+        ('input(); print(\'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "go away"}}\')', "go away"),
+    ],
+)
+async def test_a_process_that_is_not_a_server(code: str, text: str) -> None:
+    target = StdioServerParameters(sys.executable, ["-c", code])
+    with pytest.raises((TransportError, NegotiationError), match=text):
+        await check_server(target, revisions=[LEGACY], connect_timeout=1)
+
+
+async def test_bad_arguments() -> None:
+    server = Server("ours")
+    with pytest.raises(ValueError, match="no rule"):
+        await check_server(server, rules=["answerd-once"])
+    with pytest.raises(ValueError, match="unknown revision '2020-01-01'"):
+        await check_server(server, revisions=["2020-01-01"])
+    with pytest.raises(ValueError, match="no tool 'x'"):
+        await check_server(server, tools=["x"])
+    with pytest.raises(ValueError, match="one way"):
+        await check_server([server, server])
