@@ -327,7 +327,7 @@ class Connection:
                     asked = (
                         self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
-                    # In the legacy era a lost connection is no cancellation: the request goes on.
+                    # In the legacy era a lost connection is not a cancellation: the request goes on.
                     modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
                     if asked is not None and modern and not asked.answers and asked.cancelled is None:
                         asked.cancelled = event
