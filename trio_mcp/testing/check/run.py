@@ -550,9 +550,9 @@ class Runner:
 
     @_on.register
     async def _(self, step: Write, talk: Talk) -> None:
-        request_id = talk.new_id()
         replaced = {
-            b'"$id"': json.dumps(request_id).encode(),
+            b'"$id"': json.dumps(talk.new_id()).encode(),
+            b'"$id2"': json.dumps(talk.new_id()).encode(),
             b'"$meta"': json.dumps(talk.meta(), separators=(",", ":")).encode(),
         }
         texts = [_replaced(text, replaced) for text in step.texts]
@@ -571,7 +571,8 @@ class Runner:
 
     @_on.register
     async def _(self, step: Cancel, talk: Talk) -> None:
-        if found := talk.open_requests():
+        found = talk.answered() if step.answered else talk.open_requests()
+        if found:
             await self._cancel(talk, found[step.which % len(found)], step.reason)
 
     @_on.register
