@@ -230,7 +230,7 @@ class Talk:
         elif event.kind == "response" and event.exchange is not None:
             if event.headers.get("content-type", "").startswith("text/event-stream"):
                 self._streams.add(event.exchange)
-        elif event.kind == "end" and event.exchange is not None:
+        elif event.kind == "end" and event.exchange is not None and self.wire.transport != "sse":
             # In the legacy era a stream that the server ends is resumed, and the response comes then.
             resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
             for sent in self._by_exchange.pop(event.exchange, ()):
@@ -557,7 +557,8 @@ class Runner:
         }
         texts = [_replaced(text, replaced) for text in step.texts]
         if not step.fault:
-            for text in texts:
+            # Unframed, they are the pieces of one text.
+            for text in texts if step.framed else b"".join(texts).splitlines():
                 with contextlib.suppress(ValueError):
                     message = json.loads(text)
                     for each in message if isinstance(message, list) else [message]:
