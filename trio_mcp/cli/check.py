@@ -108,6 +108,8 @@ def _prepared(
         raise Exit(str(exc)) from None
     settings: dict[str, Any] = {"revisions": options.revisions, "rules": [rule.id for rule in rules]}
     limits = {"examples": options.examples, "time": options.time, "seed": options.seed}
+    if options.timeout is not None:
+        limits["deadline"] = options.timeout
     if not options.client:
         settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
         target = target_of(options)
