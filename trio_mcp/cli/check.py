@@ -162,7 +162,7 @@ class _Files:
     """The files that the command line names; what is wrong with them is said before anything is checked."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from trio_mcp.testing.report.files import form_of
+        from trio_mcp.testing.report import form_of
 
         try:
             self._forms = {path: form_of(path) for path in options.report}
