@@ -216,7 +216,7 @@ class Talk:
         elif event.kind == "response" and event.exchange is not None:
             if event.headers.get("content-type", "").startswith("text/event-stream"):
                 self._streams.add(event.exchange)
-        elif event.kind == "end" and event.exchange is not None:
+        elif event.kind == "end" and event.exchange is not None and self.wire.transport != "sse":
             # In the legacy era a stream that the server ends is resumed, and the response comes then.
             resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
             for sent in self._by_exchange.pop(event.exchange, ()):
