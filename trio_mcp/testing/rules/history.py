@@ -127,6 +127,17 @@ class Exchange:
         return None if self.response is None else int(self.response.facts["status"])
 
     @property
+    def message(self) -> Any:
+        """The one JSON value in the body of the request; None without one, or with more."""
+        return self.sent[0].message if len(self.sent) == 1 else None
+
+    @property
+    def resumes(self) -> int | None:
+        """The number of the exchange whose stream it goes on with, as far as the recorder knows."""
+        found: int | None = self.request.facts.get("resumes")
+        return found
+
+    @property
     def is_stream(self) -> bool:
         """Whether the response is a stream of server-sent events."""
         kind = "" if self.response is None else self.response.headers.get("content-type", "")
@@ -293,7 +304,9 @@ class Connection:
                     asked = (
                         self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
-                    if asked is not None and not asked.answers and asked.cancelled is None:
+                    # In the legacy era a lost connection is no cancellation: the request goes on.
+                    modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
+                    if asked is not None and modern and not asked.answers and asked.cancelled is None:
                         asked.cancelled = event
 
     def _take_message(self, event: Event) -> None:
