@@ -74,15 +74,32 @@ class Lead:
 def statements(checkout: Path, revisions: tuple[str, ...]) -> Iterator[Found]:
     """Yield each statement of these revisions, in the order of files and lines."""
     for revision in revisions:
-        root = checkout / "docs" / "specification" / revision
-        pages = sorted(root.rglob("*.mdx"))
-        if not pages:
-            raise FileNotFoundError(f"{root} has no pages (*.mdx); give the path of a checkout of the specification")
-        for page in pages:
-            name = page.relative_to(root).with_suffix("").as_posix()
-            for anchor, keyword, sentence in of_page(page.read_text(encoding="utf-8")):
-                section = f"{name.removesuffix('/index')}#{anchor}" if anchor else name.removesuffix("/index")
-                yield Found(revision, section, keyword, short_hash(sentence), sentence)
+        for page, text in _pages(checkout, revision):
+            for anchor, keyword, sentence in of_page(text):
+                yield Found(revision, _section(page, anchor), keyword, short_hash(sentence), sentence)
+
+
+def sections(checkout: Path, revision: str) -> set[str]:
+    """Return the sections of a revision, and its pages."""
+    return {
+        _section(page, anchor)
+        for page, text in _pages(checkout, revision)
+        for anchor in ("", *(block.anchor for block in blocks(text)))
+    }
+
+
+def _pages(checkout: Path, revision: str) -> Iterator[tuple[str, str]]:
+    root = checkout / "docs" / "specification" / revision
+    pages = sorted(root.rglob("*.mdx"))
+    if not pages:
+        raise FileNotFoundError(f"{root} has no pages (*.mdx); give the path of a checkout of the specification")
+    for page in pages:
+        name = page.relative_to(root).with_suffix("").as_posix()
+        yield name.removesuffix("/index"), page.read_text(encoding="utf-8")
+
+
+def _section(page: str, anchor: str) -> str:
+    return f"{page}#{anchor}" if anchor else page
 
 
 def short_hash(sentence: str) -> str:

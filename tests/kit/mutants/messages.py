@@ -45,9 +45,9 @@ class AnswersErrorsWithNullId(Session):
 
 
 @breaks("request-answered")
-class NeverAnswersPrompts(Session):
+class NeverAnswersUnknownMethods(Session):
     def respond(self, request: Request, response: Message) -> None:
-        if request.method != "prompts/get":
+        if response.get("error", {}).get("code") != -32601:
             super().respond(request, response)
 
 

@@ -117,7 +117,7 @@ class Check:
         self._began = clock.perf_counter()
         self._examples = self._requests = 0
         self._generating = 0.0
-        self._ended: Ended = "interrupted"
+        self._ended: Ended | None = None
         self._notes: list[str] = []
         self._occasions = {rule.id: 0 for rule in options.rules}
         self._failures: dict[str, Failure] = {}
@@ -135,18 +135,14 @@ class Check:
             NegotiationError: If it does not speak a revision.
         """
         self.facts = await meet(self._open_wire, self._options)
-        self._ended = "complete"
-        try:
-            for number, facts in enumerate(self.facts):
-                left = len(self.facts) - number
-                examples = self._examples + (self._options.examples - self._examples) // left
-                until = clock.perf_counter() + self._time_left / left
-                await self._check_revision(facts, examples, until)
-                if self._ended not in ("complete", "time"):
-                    return
-        except trio.Cancelled:
-            self._ended = "interrupted"
-            raise
+        for number, facts in enumerate(self.facts):
+            left = len(self.facts) - number
+            examples = self._examples + (self._options.examples - self._examples) // left
+            until = clock.perf_counter() + self._time_left / left
+            await self._check_revision(facts, examples, until)
+            if self._ended not in (None, "time"):
+                return
+        self._ended = self._ended or "complete"
 
     # --- lives --------------------------------------------------------------------------------------------------------
 
@@ -160,8 +156,7 @@ class Check:
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
-        source = Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}")
-        self._sources.append(source)
+        self._sources.append(Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
             if clock.perf_counter() >= until:
                 self._ended = "time"
@@ -173,15 +168,16 @@ class Check:
                 self._ended = "bytes"
                 return
             try:
-                if not await self._live(facts, source, examples, until):
+                facts, more = await self._live(facts, examples, until)
+                if not more:
                     return
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
                 return
 
-    async def _live(self, facts: Facts, source: Source, examples: int, until: float) -> bool:
-        """Run examples over one connection; return whether there are more."""
+    async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
+        """Run examples over one connection; return what is known now, and whether there are more."""
         more = True
         async with self._connected(facts.revision) as runner:
             life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
@@ -189,12 +185,13 @@ class Check:
             talk = runner.talks[0]
             while talk.is_open and not self._over(life, examples, until):
                 began = clock.perf_counter()
-                plan = source.next()
+                plan = self._sources[-1].next()
                 self._generating += clock.perf_counter() - began
                 if plan is None:
                     more = False
                     break
                 await self._example(life, plan)
+                facts = self._without_slow(facts, runner)
                 if self._on_progress is not None:
                     self._on_progress(self._progress)
                 if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
@@ -203,7 +200,20 @@ class Check:
         # With the end of the connection, which rules look at, too.
         await self._judge(life, facts)
         self._life = None
-        return more
+        return facts, more
+
+    def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
+        """Leave out what has turned out to be slow, which would take all the time."""
+        for method, name in runner.slow:
+            facts = facts.without(method, name)
+            self._notes.append(
+                f"{method} of {name!r} took longer than {self._options.terms.deadline:g} s: it is left out from now on"
+            )
+        if runner.slow:
+            runner.slow.clear()
+            seed = f"{self._options.seed} {facts.revision} {len(self._sources)}"
+            self._sources.append(Source(facts, self._options.moves, seed))
+        return facts
 
     def _over(self, life: _Life, examples: int, until: float) -> bool:
         return (
@@ -232,13 +242,13 @@ class Check:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
         life.plans.append((self._examples, plan))
-        self._examples += 1
         before = runner.asked
         with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
-            await runner.run(plan, example=self._examples - 1)
+            await runner.run(plan, example=self._examples)
             if self._virtual:
                 await runner.until(lambda: False, QUIET_VIRTUAL)
             seconds = await runner.probe()
+        self._examples += 1
         self._requests += runner.asked - before
         if scope.cancelled_caught or (seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
@@ -320,7 +330,7 @@ class Check:
             self._generating,
             tuple(map(self._outcome, self._options.rules)),
             tuple(dict.fromkeys(notes + self._notes + self._slowness())),
-            self._ended,
+            self._ended or "interrupted",
             self._figures(),
         )
 

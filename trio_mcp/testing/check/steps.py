@@ -77,8 +77,8 @@ class Tell:
 class Write:
     """Send texts in place of messages; each is framed as a message of the transport, or not at all.
 
-    ``"$id"`` and ``"$meta"`` in a text, with the quotes, stand for a new id, the same in the whole step, and for the
-    ``_meta`` of a valid request.
+    ``"$id"`` and ``"$id2"`` in a text, with the quotes, stand for new ids, the same in the whole step, and ``"$meta"``
+    for the ``_meta`` of a valid request.
 
     Attributes:
         texts: The texts.
@@ -116,11 +116,16 @@ class Http:
 
 @attrs.frozen
 class Cancel:
-    """Cancel the open request number ``which``, counted round, as the era and the transport want."""
+    """Cancel the open request number ``which``, counted round, as the era and the transport want.
+
+    Attributes:
+        answered: Whether to cancel one that was answered already.
+    """
 
     which: int = 0
     reason: str | None = None
     connection: int = 0
+    answered: bool = False
 
 
 @attrs.frozen

@@ -25,7 +25,11 @@ __all__ = [
     "is_ordered",
     "is_plain",
     "is_proper",
+    "is_unknown",
+    "lost",
+    "messages_of",
     "named",
+    "notifications",
     "pages",
     "schema_problem",
     "since",
@@ -119,6 +123,25 @@ def _is_proper(connection: Connection, asked: Asked) -> bool:
     return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
 
 
+# What they take is up to the application: the text limits the time of none.
+_WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+_AN_HOUR: Final = 3600.0
+
+
+def lost(asked: Asked) -> Event | None:
+    """Return the mark that shows that a response will never come, if there is one.
+
+    For what the application does, it is not enough that it takes long: the same must have been answered another time,
+    or there must have been all the time in the world.
+    """
+    mark = asked.overdue
+    if mark is None or asked.cancelled is not None or asked.answers:
+        return None
+    if asked.method in _WORK and not mark.facts.get("answered_again") and mark.facts.get("seconds", 0) < _AN_HOUR:
+        return None
+    return mark
+
+
 def answer_of(asked: Asked) -> Event | None:
     """Return the first response to a request, if there is one."""
     return asked.answers[0] if asked.answers else None
@@ -191,6 +214,12 @@ def pages(connection: Connection, method: str) -> Iterator[list[Asked]]:
                 break
             chain.append(following)
         yield chain
+
+
+def is_unknown(connection: Connection, method: str, name: Any) -> bool:
+    """Return whether a list was read to its end, and has no item of this name or URI."""
+    whole = any((chain[-1].result or {}).get("nextCursor") is None for chain in pages(connection, method))
+    return whole and name not in connection.listed[method]
 
 
 def named(asked: Iterable[Asked], field: str, key: str) -> list[str]:

@@ -127,6 +127,17 @@ class Exchange:
         return None if self.response is None else int(self.response.facts["status"])
 
     @property
+    def message(self) -> Any:
+        """The one JSON value in the body of the request; None without one, or with more."""
+        return self.sent[0].message if len(self.sent) == 1 else None
+
+    @property
+    def resumes(self) -> int | None:
+        """The number of the exchange whose stream it goes on with, as far as the recorder knows."""
+        found: int | None = self.request.facts.get("resumes")
+        return found
+
+    @property
     def is_stream(self) -> bool:
         """Whether the response is a stream of server-sent events."""
         kind = "" if self.response is None else self.response.headers.get("content-type", "")
@@ -158,6 +169,7 @@ class Connection:
     _places: dict[int, int] = attrs.Factory(dict)
     _parts: dict[int, list[Event]] = attrs.Factory(dict)
     _uses: dict[Any, int] = attrs.Factory(dict)
+    _givers: dict[Any, list[Event]] = attrs.Factory(dict)
     _kept: dict[tuple[str, int], Any] = attrs.Factory(dict)
 
     @cached_property
@@ -238,6 +250,10 @@ class Connection:
         """Return how many messages of the client had this id, well-formed or not, other than responses."""
         return self._uses.get(_key(request_id), 0)
 
+    def givers(self, token: Any) -> Sequence[Event]:
+        """Return the client's messages that gave a progress token, well-formed or not."""
+        return self._givers.get(_key(token), ())
+
     def kept(self, name: str, event: Event, find: Callable[[], T]) -> T:
         """Return what is found out about an event, which is found out only once."""
         key = name, id(event)
@@ -288,13 +304,17 @@ class Connection:
                     asked = (
                         self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
-                    if asked is not None and not asked.answers and asked.cancelled is None:
+                    # In the legacy era a lost connection is no cancellation: the request goes on.
+                    modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
+                    if asked is not None and modern and not asked.answers and asked.cancelled is None:
                         asked.cancelled = event
 
     def _take_message(self, event: Event) -> None:
         message = event.message
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
             self._uses[_key(message["id"])] = self.uses(message["id"]) + 1
+        if event.sender == "client" and (token := _token(message)) is not None:
+            self._givers.setdefault(_key(token), []).append(event)
         if is_request(message):
             asked = Asked(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
@@ -316,6 +336,12 @@ class Connection:
                 other = OTHER.get(event.sender)
                 if other is not None and (found := self._tokens.get((other, _key(params.get("progressToken"))))):
                     found.progress.append(event)
+
+
+def _token(message: Any) -> Any:
+    params = message.get("params") if isinstance(message, dict) else None
+    entries = params.get("_meta") if isinstance(params, dict) else None
+    return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
 
 
 def _key(value: Any) -> Any:

@@ -16,6 +16,7 @@ from trio_mcp.testing.rules.common import (
     is_ordered,
     is_plain,
     is_proper,
+    lost,
     messages_of,
     since,
 )
@@ -133,10 +134,9 @@ def notification_without_id(history: History) -> Iterator[Verdict]:
 def request_id_type(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         message = event.message
-        if isinstance(message, dict) and isinstance(message.get("method"), str) and "id" in message:
-            if not message["method"].startswith("notifications/"):
-                kept = is_request(message)
-                yield judged(kept, event, f"the id of {message['method']} is {json_type(message['id'])}")
+        method = message.get("method") if isinstance(message, dict) and "id" in message else None
+        if isinstance(method, str) and not method.startswith("notifications/"):
+            yield judged(is_request(message), event, f"the id of {method} is {json_type(message['id'])}")
 
 
 @rule("MUST", "server", "basic#requests", "Don't use a request's id twice in a session.", revisions=LEGACY, moves=CALLS)
@@ -173,7 +173,7 @@ def sends_no_requests(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Answer each request.",
-    moves=(*CALLS, "unknown-method", "ping", "slow-and-fast", "odd-ids", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "ping", *MALFORMED),
 )
 def request_answered(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -187,8 +187,8 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 yield held(asked.answers[0])
             elif _refused_by_http(connection, asked):
                 continue
-            elif asked.overdue is not None:
-                yield broken(asked.overdue, f"{asked.method} (id {asked.id!r}) was not answered")
+            elif (mark := lost(asked)) is not None:
+                yield broken(mark, f"{asked.method} (id {asked.id!r}) was not answered")
             elif connection.close is not None and connection.close.sender == "server" and is_ordered(connection):
                 yield broken(connection.close, f"the server ended without answering {asked.method} (id {asked.id!r})")
 
@@ -226,11 +226,11 @@ def answered_once(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Give each response the id of its request, unless it could not be read.",
-    moves=(*CALLS, "odd-ids", "unknown-method", "another-connection", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "another-connection", *MALFORMED),
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
-        # A number that a double can't hold may come back as another one, and a text may hold any id.
+        # A number too large for a double may come back as another one, and a text may hold any id.
         doubtful = any(event.kind == "text" and event.sender == "client" for event in connection.events) or any(
             event.text is not None or not _is_safe(event.message) for event in messages_of(connection, "client")
         )
@@ -307,8 +307,8 @@ def batch_supported(history: History) -> Iterator[Verdict]:
                 if id(asked.event) in parts and is_proper(connection, asked) and asked.cancelled is None:
                     if asked.answers:
                         yield held(asked.answers[0])
-                    elif asked.overdue is not None:
-                        yield broken(asked.overdue, f"{asked.method} in the batch was not answered")
+                    elif (mark := lost(asked)) is not None:
+                        yield broken(mark, f"{asked.method} in the batch was not answered")
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def unknown_method_code(history: History) -> Iterator[Verdict]:
     "SHOULD",
     "server",
     "basic#error-codes",
-    "Answer what is not JSON with -32700, and what is no valid request with -32600.",
+    "Answer what is not JSON with -32700, and what is not a valid request with -32600.",
     older="basic#messages",
     moves=MALFORMED,
 )
@@ -431,7 +431,7 @@ _MCP_CODES: Final = {
 )
 def error_codes_reserved(history: History) -> Iterator[Verdict]:
     for connection, event, code in _errors(history):
-        if not -32099 <= code <= -32020:
+        if not -32099 <= code <= -32020 or code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY:
             yield held(event)
         elif code not in _MCP_CODES:
             # -32042 has a rule of its own.
@@ -492,7 +492,7 @@ def error_codes_reserved_json_rpc(history: History) -> Iterator[Verdict]:
     "server",
     "schema",
     "Give each result the form that the schema gives it.",
-    moves=(*CALLS, "complete", "ping", "discover", "subscribe", "set-level", "next-page"),
+    moves=(*CALLS, "complete", "ping", "discover-again", "subscribe", "set-level", "next-page"),
 )
 def result_valid(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -568,7 +568,7 @@ def _message_problem(connection: Connection, event: Event) -> Iterator[Verdict]:
     "basic#resulttype",
     "Put a `resultType` into each result.",
     revisions=MODERN,
-    moves=(*CALLS, "complete", "discover"),
+    moves=(*CALLS, "complete", "discover-again"),
 )
 def result_type_present(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
@@ -585,7 +585,7 @@ def result_type_present(history: History) -> Iterator[Verdict]:
     "basic#resulttype",
     "Use only values of `resultType` that the core defines, or an extension that was declared.",
     revisions=MODERN,
-    moves=(*CALLS, "complete", "discover"),
+    moves=(*CALLS, "complete", "discover-again"),
 )
 def result_type_known(history: History) -> Iterator[Verdict]:
     for connection, event in _said(history):
@@ -608,7 +608,8 @@ def _metas(message: Any) -> Iterator[dict[str, Any]]:
     body = message.get("params", message.get("result")) if isinstance(message, dict) else None
     if not isinstance(body, dict):
         return
-    items = [each for key in _LISTS for each in (body.get(key) if isinstance(body.get(key), list) else ())]
+    lists = [body[key] for key in _LISTS if isinstance(body.get(key), list)]
+    items = [each for found in lists for each in found]
     contents = [each.get("content") for each in items if isinstance(each, dict)]
     for holder in [body, *items, *contents]:
         found = holder.get("_meta") if isinstance(holder, dict) else None
@@ -662,7 +663,7 @@ def trace_context_format(history: History) -> Iterator[Verdict]:
     "basic#_meta",
     "Name the server's software in the `_meta` of each result.",
     revisions=MODERN,
-    moves=(*CALLS, "discover"),
+    moves=(*CALLS, "discover-again"),
 )
 def server_info_sent(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):

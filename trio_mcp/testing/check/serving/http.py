@@ -114,6 +114,11 @@ class HttpServing:
     async def _respond(self, wire: _Wire, request: h11.Request, body: bytes) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
+        if path.partition("?")[0] != PATH:
+            # What is fetched besides, such as an icon, does not belong to MCP.
+            self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path)
+            await wire.send(h11.Response(status_code=404, headers=[("content-length", "0")]), h11.EndOfMessage())
+            return
         self._exchanges += 1
         exchange = self._exchanges
         message, is_json = _parsed(body)
@@ -133,9 +138,7 @@ class HttpServing:
         elif body:
             self._tape.note("text", "client", connection=number, exchange=exchange, text=body)
         place = _Place(self._tape, wire, number, exchange)
-        if path.partition("?")[0] != PATH:
-            await place.plain(404)
-        elif session is None:
+        if session is None:
             # Without an id it belongs to no session; with an unknown one, to a session that has ended.
             await place.plain(404 if "mcp-session-id" in headers else 400)
         elif method == "POST":
@@ -154,19 +157,20 @@ class HttpServing:
         if self._script.modern or not self._script.has_session:
             # One client, and so one session, without an id; `initialize` begins it anew.
             if "" not in self._sessions or (opens and not self._script.modern):
-                self._sessions[""] = self._new("")
+                self._sessions[""] = self._new("", headers)
             return self._sessions[""]
         if opens and "mcp-session-id" not in headers:
-            session = self._new(f"session-{self._count}~!")
+            session = self._new(f"session-{self._count}~!", headers)
             self._sessions[session.id] = session
             return session
         return self._sessions.get(headers.get("mcp-session-id", ""))
 
-    def _new(self, session_id: str) -> _Session:
+    def _new(self, session_id: str, headers: Mapping[str, str]) -> _Session:
         number = self._count
         self._count += 1
         self._tape.note("open", "client", connection=number, transport="http")
-        return _Session(number, session_id, ScriptedServer(self._script, self._tape, number, self._deadline))
+        server = ScriptedServer(self._script, self._tape, number, self._deadline, f"http://{headers.get('host')}")
+        return _Session(number, session_id, server)
 
     @property
     def _newest(self) -> int:

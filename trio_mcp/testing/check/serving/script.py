@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.types.versions import LATEST_LEGACY, LEGACY_REVISIONS
 
-__all__ = ["EVERY_TURN", "LEGACY_TURNS", "MODERN_TURNS", "Script", "scripts"]
+__all__ = ["BASE", "EVERY_TURN", "LEGACY_TURNS", "MODERN_TURNS", "Script", "scripts"]
 
 EVERY_TURN: Final = {
     "plain": "the result, at once",
@@ -29,7 +29,8 @@ EVERY_TURN: Final = {
 LEGACY_TURNS: Final = {
     "ping": "a ping of the server's, then the result",
     "unknown": "a request of the server's that no revision knows, then the result",
-    "ask": "a question of a kind that the client has declared, then the result",
+    "ask": "a question of each kind that the client has declared, then the result",
+    "undeclared": "a question of each kind that the client has not declared, then the result",
     "withdrawn": "a question that is cancelled at once, then the result",
     "changed": "a notice that a list has changed, then the result",
     "gone": "over HTTP: status 404, as if the session had ended",
@@ -40,6 +41,8 @@ LEGACY_TURNS: Final = {
 MODERN_TURNS: Final = {
     "input": "a result that asks for input of each kind that the client has declared; the retry gets the result",
     "state": "a result that only has a state for the retry",
+    "undeclared": "a result that asks for input of each kind that the client has not declared",
+    "untyped": "a result without a resultType, as older servers give",
 }
 """How else a request may be met in the modern era."""
 
@@ -68,6 +71,18 @@ SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
         "required": ["where"],
     },
 )
+BASE: Final = "https://base.invalid"
+"""Stands for the URL of the server, until that is known."""
+# A client must not load the reference by itself.
+REMOTE: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"$ref": f"{BASE}/schema.json"}},
+}
+# What a client over HTTP must not call, as its annotation breaks a rule.
+UNCALLABLE: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
+}
 URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
 DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
@@ -84,6 +99,7 @@ class Script:
         resources: Its resources.
         prompts: Its prompts.
         pages: How many items a page of a list has.
+        blank: Whether the second page of a list of tools is at an empty cursor.
         turns: How it meets the requests after the opening, in turn; after the last one, plainly.
         streams: Whether it responds with streams over HTTP, or with JSON where a single message is enough.
         has_session: Whether it gives a session over HTTP, in the legacy era.
@@ -97,6 +113,7 @@ class Script:
     resources: tuple[Mapping[str, Any], ...] = ()
     prompts: tuple[Mapping[str, Any], ...] = ()
     pages: int = 10
+    blank: bool = False
     turns: tuple[str, ...] = ()
     streams: bool = True
     has_session: bool = True
@@ -124,6 +141,7 @@ class Script:
                 found.append(attrs.evolve(self, **{field: items[:1]}))
         plain: dict[str, Any] = {
             "pages": 10,
+            "blank": False,
             "streams": False,
             "has_session": False,
             "listens": False,
@@ -136,12 +154,18 @@ class Script:
 def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
     def make(names: list[str], schemas: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
         return tuple(
-            {"name": name, "description": f"The tool {name}.", "inputSchema": schema}
+            {
+                "name": name,
+                "description": f"The tool {name}.",
+                "inputSchema": schema,
+                **({"outputSchema": schema} if schema is REMOTE else {}),
+            }
             for name, schema in zip(names, schemas, strict=False)
         )
 
     names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)
-    return st.builds(make, names, st.lists(st.sampled_from(SCHEMAS), min_size=5, max_size=5))
+    schemas = SCHEMAS if revision in LEGACY_REVISIONS else (*SCHEMAS, UNCALLABLE, REMOTE)
+    return st.builds(make, names, st.lists(st.sampled_from(schemas), min_size=5, max_size=5))
 
 
 @st.composite
@@ -164,6 +188,7 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
         tuple({"uri": uri, "name": f"resource {at}", "mimeType": "text/plain"} for at, uri in enumerate(uris)),
         tuple({"name": name, "arguments": [{"name": "who", "required": True}]} for name in prompts),
         draw(st.sampled_from([10, 1, 2])),
+        draw(st.integers(0, 3)) == 3,
         tuple(draw(st.lists(turns, max_size=max_turns))),
         draw(st.booleans()),
         draw(st.booleans()),

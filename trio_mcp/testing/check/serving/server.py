@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import trio
 
-from trio_mcp.testing.check.serving.script import Script
+from trio_mcp.testing.check.serving.script import BASE, Script
 from trio_mcp.testing.rules.history import is_notification, is_request, is_response
 from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.types import error_codes, meta
@@ -47,17 +48,56 @@ QUESTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 
-def questions(declared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a question of each kind that a client with these capabilities can be asked, by method."""
-    found: dict[str, dict[str, Any]] = {}
+TOOL: Final = {"name": "add", "inputSchema": {"type": "object"}}
+
+
+def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return questions that a client with these capabilities can be asked: method and parameters.
+
+    Args:
+        declared: The capabilities.
+        revision: The revision spoken.
+        base: Where the URLs lead to.
+    """
+    sampling, modes = declared.get("sampling"), declared.get("elicitation")
+    found: list[tuple[str, dict[str, Any]]] = []
     if "roots" in declared:
-        found["roots/list"] = {}
-    if "sampling" in declared:
-        prompt = [{"role": "user", "content": {"type": "text", "text": "Say hello."}}]
-        found["sampling/createMessage"] = {"messages": prompt, "maxTokens": 20}
-    if "elicitation" in declared:
-        found["elicitation/create"] = {"message": "Who are you?", "requestedSchema": FORM}
+        found.append(("roots/list", {}))
+    if sampling is not None:
+        found.append(("sampling/createMessage", SAMPLING))
+        if "tools" in sampling:
+            found += [("sampling/createMessage", _with_tools(mode)) for mode in ("none", "required")]
+    if modes is not None and ("form" in modes or "url" not in modes):
+        found.append(("elicitation/create", {"message": "Who are you?", "requestedSchema": FORM}))
+        if revision >= "2025-11-25":
+            found.append(("elicitation/create", {"mode": "form", "message": "Who?", "requestedSchema": FORM}))
+    if modes is not None and "url" in modes:
+        found.append(("elicitation/create", _by_url(revision, base)))
     return found
+
+
+def undeclared(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return questions that a client with these capabilities must not be asked."""
+    every: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
+    if revision < "2025-11-25":
+        every = {"roots": {}, "sampling": {}, **({"elicitation": {}} if revision >= "2025-06-18" else {})}
+    allowed = questions(declared, revision, base)
+    return [question for question in questions(every, revision, base) if question not in allowed]
+
+
+SAMPLING: Final[dict[str, Any]] = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
+    "maxTokens": 20,
+}
+
+
+def _with_tools(mode: str) -> dict[str, Any]:
+    return {**SAMPLING, "tools": [TOOL], "toolChoice": {"mode": mode}}
+
+
+def _by_url(revision: str, base: str) -> dict[str, Any]:
+    asked = {"mode": "url", "message": "Please visit this page.", "url": f"{base}/visit"}
+    return {**asked, "elicitationId": "visit-1"} if revision == "2025-11-25" else asked
 
 
 class ScriptedServer:
@@ -68,13 +108,17 @@ class ScriptedServer:
         tape: Where it notes which of its requests were not answered in time.
         number: The number of the connection.
         deadline: Seconds that the client gets for a response.
+        base: Where the URLs lead to that it gives.
     """
 
-    def __init__(self, script: Script, tape: Tape, number: int, deadline: float) -> None:
+    def __init__(
+        self, script: Script, tape: Tape, number: int, deadline: float, base: str = "https://server.invalid"
+    ) -> None:
         self.script = script
         self._tape = tape
         self._number = number
         self._deadline = deadline
+        self._base = base
         self._turn = 0
         self._asked = 0
         self._capabilities: Mapping[str, Any] = {}
@@ -149,11 +193,11 @@ class ScriptedServer:
                 await newest.wait()
         elif turn in ("ping", "unknown"):
             await self._ask(*QUESTIONS[turn], send)
-        elif turn == "ask":
-            for question in questions(self._capabilities).items():
+        elif turn in ("ask", "undeclared") and not self.script.modern:
+            for question in self._questions(turn, self._capabilities):
                 await self._ask(*question, send)
         elif turn == "withdrawn":
-            for question in [*questions(self._capabilities).items()][:1]:
+            for question in self._questions("ask", self._capabilities)[:1]:
                 await self._ask(*question, send, withdrawn=True)
         else:
             await self._notify(turn, params, send)
@@ -171,12 +215,17 @@ class ScriptedServer:
         elif turn == "changed" and "tools" in declared:
             await send(_notice("notifications/tools/list_changed"))
 
+    def _questions(self, turn: str, declared: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        return (undeclared if turn == "undeclared" else questions)(declared, self.script.revision, self._base)
+
     async def _ask(self, method: str, params: Mapping[str, Any] | None, send: Send, *, withdrawn: bool = False) -> None:
         """Ask the client, and wait for its reply; what it is, is for the rules to judge."""
         self._asked += 1
         request_id = f"question-{self._asked}"
         replied = self._replies[_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if method == "sampling/createMessage":
+            params = {**(params or {}), "_meta": {meta.PROGRESS_TOKEN: request_id}}
         await send({**message, "params": params} if params else message)
         if withdrawn:
             await send(_notice("notifications/cancelled", requestId=request_id, reason="not needed any more"))
@@ -197,7 +246,7 @@ class ScriptedServer:
         method = request["method"]
         if (
             self.script.modern
-            and turn in ("input", "state")
+            and turn in ("input", "state", "undeclared")
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
@@ -208,6 +257,8 @@ class ScriptedServer:
         if self.script.modern:
             content = {"resultType": "complete", **content}
             content["_meta"] = {meta.SERVER_INFO: _info()}
+        if turn == "untyped":
+            content.pop("resultType", None)
         if turn == "extra":
             content = {**content, "xUnknown": {"any": [1, None]}}
         return _result(request["id"], content)
@@ -218,10 +269,10 @@ class ScriptedServer:
         state = f'state-{len(self._states)} é"\\ +/='
         self._states[state] = turn
         found: dict[str, Any] = {"resultType": "input_required", "requestState": state}
-        asked = questions(declared if isinstance(declared, dict) else {}) if turn == "input" else {}
+        asked = self._questions(turn, declared if isinstance(declared, dict) else {}) if turn != "state" else []
         if asked:
             found["inputRequests"] = {
-                f"q{at}": {"method": method, "params": question} for at, (method, question) in enumerate(asked.items())
+                f"q{at}": {"method": method, "params": question} for at, (method, question) in enumerate(asked)
             }
         return found
 
@@ -241,8 +292,10 @@ class ScriptedServer:
             case "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe":
                 return {}
             case "tools/call":
-                known = any(tool["name"] == params.get("name") for tool in script.tools)
-                return {"content": [{"type": "text", "text": "done"}]} if known else "unknown tool"
+                called = next((tool for tool in script.tools if tool["name"] == params.get("name")), None)
+                done = {"content": [{"type": "text", "text": "done"}]}
+                structured = {"structuredContent": {"a": 1}} if called and "outputSchema" in called else {}
+                return "unknown tool" if called is None else {**done, **structured}
             case "prompts/get":
                 known = any(prompt["name"] == params.get("name") for prompt in script.prompts)
                 said = {"role": "user", "content": {"type": "text", "text": "Hello."}}
@@ -261,15 +314,25 @@ class ScriptedServer:
         field = LISTS[method]
         items: Sequence[Any] = getattr(self.script, field, ())
         # A cursor that no client could make up, nor take apart by accident.
-        places = {f"{field}→{at}": at for at in range(0, len(items), self.script.pages)}
-        if cursor is not None and cursor not in places:
+        places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
+        if self.script.blank and field == "tools":
+            places[self.script.pages] = ""
+        starts = {cursor: at for at, cursor in places.items()}
+        if cursor is not None and cursor not in starts:
             return "unknown cursor"
-        start = places.get(cursor, 0)
+        start = starts.get(cursor, 0)
         end = start + self.script.pages
-        page: dict[str, Any] = {field: list(items[start:end]), **self._caching()}
+        page: dict[str, Any] = {field: self._shown(items[start:end]), **self._caching()}
         if end < len(items):
-            page["nextCursor"] = f"{field}→{end}"
+            page["nextCursor"] = places[end]
         return page
+
+    def _shown(self, items: Sequence[Any]) -> list[Any]:
+        """Return items with icons, where the revision has them, and with the URLs of this server."""
+        icons = {"icons": [{"src": f"{self._base}/icon.png", "mimeType": "image/png"}]}
+        shown = [{**item, **icons} if self.script.revision >= "2025-11-25" else item for item in items]
+        found: list[Any] = json.loads(json.dumps(shown).replace(BASE, self._base))
+        return found
 
     def _caching(self) -> dict[str, Any]:
         return {"ttlMs": 0, "cacheScope": "private"} if self.script.modern else {}

@@ -57,6 +57,9 @@ RETRY: Final = 1.0
 """Seconds before a stream that the server has closed is resumed, if it has not said how many; at most five times that
 if it has. Chosen."""
 
+LINGERING: Final = 1.0
+"""Seconds after a response in which the server may end its stream; then this side does. Chosen."""
+
 RESUMED: Final = 200
 """How often streams are resumed because the server has closed them (chosen)."""
 
@@ -127,7 +130,7 @@ class _Exchange:
         begun: Set when the head of the response is there, or never will be.
         done: Set at its end.
         stream: The connection.
-        how: How this side has ended it.
+        how: How this side has ended it; ``lingering`` for a stream that the server leaves open after the response.
         status: The status of the response.
         session: The session id in the response.
         last_id: The last event id of the response.
@@ -290,6 +293,8 @@ class HttpWire:
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
+        if headers and resumes is None:
+            facts["altered"] = sorted(headers)
         if resumes is not None:
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
@@ -362,7 +367,7 @@ class HttpWire:
                 reason = await self._talk(exchange, pieces)
                 facts |= {"cut": True, "reason": reason} if reason else {"cut": False}
             if exchange.scope.cancelled_caught:
-                facts |= {"by": "client", "how": exchange.how}
+                facts |= {"by": "client", "how": exchange.how or "lingering"}
         except TransportError as exc:
             self.notes.mark("unsent", reason=str(exc), exchange=exchange.number)
             self.notes.close("server", str(exc))
@@ -494,6 +499,8 @@ class HttpWire:
         result = message.get("result")
         if "method" not in message and asked and message.get("id") == asked.get("id"):
             exchange.answered = True
+            # Both eras want the stream to end with the response; open streams would use up the server's connections.
+            exchange.scope.deadline = trio.current_time() + LINGERING
         if isinstance(result, dict):
             self._learn(exchange, asked.get("method"), result)
 

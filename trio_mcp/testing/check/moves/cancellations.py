@@ -1,0 +1,70 @@
+"""Cancellations: of what is open, of what is not, and of what never was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.messages import alive
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.moves.odd_calls import calls
+from trio_mcp.testing.check.steps import Ask, Await, Cancel, Pause, Plan, Tell
+
+__all__: list[str] = []
+
+_REASONS = st.sampled_from([None, "no longer needed", ""])
+
+
+@move(needs=["callable_tools"], weight=3)
+def cancel_open(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Cancel a call while it runs; what is asked after it shows that the cancellation was read."""
+
+    def cancel(call: Ask, pause: float, reason: str | None, twice: bool) -> Plan:
+        cancels = (Cancel(-1, reason),) * (2 if twice else 1)
+        waits = (Pause(pause),) if pause else ()
+        return (call, *waits, *cancels, alive(facts), Await(), Pause(0.1), alive(facts))
+
+    pauses = st.sampled_from([0.0, 0.0, 0.02, 0.1])
+    return st.builds(cancel, st.one_of(calls(facts), calls(facts, token=True)), pauses, _REASONS, st.booleans())
+
+
+@move(needs=["callable_tools"], weight=1)
+def cancel_one_of_many(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Cancel one of several calls: the others go on."""
+    return st.builds(
+        lambda found, which: (*found, Cancel(which), alive(facts), Await()),
+        st.lists(calls(facts), min_size=2, max_size=4),
+        st.integers(0, 3),
+    )
+
+
+@move()
+def cancel_finished(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Cancel what was answered already."""
+    return st.builds(lambda reason: (alive(facts), Await(), Cancel(-1, reason, answered=True), alive(facts)), _REASONS)
+
+
+@move(weight=1)
+def cancel_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Cancel what was never asked."""
+    ids = st.sampled_from(["never asked", 10**9, -1, ""])
+    return ids.map(lambda found: (Tell("notifications/cancelled", {"requestId": found}), alive(facts)))
+
+
+_MALFORMED: tuple[dict[str, Any] | None, ...] = (
+    None,
+    {},
+    {"requestId": None},
+    {"requestId": 1.5},
+    {"requestId": []},
+    {"requestId": {"a": 1}},
+    {"requestId": "never asked", "reason": 5},
+)
+
+
+@move(weight=1)
+def cancel_malformed(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Send cancellations that say nothing, or nonsense."""
+    return st.sampled_from(_MALFORMED).map(lambda params: (Tell("notifications/cancelled", params), alive(facts)))

@@ -1,0 +1,73 @@
+"""Lists, their pages, and cursors that the server never gave."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.steps import Ask, Await, NextPage, Open, Plan
+from trio_mcp.testing.rules.history import LISTS
+from trio_mcp.testing.rules.utilities import NO_CURSOR
+
+__all__: list[str] = []
+
+
+def _declared(facts: Facts) -> list[str]:
+    return [method for method in LISTS if facts.declares(method.split("/")[0])]
+
+
+@move(weight=1)
+def list_undeclared(facts: Facts) -> st.SearchStrategy[Plan]:
+    """List what the server has not declared."""
+    methods = [method for method in LISTS if method not in _declared(facts)]
+    return st.sampled_from(methods).map(lambda method: (Ask(method),)) if methods else st.nothing()
+
+
+@move(weight=1)
+def list_twice(facts: Facts) -> st.SearchStrategy[Plan]:
+    """List the same thing twice."""
+    methods = _declared(facts)
+    if not methods:
+        return st.nothing()
+    return st.sampled_from(methods).map(lambda method: (Ask(method), Await(), Ask(method)))
+
+
+@move(needs=["paged"], weight=2)
+def next_page(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Read the pages of a list, and perhaps one of them twice."""
+
+    def read(method: str, again: bool) -> Plan:
+        more = (Await(), NextPage(-1))
+        return (Ask(method), *more * 3, *((NextPage(),) if again else ()))
+
+    return st.builds(read, st.sampled_from(facts.paged), st.booleans())
+
+
+_CURSORS = st.one_of(
+    st.text("abcdefghijklmnopqrstuvwxyz0123456789", max_size=6).map(NO_CURSOR.__add__),
+    st.sampled_from(["", "\x00", "../..", "🙂"]),
+)
+
+
+@move()
+def garbage_cursor(facts: Facts) -> st.SearchStrategy[Plan]:
+    """List with a cursor that the server never gave."""
+    methods = _declared(facts)
+    if not methods:
+        return st.nothing()
+    return st.builds(lambda method, cursor: (Ask(method, {"cursor": cursor}),), st.sampled_from(methods), _CURSORS)
+
+
+@move(weight=1)
+def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
+    """List the same thing on two connections, in turns."""
+    methods = _declared(facts)
+    if not methods:
+        return st.nothing()
+
+    def read(method: str) -> Plan:
+        asks = [step for turn in (0, -1, 0, -1) for step in (Ask(method, connection=turn), Await())]
+        return (Open(), *asks)
+
+    return st.sampled_from(methods).map(read)

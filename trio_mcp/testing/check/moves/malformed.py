@@ -1,0 +1,97 @@
+"""Texts that are not messages, and messages that break the rules for them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.messages import alive, text_of
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.steps import Ask, Plan, Write
+from trio_mcp.testing.strategies import json_values
+
+__all__: list[str] = []
+
+TEXTS: Final = (
+    b"{",
+    b"}",
+    b"nonsense",
+    b'{"jsonrpc":"2.0","id":"$id","method":"ping"',
+    b"{'jsonrpc': '2.0'}",
+    b'{"jsonrpc":"2.0",}',
+    b"[1,",
+    b'"\\ud800',
+    b"\xff\xfe{}",
+    b"\x00",
+    b"NaN",
+    b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}',
+    b"Content-Length: 2",
+    b"[" * 2000,
+)
+"""What is not JSON."""
+
+
+@move()
+def malformed_text(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Send what is not JSON."""
+    return st.builds(lambda text: (Write((text,), fault="no JSON"), alive(facts)), st.sampled_from(TEXTS))
+
+
+_VALID: Final[dict[str, Any]] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
+
+ENVELOPES: Final[tuple[Any, ...]] = (
+    {**_VALID, "jsonrpc": "1.0"},
+    {**_VALID, "jsonrpc": 2},
+    {key: value for key, value in _VALID.items() if key != "jsonrpc"},
+    {key: value for key, value in _VALID.items() if key != "method"},
+    {**_VALID, "method": None},
+    {**_VALID, "method": 7},
+    {**_VALID, "method": ["ping"]},
+    {**_VALID, "id": None},
+    {**_VALID, "id": 1.5},
+    {**_VALID, "id": True},
+    {**_VALID, "id": []},
+    {**_VALID, "id": {"a": 1}},
+    {**_VALID, "params": [1, 2]},
+    {**_VALID, "params": 5},
+    {**_VALID, "params": None},
+    {**_VALID, "result": {}},
+    {"jsonrpc": "2.0", "method": "notifications/initialized", "params": 3},
+    {"jsonrpc": "2.0", "id": "$id"},
+    {"jsonrpc": "2.0"},
+)
+"""JSON objects that are no valid messages."""
+
+
+@move()
+def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Send JSON that is not a message."""
+    known = st.sampled_from([text_of(facts, each) for each in ENVELOPES])
+    # Not an array, which may be a batch.
+    values = json_values().filter(lambda value: not isinstance(value, list))
+    others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
+    return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
+
+
+_PARAMS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
+    "tools/call": ({}, {"name": None}, {"name": 5}, {"name": "x", "arguments": []}, {"arguments": {}}),
+    "prompts/get": ({}, {"name": []}, {"name": "x", "arguments": {"a": 5}}),
+    "resources/read": ({}, {"uri": None}, {"uri": 5}),
+    "tools/list": ({"cursor": 5}, {"cursor": {}}),
+    "completion/complete": ({}, {"ref": {}}, {"ref": {"type": "ref/none"}, "argument": {"name": "a", "value": ""}}),
+}
+
+
+@move()
+def malformed_params(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask with parameters that the method can't have."""
+    known = {"tools": ("tools/call", "tools/list"), "prompts": ("prompts/get",), "resources": ("resources/read",)}
+    known["completions"] = ("completion/complete",)
+    methods = [method for kind, found in known.items() if facts.declares(kind) for method in found]
+    choices = [(method, params) for method in methods for params in _PARAMS[method]]
+    if not choices:
+        return st.nothing()
+    return st.sampled_from(choices).map(lambda choice: (Ask(*choice),))

@@ -1,0 +1,116 @@
+"""Messages that are valid as such, but that a server may not expect: unknown methods, stray responses, batches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.steps import Ask, Await, Break, Open, Plan, Step, Tell, Write
+from trio_mcp.testing.rules.messages import NO_SUCH
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["alive", "text_of"]
+
+_NAMES = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
+_PARAMS = st.sampled_from([None, {}, {"name": "x"}, {"cursor": "x", "deep": {"er": [1, None, "é"]}}])
+
+
+def alive(facts: Facts, connection: int = 0) -> Step:
+    """Return a step that every server must answer."""
+    return Ask("server/discover" if facts.modern else "ping", connection=connection)
+
+
+def text_of(facts: Facts, message: Any) -> bytes:
+    """Return a message as text, with the ``_meta`` that the era wants; for `Write`."""
+    if facts.modern and isinstance(message, dict) and isinstance(message.get("params", {}), dict):
+        message = message | {"params": {**message.get("params", {}), "_meta": "$meta"}}
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@move()
+def unknown_method(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask for a method that does not exist."""
+    return st.builds(lambda name, params: (Ask(f"{NO_SUCH}{name}", params),), _NAMES, _PARAMS)
+
+
+@move(weight=1)
+def method_of_clients(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask for what only servers ask for."""
+    methods = st.sampled_from(["sampling/createMessage", "roots/list", "elicitation/create"])
+    return st.builds(lambda method: (Ask(method, {}),), methods)
+
+
+@move()
+def unknown_notification(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Tell the server what it does not know."""
+    names = st.builds(lambda prefix, name: prefix + name, st.sampled_from(["notifications/", NO_SUCH]), _NAMES)
+    return st.builds(lambda name, params: (Tell(name, params), alive(facts)), names, _PARAMS)
+
+
+@move(weight=1)
+def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Answer what was never asked."""
+    bodies = st.sampled_from([{"result": {}}, {"error": {"code": -1, "message": "no"}}])
+    ids = st.sampled_from(["never asked", 10**9])
+
+    def respond(body: dict[str, Any], request_id: Any) -> Plan:
+        message = {"jsonrpc": "2.0", "id": request_id, **body}
+        return (Write((json.dumps(message).encode(),), fault="a response to nothing"), alive(facts))
+
+    return st.builds(respond, bodies, ids)
+
+
+@move(weight=1)
+def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Use an id for two requests at a time, which no client may do."""
+    method = "server/discover" if facts.modern else "ping"
+    text = text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": method})
+    return st.just((Write((text, text), fault="an id that is used twice"), alive(facts)))
+
+
+@move(revisions=["2025-03-26"], weight=2)
+def batch(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Send several messages as one."""
+    ping: dict[str, Any] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
+    lists = [
+        {"jsonrpc": "2.0", "id": "$id2", "method": f"{kind}/list"} for kind in facts.capabilities if kind in _KINDS
+    ]
+    notice = {"jsonrpc": "2.0", "method": "notifications/no-such"}
+    batches = [[ping], [ping, notice], [notice], *[[ping, each] for each in lists], *[[each, notice] for each in lists]]
+    return st.builds(lambda which: (Write((json.dumps(which).encode(),)),), st.sampled_from(batches))
+
+
+_KINDS = ("tools", "prompts", "resources")
+
+
+@move(revisions=[revision for revision in REVISIONS if revision != "2025-03-26"], weight=1)
+def batch_unexpected(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Send a batch in a revision that has none."""
+    method = "server/discover" if facts.modern else "ping"
+    text = b"[" + text_of(facts, {"jsonrpc": "2.0", "id": "$id", "method": method}) + b"]"
+    return st.just((Write((text,), fault="a batch"), alive(facts)))
+
+
+@move(weight=1)
+def another_connection(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask on two connections at a time."""
+    method = next((f"{kind}/list" for kind in _KINDS if facts.declares(kind)), None)
+    asks = [alive(facts, 0), alive(facts, -1)]
+    if method is not None:
+        asks += [Ask(method, connection=0), Ask(method, connection=-1)]
+    return st.permutations(asks).map(lambda order: (Open(), *order, Await()))
+
+
+@move(weight=1, alone=True)
+def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
+    """End a connection on which something is open; then another one must work."""
+    methods = [f"{kind}/list" for kind in _KINDS if facts.declares(kind)]
+    asked = st.sampled_from([alive(facts, -1), *[Ask(method, connection=-1) for method in methods]])
+    hows = st.sampled_from(["close", "reset"])
+    return st.builds(
+        lambda step, how: (Open(), step, Break(how, connection=-1), Open(), alive(facts, -1), Await()), asked, hows
+    )

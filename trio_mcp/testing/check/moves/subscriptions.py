@@ -1,0 +1,63 @@
+"""Subscriptions: streams of notifications in the modern era, single resources in the legacy era."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.messages import alive
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.moves.odd_calls import NOWHERE, calls
+from trio_mcp.testing.check.steps import Ask, Await, Cancel, Open, Pause, Plan
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+
+__all__: list[str] = []
+
+_FLAGS = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
+
+
+def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
+    uris = [*sorted(facts.resources)[:20], f"{NOWHERE}://x"]
+    choices: dict[str, st.SearchStrategy[Any]] = {flag: st.booleans() for flag in _FLAGS}
+    choices["resourceSubscriptions"] = st.lists(st.sampled_from(uris), max_size=3, unique=True)
+    filters = st.fixed_dictionaries({}, optional=choices)
+    return filters.map(lambda found: Ask("subscriptions/listen", {"notifications": found}, connection=connection))
+
+
+def _something(facts: Facts) -> st.SearchStrategy[Ask]:
+    """Return something that may change what is listened to."""
+    return calls(facts) if facts.callable_tools else st.just(alive(facts))  # type: ignore[arg-type]
+
+
+@move(revisions=MODERN_REVISIONS, weight=3)
+def listen(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Listen, do something that may be worth a notification, and perhaps stop listening."""
+
+    def heard(subscription: Ask, done: list[Ask], stop: bool) -> Plan:
+        return (subscription, *done, Await(), *((Cancel(-1), alive(facts), Pause(0.05)) if stop else ()))
+
+    return st.builds(heard, _listens(facts), st.lists(_something(facts), max_size=2), st.booleans())
+
+
+@move(revisions=MODERN_REVISIONS, weight=1)
+def listen_twice(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Listen twice at a time, on one connection or on two."""
+
+    def heard(one: Ask, other: Ask, done: Ask, apart: bool) -> Plan:
+        return (*((Open(),) if apart else ()), one, other, Await(), done, Await(), Cancel(), alive(facts))
+
+    return st.builds(heard, _listens(facts), _listens(facts, -1), _something(facts), st.booleans())
+
+
+@move(revisions=LEGACY_REVISIONS, needs=["capability:resources.subscribe", "resources"])
+def subscribe(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Subscribe to a resource, do something, and perhaps unsubscribe."""
+
+    def watched(uri: str, done: Ask, stop: bool) -> Plan:
+        params = {"uri": uri}
+        ends = (Ask("resources/unsubscribe", params), Await(), done) if stop else ()
+        return (Ask("resources/subscribe", params), Await(), done, Await(), *ends)
+
+    return st.builds(watched, st.sampled_from(sorted(facts.resources)), _something(facts), st.booleans())

@@ -1,0 +1,278 @@
+"""Results and lists: what a client makes of what a server sends, as far as its next messages tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from trio_mcp.http.headers import decode_value
+from trio_mcp.http.param_headers import parameter_headers
+from trio_mcp.testing.rules.clients.shared import after, modern, over_http, parts
+from trio_mcp.testing.rules.history import LISTS, Connection, History, is_request
+from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types import meta
+from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
+
+MOST: Final = 2**53 - 1
+"""The largest integer that a double holds together with all smaller ones."""
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#resulttype",
+    "A client takes a result without a resultType for complete.",
+    revisions=MODERN_REVISIONS,
+)
+def missing_result_type_complete(history: History) -> Iterator[Verdict]:
+    """Judge each result without one: a client that brings its state or answers to its questions did not."""
+    for connection in modern(history):
+        for at, asked in enumerate(connection.requests):
+            if asked.result is not None and "resultType" not in asked.result:
+                retry = next(
+                    (
+                        each
+                        for each in connection.requests[at + 1 :]
+                        if each.method == asked.method
+                        and {"requestState", "inputResponses"} & set(each.params)
+                        and each.params.get("requestState") == asked.result.get("requestState")
+                    ),
+                    None,
+                )
+                yield judged(
+                    retry is None, asked.answers[0] if retry is None else retry.event, "it takes it for a round"
+                )
+
+
+@rule(
+    "MUST",
+    "client",
+    "server/utilities/pagination#implementation-guidelines",
+    "A client that reads on at other cursors reads on at an empty one.",
+    revisions=MODERN_REVISIONS,
+)
+def empty_cursor_followed(history: History) -> Iterator[Verdict]:
+    """Judge each page with an empty cursor that a client has read which follows the other cursors of its lists."""
+    for connection in history:
+        pages = [asked for asked in connection.requests if asked.method in LISTS and asked.result is not None]
+        followed = [
+            (asked.method, asked.params.get("cursor")) for asked in connection.requests if asked.method in LISTS
+        ]
+        others = [page for page in pages if (page.result or {}).get("nextCursor")]
+        if not others or any(
+            (page.method, page.result["nextCursor"]) not in followed for page in others if page.result
+        ):
+            continue
+        for page in pages:
+            if (page.result or {}).get("nextCursor") == "":
+                kept = (page.method, "") in followed
+                yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#_meta",
+    "A client builds the keys of `_meta` from a name and perhaps a prefix, as the rules for both say.",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
+)
+def client_meta_keys_well_formed(history: History) -> Iterator[Verdict]:
+    """Judge the `_meta` of what the client sends."""
+    for event, found in _metas(history):
+        wrong = next((key for key in found if not meta.is_valid_key(key)), None)
+        yield judged(wrong is None, event, f"the _meta key {wrong!r:.80} is malformed")
+
+
+def _metas(history: History) -> Iterator[tuple[Event, dict[str, Any]]]:
+    for connection in history:
+        for event, message in parts(connection):
+            body = message.get("params", message.get("result")) if isinstance(message, dict) else None
+            found = body.get("_meta") if isinstance(body, dict) else None
+            if isinstance(found, dict):
+                yield event, found
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/versioning#extension-negotiation",
+    "The name of an extension is like a key of `_meta`, with a prefix.",
+    revisions=MODERN_REVISIONS,
+)
+def client_extension_names(history: History) -> Iterator[Verdict]:
+    """Judge the extensions that a client declares."""
+    for event, found in _metas(history):
+        declared = found.get(meta.CLIENT_CAPABILITIES)
+        names = declared.get("extensions") if isinstance(declared, dict) else None
+        if isinstance(names, dict):
+            wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
+            yield judged(wrong is None, event, f"the extension {wrong!r:.80} is misnamed")
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "client",
+    "server/tools#x-mcp-header",
+    "A client repeats an integer as a header only if a double holds it exactly.",
+    revisions=MODERN_REVISIONS,
+)
+def header_integer_safe(history: History) -> Iterator[Verdict]:
+    """Judge each header of an annotated integer."""
+    for connection, headers, event, body in _calls(history):
+        schema = connection.tools.get(str(body["params"].get("name")), {}).get("inputSchema")
+        try:
+            parameters = parameter_headers(schema)
+        except ValueError:
+            continue
+        for parameter in parameters:
+            value = parameter.value_in(body["params"].get("arguments"))
+            if isinstance(value, int) and not isinstance(value, bool) and parameter.header.lower() in headers:
+                sent = decode_value(headers[parameter.header.lower()])
+                yield judged(abs(value) <= MOST, event, f"{parameter.header} is {sent}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "server/tools#x-mcp-header",
+    "Over HTTP, a client does not call tools whose x-mcp-header breaks its rules.",
+    revisions=MODERN_REVISIONS,
+)
+def bad_header_annotation_refused(history: History) -> Iterator[Verdict]:
+    """Judge each call of a listed tool, once such a tool was listed."""
+    for connection, _, event, body in _calls(history):
+        refused = {name for name, tool in connection.tools.items() if not _is_fine(tool.get("inputSchema"))}
+        if refused:
+            name = body["params"].get("name")
+            yield judged(name not in refused, event, f"it calls {name!r}")
+
+
+def _is_fine(schema: Any) -> bool:
+    try:
+        parameter_headers(schema)
+    except ValueError:
+        return False
+    return True
+
+
+def _calls(history: History) -> Iterator[tuple[Connection, dict[str, str], Event, Any]]:
+    """Yield the tool calls over HTTP: the connection, the headers, the event of the request and the message."""
+    for connection in over_http(modern(history)):
+        for exchange in connection.exchanges.values():
+            body = exchange.sent[0].message if exchange.sent else None
+            if is_request(body) and body["method"] == "tools/call" and isinstance(body.get("params"), dict):
+                yield connection, exchange.request.headers, exchange.request, body
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports#sending-messages-to-the-server",
+    "A client waits as long as `retry` says before it resumes a stream.",
+    revisions=["2025-11-25"],
+)
+def retry_respected(history: History) -> Iterator[Verdict]:
+    """Judge each GET that resumes a stream whose last event said how long to wait."""
+    for connection in over_http(iter(history)):
+        waits: dict[str, tuple[float, float]] = {}
+        for event in connection.events:
+            retry, event_id = event.facts.get("retry"), event.facts.get("event_id")
+            if retry is not None and event_id is not None and event.exchange is not None:
+                end = connection.exchanges[event.exchange].end
+                if end is not None:
+                    waits[str(event_id)] = float(retry), end.time
+        for exchange in connection.exchanges.values():
+            named = exchange.request.headers.get("last-event-id")
+            if exchange.method == "GET" and named in waits:
+                retry, ended = waits[named]
+                waited = exchange.request.time - ended
+                yield judged(waited >= retry, exchange.request, f"it waited {waited:.3f} of {retry} seconds")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic/transports/streamable-http#sending-messages",
+    "A client reads responses as JSON and as a stream.",
+    older="basic/transports#sending-messages-to-the-server",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-03-26"],
+)
+def answer_content_types_read(history: History) -> Iterator[Verdict]:
+    """Judge the first result: a client goes on in the version that it has asked for, and does not try the other era."""
+    for connection in over_http(iter(history)):
+        first = next((asked for asked in connection.requests if asked.result is not None), None)
+        exchange = connection.exchanges.get(first.event.exchange or 0) if first is not None else None
+        if first is None or first.result is None or exchange is None or exchange.response is None:
+            continue
+        kind = exchange.response.headers.get("content-type")
+        later = [message for _, message in after(connection, first.answers[0])]
+        if first.method == "initialize" and first.result.get("protocolVersion") == first.params.get("protocolVersion"):
+            yield judged(bool(later), first.answers[0], f"it does not go on after a response as {kind}")
+        elif first.method == "server/discover":
+            fell_back = any(is_request(message) and message["method"] == "initialize" for message in later)
+            yield judged(not fell_back, first.answers[0], f"it sends initialize after a response as {kind}")
+
+
+def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, Event]]:
+    """Yield each URL of a kind that was sent to the client: what sent it, and what fetched it."""
+    for connection in history:
+        fetches = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
+        for event in connection.events:
+            if event.kind == "message" and event.sender == "server":
+                for url in _urls(event.message, kind):
+                    yield url, next((each for each in fetches if url.endswith(each.facts["path"])), None), event
+
+
+def _urls(value: Any, kind: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == kind and isinstance(item, str) and item.startswith("http:"):
+                yield item
+            else:
+                yield from _urls(item, kind)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _urls(item, kind)
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#icons",
+    "A client loads icons only over HTTPS or from `data:`.",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-11-25"],
+)
+def icon_fetch_safe(history: History) -> Iterator[Verdict]:
+    """Judge each icon with an `http:` URL at the kit's own server."""
+    for url, fetch, event in _fetched(history, "src"):
+        yield judged(fetch is None, fetch or event, f"it loads {url}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#ref-resolution",
+    "A client does not load references of a schema from the network by itself.",
+    revisions=MODERN_REVISIONS,
+)
+def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
+    """Judge each reference to the kit's own server."""
+    for url, fetch, event in _fetched(history, "$ref"):
+        yield judged(fetch is None, fetch or event, f"it loads {url}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "client/elicitation#safe-url-handling",
+    "A client loads nothing of the URL of an elicitation by itself.",
+    revisions=[revision for revision in REVISIONS if revision >= "2025-11-25"],
+)
+def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
+    """Judge each URL of an elicitation at the kit's own server; no user is there who could agree to it."""
+    for url, fetch, event in _fetched(history, "url"):
+        yield judged(fetch is None, fetch or event, f"it loads {url}")
