@@ -1,7 +1,7 @@
 """Messages and HTTP headers with something wrong, and what a receiver may do about each.
 
-A receiver may do what the specification leaves open, so an outcome here is as wide as the text: a test of it has no
-false alarms, but is no test of taste either.
+A receiver may do what the specification leaves open, so an outcome is as wide as the text: a test of it has no false
+alarms, but it is not a test of taste either.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def cut_off(draw: st.DrawFn, messages: Sequence[bytes]) -> tuple[list[bytes], in
         messages: The messages, at least one.
 
     Returns:
-        The pieces, and how many messages are complete. The last one is not, and its text is no JSON.
+        The pieces, and how many messages are complete. The last one is not, and its text is not JSON.
     """
     complete = draw(st.integers(0, len(messages) - 1))
     last = messages[complete]
