@@ -113,6 +113,11 @@ class Judging:
             for key in _keys(event):
                 if (kept := self._kept.get(key)) is not None:
                     found[id(kept)] = kept
+        # With the heads of the HTTP exchanges that these belong to.
+        for kept in list(found.values()):
+            for _, event in kept.events:
+                if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
+                    found[id(exchange)] = exchange
         numbered = dict(pair for kept in found.values() for pair in kept.events)
         return [numbered[number] for number in sorted(numbered)]
 

@@ -573,7 +573,8 @@ class Runner:
         }
         texts = [_replaced(text, replaced) for text in step.texts]
         if not step.fault:
-            for text in texts:
+            # Unframed, they are the pieces of one text.
+            for text in texts if step.framed else b"".join(texts).splitlines():
                 with contextlib.suppress(ValueError):
                     message = json.loads(text)
                     for each in message if isinstance(message, list) else [message]:
