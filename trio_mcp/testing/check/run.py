@@ -124,6 +124,7 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         requests: The requests of this example, in order.
+        ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
     """
 
     def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
@@ -136,6 +137,8 @@ class Talk:
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
         self._broken: dict[int, list[Sent]] = {}
+        self._streams: set[int] = set()
+        self.ending: set[int] = set()
         self._ids = 0
 
     @property
@@ -162,6 +165,8 @@ class Talk:
         self._by_id.clear()
         self._by_exchange.clear()
         self._broken.clear()
+        self._streams.clear()
+        self.ending.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -231,7 +236,12 @@ class Talk:
             for sent in broken:
                 sent.over = False
             self._by_exchange[event.exchange or 0] = broken
-        elif event.kind == "end" and event.exchange is not None and not event.facts.get("goes_on"):
+        elif event.kind == "response" and event.headers.get("content-type", "").startswith("text/event-stream"):
+            self._streams.add(event.exchange or 0)
+        elif event.kind == "end" and event.exchange is not None:
+            self.ending.discard(event.exchange)
+            if event.facts.get("goes_on"):
+                return
             # Nothing more will come, unless the stream is resumed.
             ended = [sent for sent in self._by_exchange.pop(event.exchange, ()) if not sent.over]
             for sent in ended:
@@ -248,6 +258,8 @@ class Talk:
             if sent is not None and sent.answer is None:
                 sent.answer = message
                 sent.over = True
+            if event.exchange in self._streams:
+                self.ending.add(event.exchange or 0)
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
@@ -445,7 +457,9 @@ class Runner:
         def waited_for() -> list[tuple[Talk, Sent]]:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
-        if await self.until(lambda: not waited_for(), self.terms.deadline):
+        if await self.until(
+            lambda: not waited_for() and not any(talk.ending for talk in self.talks), self.terms.deadline
+        ):
             return
         late = waited_for()
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
