@@ -24,19 +24,21 @@ from trio_mcp.testing.rules.model import Rule, Verdict, judged, rule
 from trio_mcp.types import ToolAnnotations
 
 LEGACY = "2025-11-25"
+MOVES = ("call-tool", "list-all", "ping")
 
 
-@rule("MUST", "server", "basic#responses", "Each request is answered once.")
+@rule("MUST", "server", "basic#responses", "Each request is answered once.", moves=MOVES)
 def answered_once(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests():
         if asked.answers:
             yield judged(len(asked.answers) == 1, asked.answers[-1], f"{len(asked.answers)} answers")
 
 
-@rule("MUST", "server", "basic#responses", "Each request is answered.")
+@rule("MUST", "server", "basic#responses", "Each request is answered.", moves=MOVES)
 def answered(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests():
-        if asked.answers or asked.overdue:
+        # It may take long.
+        if asked.answers or (asked.overdue and asked.overdue.facts.get("answered_again", True)):
             yield judged(bool(asked.answers), asked.overdue or asked.answers[0], "no answer")
 
 
@@ -177,22 +179,26 @@ async def test_a_target_that_dies_is_told(autojump_clock: trio.testing.MockClock
     def open_twice(number: int) -> None:
         opened.append(number)
         if len(opened) > 2:
-            raise TransportError("nobody is there")
+            raise TransportError("the door is shut")
 
     report = await check(over_lines(dying, on_open=open_twice))
     assert report.ended == "target died"
-    assert "nobody is there" in report.notes[-1]
+    assert "the door is shut" in report.notes[-1]
 
 
-async def test_a_target_that_hangs_does_not_hang_the_check(autojump_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize(("method", "ended"), [("tools/call", "complete"), ("ping", "target hangs")])
+async def test_a_target_that_hangs_does_not_hang_the_check(
+    method: str, ended: str, autojump_clock: trio.testing.MockClock
+) -> None:
     async def stuck(connection: Connection, message: dict[str, Any]) -> None:
-        if message["method"] == "tools/call":
+        if message["method"] == method:
             await trio.sleep_forever()
         await plain(connection, message)
 
     report = await check(over_lines(stuck))
-    assert report.ended == "complete" or report.ended == "target hangs"
-    assert [outcome.rule for outcome in report.broken] == [answered]
+    assert report.ended == ended
+    assert (answered in [outcome.rule for outcome in report.broken]) == (method == "ping")
+    assert any("took longer than 10 s" in note for note in report.notes) == (method == "tools/call")
 
 
 async def test_what_was_found_until_a_stop_is_reported(autojump_clock: trio.testing.MockClock) -> None:
@@ -210,13 +216,16 @@ async def count(a: int) -> int:
     return a
 
 
+REFUSAL = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "go away"}})
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("import sys; sys.exit('no licence')", "no licence; the process ended; exit status 1"),
+        ("import sys; sys.exit('no licence')", "(?=.*no licence)(?=.*exit status 1)"),
         ("print('Welcome!', flush=True); input(); input()", "within 1 seconds.*Welcome"),
         ("import sys; sys.stdin.read()", "did not answer initialize within 1 seconds"),
-        ('input(); print(\'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "go away"}}\')', "go away"),
+        (f"input(); print({REFUSAL!r})", "go away"),
     ],
 )
 async def test_a_process_that_is_not_a_server(code: str, text: str) -> None:

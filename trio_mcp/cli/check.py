@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
@@ -32,6 +33,8 @@ EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[te
 
 def run(options: argparse.Namespace) -> int:
     """Check the target; return 1 if a MUST is broken that is not in the baseline."""
+    # Hypothesis would keep its files in the current directory.
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(_cache()))
     try:
         import hypothesis  # noqa: F401
     except ImportError:
@@ -49,12 +52,26 @@ def run(options: argparse.Namespace) -> int:
     bar = ProgressBar(sys.stderr)
     with _can_run():
         report = trio.run(_until_interrupted, check, bar).knowing(baseline)
+    report = attrs.evolve(report, target=_name(options) or report.target)
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
         if outcome.rule.id in baseline and outcome.status == "held":
             print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
     files.write(report)
     return INTERRUPTED if report.ended == "interrupted" else report.status
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trio-mcp" / "hypothesis"
+
+
+def _name(options: argparse.Namespace) -> str:
+    """Return the name of a target that a URL does not name: as the user wrote it, without secrets."""
+    from trio_mcp.testing.transcript.masking import mask_words
+
+    if options.process is not None:
+        return mask_words([Path(options.process[0]).name, *options.process[1:]])
+    return "" if "://" in options.target else mask_words([options.target])
 
 
 @contextlib.contextmanager
@@ -91,6 +108,8 @@ def _prepared(
         raise Exit(str(exc)) from None
     settings: dict[str, Any] = {"revisions": options.revisions, "rules": [rule.id for rule in rules]}
     limits = {"examples": options.examples, "time": options.time, "seed": options.seed}
+    if options.timeout is not None:
+        limits["deadline"] = options.timeout
     if not options.client:
         settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
         target = target_of(options)
@@ -143,7 +162,7 @@ class _Files:
     """The files that the command line names; what is wrong with them is said before anything is checked."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from trio_mcp.testing.report.files import form_of
+        from trio_mcp.testing.report import form_of
 
         try:
             self._forms = {path: form_of(path) for path in options.report}

@@ -150,9 +150,9 @@ class Client:
 
 
 CLIENTS = {
-    "python-v1": Client("Python SDK 1.30.0", _ours_in_python("python_client.py", "python_v1", "v1")),
-    "python-v2": Client("Python SDK 2.3.0", _ours_in_python("python_client.py", "tests", "v2"), modern=True),
-    "fastmcp": Client("FastMCP 4.1.2", _ours_in_python("python_client.py", "fastmcp", "fastmcp"), modern=True),
-    "typescript-v1": Client("TypeScript SDK 1.32.2", _ours_in_node("ts_client.mjs", "v1")),
-    "typescript-v2": Client("TypeScript SDK 2.4.0", _ours_in_node("ts_client.mjs", "v2"), modern=True),
+    "python-v1-client": Client("Python SDK 1.30.0", _ours_in_python("python_client.py", "python_v1", "v1")),
+    "python-v2-client": Client("Python SDK 2.3.0", _ours_in_python("python_client.py", "tests", "v2"), modern=True),
+    "fastmcp-client": Client("FastMCP 4.1.2", _ours_in_python("python_client.py", "fastmcp", "fastmcp"), modern=True),
+    "typescript-v1-client": Client("TypeScript SDK 1.32.2", _ours_in_node("ts_client.mjs", "v1")),
+    "typescript-v2-client": Client("TypeScript SDK 2.4.0", _ours_in_node("ts_client.mjs", "v2"), modern=True),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import subprocess
+import os
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -17,8 +17,11 @@ import trio.testing
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.targets import LinkFactory
+from trio_mcp.errors import TransportError
 from trio_mcp.link import Link
 from trio_mcp.sockets.stream_link import stream_link
+from trio_mcp.stdio.child_process import start_process
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.testing.check.serving.http import PATH, HttpServing
 from trio_mcp.testing.check.serving.lines import serve_lines
@@ -62,8 +65,10 @@ SHRINKING_TIME: Final = 20.0
 """Seconds for that (chosen)."""
 REPEATS: Final = 5
 """How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
+GRACE: Final = 1.0
+"""Seconds that what a client has started gets to end, after the client (chosen)."""
 LAST_WORDS: Final = 500
-"""Characters of its standard error that are quoted of a client that fails (chosen)."""
+"""Bytes of its standard error that are quoted of a client that fails (chosen)."""
 
 
 @attrs.define
@@ -115,13 +120,13 @@ async def check_client(
 
     Raises:
         ValueError: If a rule or revision is unknown.
-        OSError: If the command can't be started.
+        TransportError: If the command can't be started, or does not connect.
     """
     if callable(client):
         client = _over_links(client)
     check = _Check(client, select(rules, "client"), deadline, patience)
     spoken = _spoken(revisions)
-    stop = stop or trio.Event()
+    stop = trio.Event() if stop is None else stop
     began = trio.current_time()
     ended: Ended = "complete"
     sources = [check.scripts(revision, seed) for revision in spoken]
@@ -206,6 +211,8 @@ class _Check:
         self.hung += not run.ended
         if run.trouble:
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
+        if number == 0 and not run.events:
+            raise TransportError(f"the client did not connect: {run.trouble or 'it ended without an error'}")
         history = History(run.events)
         self.requests += sum(len(connection.requests) for connection in history)
         self._info = self._info or _software(history)
@@ -262,15 +269,22 @@ class _Check:
         serving = HttpServing(script, tape, self._deadline)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
+        # All of the environment, unlike that of a server: it is a program of the user's, as if started from the shell.
+        program = StdioServerParameters(command[0], [*command[1:], url], env=dict(os.environ))
+        errors = bytearray()
         async with background_nursery() as nursery:
             nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
-            # Its output is its own affair; the end of what it writes to standard error says why it failed.
-            done = await trio.run_process(
-                [*command, url], stdin=b"", stdout=subprocess.DEVNULL, capture_stderr=True, check=False
-            )
-        if done.returncode:
-            last = done.stderr.decode("utf-8", "replace").strip()[-LAST_WORDS:].splitlines()
-            run.trouble = f"it exited with status {done.returncode}" + (f": {last[-1]}" if last else "")
+            process = await start_process(program)
+            try:
+                await process.stdin.aclose()
+                nursery.start_soon(_drain, process.stdout, bytearray())
+                nursery.start_soon(_drain, process.stderr, errors)
+                status = await process.wait()
+            finally:
+                await process.end(GRACE)
+        if status:
+            last = errors.decode("utf-8", "replace").strip().splitlines()
+            run.trouble = f"it exited with status {status}" + (f": {last[-1]}" if last else "")
 
     # --- the smallest exchange ----------------------------------------------------------------------------------------
 
@@ -349,6 +363,13 @@ class _Check:
             notes,
             ended,
         )
+
+
+async def _drain(stream: trio.abc.ReceiveStream, last: bytearray) -> None:
+    """Read a stream to its end, so that its writer never waits, and keep the end of it."""
+    async for data in stream:
+        last += data
+        del last[:-LAST_WORDS]
 
 
 def _first(rule: Rule, events: Sequence[Event]) -> Verdict | None:

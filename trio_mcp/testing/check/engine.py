@@ -24,7 +24,7 @@ from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, 
 from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
-from trio_mcp.testing.check.steps import Plan
+from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan
 from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.rules.catalogue import select
@@ -39,6 +39,10 @@ CHUNK: Final = 10
 PATIENCE: Final = 4
 """How many times the deadline an example may take, before its connection is given up (chosen)."""
 
+PLAIN: Final = (Ask, Await, NextPage)
+PROBES: Final = 10
+"""An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
+
 MOST_DEAD: Final = 3
 """After how many examples in a row that the target did not survive the check ends (chosen)."""
 
@@ -48,7 +52,7 @@ LIFE: Final = 500
 SHRINKING: Final = 20.0
 """Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
 
-QUIET, QUIET_VIRTUAL = 0.05, 0.5
+QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
 
 SLOWER: Final = 5.0
@@ -70,6 +74,7 @@ class Options:
         tools: The names of further tools that may be called.
         baseline: The ids of rules that are known to be broken.
         terms: What holds for every connection.
+        every_move: Whether to make moves that no rule names, too.
     """
 
     revisions: tuple[str, ...] | None
@@ -82,11 +87,12 @@ class Options:
     tools: tuple[str, ...] = ()
     baseline: frozenset[str] = frozenset()
     terms: Terms = attrs.Factory(Terms)
+    every_move: bool = False
 
     @property
     def moves(self) -> list[Move]:
-        """The moves that the rules name; all if a rule names none."""
-        if not self.rules or not all(rule.moves for rule in self.rules):
+        """The moves that the rules name; all if a rule names none, since anything may be its occasion."""
+        if self.every_move or not all(rule.moves for rule in self.rules):
             return list(MOVES.values())
         named = {name for rule in self.rules for name in rule.moves}
         return [move for name, move in MOVES.items() if name in named]
@@ -117,7 +123,7 @@ class Check:
         self._began = clock.perf_counter()
         self._examples = self._requests = 0
         self._generating = 0.0
-        self._ended: Ended = "interrupted"
+        self._ended: Ended | None = None
         self._notes: list[str] = []
         self._occasions = {rule.id: 0 for rule in options.rules}
         self._failures: dict[str, Failure] = {}
@@ -135,18 +141,14 @@ class Check:
             NegotiationError: If it does not speak a revision.
         """
         self.facts = await meet(self._open_wire, self._options)
-        self._ended = "complete"
-        try:
-            for number, facts in enumerate(self.facts):
-                left = len(self.facts) - number
-                examples = self._examples + (self._options.examples - self._examples) // left
-                until = clock.perf_counter() + self._time_left / left
-                await self._check_revision(facts, examples, until)
-                if self._ended not in ("complete", "time"):
-                    return
-        except trio.Cancelled:
-            self._ended = "interrupted"
-            raise
+        for number, facts in enumerate(self.facts):
+            left = len(self.facts) - number
+            examples = self._examples + (self._options.examples - self._examples) // left
+            until = clock.perf_counter() + self._time_left / left
+            await self._check_revision(facts, examples, until)
+            if self._ended not in (None, "time"):
+                return
+        self._ended = self._ended or "complete"
 
     # --- lives --------------------------------------------------------------------------------------------------------
 
@@ -160,8 +162,7 @@ class Check:
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
-        source = Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}")
-        self._sources.append(source)
+        self._sources.append(Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
             if clock.perf_counter() >= until:
                 self._ended = "time"
@@ -173,15 +174,16 @@ class Check:
                 self._ended = "bytes"
                 return
             try:
-                if not await self._live(facts, source, examples, until):
+                facts, more = await self._live(facts, examples, until)
+                if not more:
                     return
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
                 return
 
-    async def _live(self, facts: Facts, source: Source, examples: int, until: float) -> bool:
-        """Run examples over one connection; return whether there are more."""
+    async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
+        """Run examples over one connection; return what is known now, and whether there are more."""
         more = True
         async with self._connected(facts.revision) as runner:
             life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
@@ -189,12 +191,13 @@ class Check:
             talk = runner.talks[0]
             while talk.is_open and not self._over(life, examples, until):
                 began = clock.perf_counter()
-                plan = source.next()
+                plan = self._sources[-1].next()
                 self._generating += clock.perf_counter() - began
                 if plan is None:
                     more = False
                     break
                 await self._example(life, plan)
+                facts = self._without_slow(facts, runner)
                 if self._on_progress is not None:
                     self._on_progress(self._progress)
                 if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
@@ -203,7 +206,20 @@ class Check:
         # With the end of the connection, which rules look at, too.
         await self._judge(life, facts)
         self._life = None
-        return more
+        return facts, more
+
+    def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
+        """Leave out what has turned out to be slow, which would take all the time."""
+        for method, name in runner.slow:
+            facts = facts.without(method, name)
+            self._notes.append(
+                f"{method} of {name!r} took longer than {self._options.terms.deadline:g} s: it is left out from now on"
+            )
+        if runner.slow:
+            runner.slow.clear()
+            seed = f"{self._options.seed} {facts.revision} {len(self._sources)}"
+            self._sources.append(Source(facts, self._options.moves, seed))
+        return facts
 
     def _over(self, life: _Life, examples: int, until: float) -> bool:
         return (
@@ -232,15 +248,18 @@ class Check:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
         life.plans.append((self._examples, plan))
-        self._examples += 1
         before = runner.asked
+        seconds, probed = None, False
         with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
-            await runner.run(plan, example=self._examples - 1)
+            await runner.run(plan, example=self._examples)
             if self._virtual:
                 await runner.until(lambda: False, QUIET_VIRTUAL)
-            seconds = await runner.probe()
+            if self._virtual or not self._examples % PROBES or not all(isinstance(step, PLAIN) for step in plan):
+                seconds = await runner.probe()
+                probed = True
+        self._examples += 1
         self._requests += runner.asked - before
-        if scope.cancelled_caught or (seconds is None and runner.talks[0].is_open):
+        if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1
             await runner.talks[0].wire.stop("close", 0)
@@ -320,7 +339,7 @@ class Check:
             self._generating,
             tuple(map(self._outcome, self._options.rules)),
             tuple(dict.fromkeys(notes + self._notes + self._slowness())),
-            self._ended,
+            self._ended or "interrupted",
             self._figures(),
         )
 
@@ -512,7 +531,7 @@ def _options(revisions: Sequence[str] | None, rules: Sequence[str] | None, **mor
     if unknown := set(revisions or ()) - set(REVISIONS):
         raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
     chosen = tuple(select(rules, "server", "transport"))
-    return Options(None if revisions is None else tuple(revisions), chosen, **more)
+    return Options(None if revisions is None else tuple(revisions), chosen, every_move=rules is None, **more)
 
 
 def _wire(target: Target | WireTarget) -> OpenWire:

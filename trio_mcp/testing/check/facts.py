@@ -43,6 +43,7 @@ class Facts:
         paged: The list methods that gave more than one page.
         skipped: What the user must know: what is not used, and why.
         supported: The revisions that the server says it speaks, if it says so.
+        slow_tools: The names of tools that may be called, but take longer than the deadline.
     """
 
     revision: str
@@ -58,6 +59,23 @@ class Facts:
     paged: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     supported: tuple[str, ...] = ()
+    slow_tools: tuple[str, ...] = ()
+
+    def without(self, method: str, name: str) -> Facts:
+        """Return the facts without what is too slow to be asked for again and again."""
+
+        def rest(definitions: Definitions) -> Definitions:
+            return {key: value for key, value in definitions.items() if key != name}
+
+        match method:
+            case "tools/call" if name in self.callable_tools:
+                usable = tuple(each for each in self.callable_tools if each != name)
+                return attrs.evolve(self, callable_tools=usable, slow_tools=(*self.slow_tools, name))
+            case "resources/read":
+                return attrs.evolve(self, resources=rest(self.resources))
+            case "prompts/get":
+                return attrs.evolve(self, prompts=rest(self.prompts))
+        return self
 
     @property
     def modern(self) -> bool:

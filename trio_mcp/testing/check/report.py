@@ -83,11 +83,20 @@ class Failure:
 
     @property
     def messages(self) -> int:
-        """The number of messages after the handshake and the listing, in both directions."""
-        began = next(
-            (i for i, e in enumerate(self.transcript) if e.kind == "mark" and e.facts.get("what") == "begin"), -1
-        )
-        return sum(event.kind in ("message", "text") for event in self.transcript[began + 1 :])
+        """The number of messages after the handshake and the listing, in both directions.
+
+        Without what the kit asks again, to see whether what is overdue was lost.
+        """
+        count, again = 0, False
+        for event in self.transcript:
+            what = event.facts.get("what") if event.kind == "mark" else None
+            if what == "begin":
+                count = 0
+            elif what in ("again", "overdue"):
+                again = what == "again"
+            elif event.kind in ("message", "text") and not again:
+                count += 1
+        return count
 
 
 @attrs.frozen

@@ -40,7 +40,7 @@ from trio_mcp.types import meta
 from trio_mcp.types.common import INPUT_REQUIRED
 from trio_mcp.types.versions import MODERN_REVISIONS
 
-__all__ = ["STYLES", "Runner", "Sent", "Talk", "Terms"]
+__all__ = ["APPLICATION", "STYLES", "Runner", "Sent", "Talk", "Terms"]
 
 STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     lambda n: n,
@@ -53,6 +53,12 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     lambda n: f"{'long-' * 40}{n}",
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
+
+APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+"""Requests whose work is the application's, and takes as long as it takes."""
+
+MOST_AGAIN: Final = 3
+"""Overdue requests that are sent again after an example (chosen)."""
 
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
 
@@ -129,7 +135,7 @@ class Talk:
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
-        self._streams: set[int] = set()
+        self._broken: dict[int, list[Sent]] = {}
         self._ids = 0
 
     @property
@@ -155,7 +161,7 @@ class Talk:
         self.requests.clear()
         self._by_id.clear()
         self._by_exchange.clear()
-        self._streams.clear()
+        self._broken.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -189,6 +195,14 @@ class Talk:
             message["params"] = {**message.get("params", {}), "_meta": entries}
         return await self._send(message, step.headers)
 
+    async def again(self, sent: Sent) -> Sent:
+        """Send a request once more, with another id and without a token."""
+        message = {**sent.message, "id": self.new_id()}
+        if isinstance(params := message.get("params"), dict) and isinstance(entries := params.get("_meta"), dict):
+            rest = {key: value for key, value in entries.items() if key != meta.PROGRESS_TOKEN}
+            message["params"] = {**params, "_meta": rest}
+        return await self._send(message, {})
+
     async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
         sent = self.expect(message)
         await self.wire.send(message, headers=headers)
@@ -213,14 +227,16 @@ class Talk:
         elif event.kind == "message":
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
-        elif event.kind == "response" and event.exchange is not None:
-            if event.headers.get("content-type", "").startswith("text/event-stream"):
-                self._streams.add(event.exchange)
-        elif event.kind == "end" and event.exchange is not None:
-            # In the legacy era a stream that the server ends is resumed, and the response comes then.
-            resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
-            for sent in self._by_exchange.pop(event.exchange, ()):
-                sent.over = sent.over or not resumed
+        elif event.kind == "request" and (broken := self._broken.pop(event.facts.get("resumes", 0), None)):
+            for sent in broken:
+                sent.over = False
+            self._by_exchange[event.exchange or 0] = broken
+        elif event.kind == "end" and event.exchange is not None and not event.facts.get("goes_on"):
+            # Nothing more will come, unless the stream is resumed.
+            ended = [sent for sent in self._by_exchange.pop(event.exchange, ()) if not sent.over]
+            for sent in ended:
+                sent.over = True
+            self._broken[event.exchange] = ended
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
@@ -264,6 +280,7 @@ class Runner:
         tape: What happens is recorded here. It may be emptied between examples, with `forget`.
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
+        slow: What the application did not do in time: methods, each with the name of what was asked for.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
@@ -275,6 +292,7 @@ class Runner:
         self._opened = 0
         self._seen = 0
         self.asked = 0
+        self.slow: dict[tuple[str, str], None] = {}
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
 
@@ -318,6 +336,9 @@ class Runner:
                 f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
             )
         if hello.answer is None:
+            if talk.wire.transport == "stdio":
+                # What a process says of its end comes over another pipe.
+                await self.until(lambda: "standard error" in self.last_words(talk), 0.2)
             raise TransportError(f"the target ended the connection in answer to {hello.method}{self.last_words(talk)}")
         if not hello.result:
             raise NegotiationError(
@@ -415,23 +436,46 @@ class Runner:
         return found[number % len(found)] if found else None
 
     async def settle(self) -> None:
-        """Wait until every request is answered, or acknowledged if it lasts; what is overdue is noted as such."""
+        """Wait until every request is answered, or acknowledged if it lasts; what is overdue is noted as such.
+
+        Nothing limits the time that a tool may take. So what is the application's work is asked for again, twice: only
+        if both responses come soon was the first one lost. If they don't, it is `slow`.
+        """
 
         def waited_for() -> list[tuple[Talk, Sent]]:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         if await self.until(lambda: not waited_for(), self.terms.deadline):
             return
-        for talk, sent in waited_for():
-            sent.over = True
+        late = waited_for()
+        self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
+        lost = [await self._is_soon(talk, sent) for talk, sent in late[:MOST_AGAIN]]
+        for number, (talk, sent) in enumerate(late):
+            if not sent.owed:
+                continue  # it came after all
+            again = number < len(lost) and lost[number]
+            facts: dict[str, Any] = {"answered_again": again} if sent.method in APPLICATION else {}
+            where = talk.wire.number
+            late_by = self.terms.deadline
             self.tape.note(
-                "mark",
-                "kit",
-                connection=talk.wire.number,
-                what="overdue",
-                id=sent.message["id"],
-                seconds=self.terms.deadline,
+                "mark", "kit", connection=where, what="overdue", id=sent.message["id"], seconds=late_by, **facts
             )
+            if sent.method in APPLICATION and not again:
+                params = sent.message.get("params", {})
+                self.slow[sent.method, str(params.get("name", params.get("uri")))] = None
+            await self._cancel(talk, sent, None)
+
+    async def _is_soon(self, talk: Talk, sent: Sent) -> bool:
+        """Ask for the same thing twice, if it is the application's work; return whether both responses come soon."""
+        if sent.method not in APPLICATION:
+            return False
+        for _ in range(2):
+            again = await talk.again(sent)
+            await self.until(lambda again=again: again.over, self.terms.deadline / 10)  # type: ignore[misc]
+            if again.answer is None:
+                await self._cancel(talk, again, None)
+                return False
+        return True
 
     async def _cancel_rest(self) -> None:
         """Cancel the requests that would stay open forever."""
@@ -515,7 +559,8 @@ class Runner:
         }
         texts = [_replaced(text, replaced) for text in step.texts]
         if not step.fault:
-            for text in texts:
+            # Unframed, they are the pieces of one text.
+            for text in texts if step.framed else b"".join(texts).splitlines():
                 with contextlib.suppress(ValueError):
                     message = json.loads(text)
                     for each in message if isinstance(message, list) else [message]:

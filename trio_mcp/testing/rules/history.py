@@ -127,6 +127,17 @@ class Exchange:
         return None if self.response is None else int(self.response.facts["status"])
 
     @property
+    def message(self) -> Any:
+        """The one JSON value in the body of the request; None without one, or with more."""
+        return self.sent[0].message if len(self.sent) == 1 else None
+
+    @property
+    def resumes(self) -> int | None:
+        """The number of the exchange whose stream it goes on with, as far as the recorder knows."""
+        found: int | None = self.request.facts.get("resumes")
+        return found
+
+    @property
     def is_stream(self) -> bool:
         """Whether the response is a stream of server-sent events."""
         kind = "" if self.response is None else self.response.headers.get("content-type", "")
@@ -170,6 +181,29 @@ class Connection:
     def hello(self) -> Asked | None:
         """The first ``initialize`` that got a result, if any."""
         return next((asked for asked in self.requests if asked.method == "initialize" and asked.result), None)
+
+    @cached_property
+    def session(self) -> Event | None:
+        """The HTTP response that gave the connection the id of its session, if one did."""
+        exchange = None if self.hello is None else self.exchanges.get(self.hello.event.exchange or 0)
+        response = None if exchange is None else exchange.response
+        return response if response is not None and "mcp-session-id" in response.headers else None
+
+    @cached_property
+    def session_end(self) -> Event | None:
+        """The HTTP response with which the server agreed to end the session."""
+        if self.session is None:
+            return None
+        for exchange in self.exchanges.values():
+            same = exchange.request.headers.get("mcp-session-id") == self.session.headers["mcp-session-id"]
+            if exchange.method == "DELETE" and same and 200 <= (exchange.status or 0) < 300:
+                return exchange.response
+        return None
+
+    def is_after_session(self, event: Event) -> bool:
+        """Return whether an event came when the client had asked for the end of its session."""
+        end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
+        return end is not None and self.position(event) > self.position(end)
 
     @cached_property
     def revision(self) -> str:
@@ -293,7 +327,9 @@ class Connection:
                     asked = (
                         self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
-                    if asked is not None and not asked.answers and asked.cancelled is None:
+                    # In the legacy era a lost connection is not a cancellation: the request goes on.
+                    modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
+                    if asked is not None and modern and not asked.answers and asked.cancelled is None:
                         asked.cancelled = event
 
     def _take_message(self, event: Event) -> None:

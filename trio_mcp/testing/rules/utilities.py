@@ -320,7 +320,7 @@ def _is_number(value: Any) -> bool:
 # --- ping -------------------------------------------------------------------------------------------------------------
 
 PROMPTLY: Final = 5.0
-"""Seconds within which a ping must be answered. Chosen: "promptly" is a word, but this is surely too long for it."""
+"""Seconds within which a ping must be answered. Chosen: "promptly" says no number, but this is surely too long."""
 
 
 @rule(

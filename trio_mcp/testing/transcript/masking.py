@@ -7,14 +7,14 @@ masked message is still a valid one; what the protocol itself names, such as ``p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import attrs
 
 from trio_mcp.testing.transcript.events import Event
 
-__all__ = ["MASK", "Masker", "mask_text"]
+__all__ = ["MASK", "Masker", "mask_text", "mask_words"]
 
 MASK: Final = "***"
 
@@ -31,7 +31,7 @@ _SECRET = re.compile(
 _SESSIONS = re.compile(r"session_?-?id", re.IGNORECASE)
 
 # Every pattern takes linear time: no repetition stands inside another one.
-_LOOKS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+_LOOKS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?"), MASK),
     (re.compile(r"\b(Bearer|Basic|Digest|Token)\s+(?=\S*[0-9+/=_.-])[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
     (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+\.[\w-]*"), MASK),  # a JSON Web Token
@@ -40,12 +40,6 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
     (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
     (re.compile(r"\bAIza[\w-]{30,}"), MASK),
     (re.compile(r"(?<=://)[^\s/?#@\"'<>]{1,300}@"), f"{MASK}@"),  # user and password in a URL
-    # name=value and "name": "value", as in a query, in environment variables, and in JSON within a text.
-    (re.compile(r"""(?<![\w.-])([A-Za-z][\w.-]{0,60})(\\?"\s?:\s?\\?")([^"\\]*)"""), lambda found: _named(found)),
-    (
-        re.compile(r"""(?<![\w.-])([A-Za-z][\w.-]{0,60})(\s?[=:]\s?["']?)([^\s&;,"'\\<>{}\[\]]+)"""),
-        lambda found: _named(found),
-    ),
 )
 
 
@@ -53,16 +47,43 @@ def _is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None and _HARMLESS.fullmatch(name) is None
 
 
-def _named(found: re.Match[str]) -> str:
-    name, sign, _ = found.groups()
-    return f"{name}{sign}{MASK}" if _is_secret(name) else found[0]
-
-
 def mask_text(text: str) -> str:
     """Return a text in which everything that looks like a secret is masked."""
     for pattern, instead in _LOOKS:
         text = pattern.sub(instead, text)
-    return text
+    return "".join(_without_named(text))
+
+
+# The end of a name, and how a value begins: in a query, in environment variables, in JSON, and in JSON within a text.
+_NAMED: Final = re.compile(r"""(?<![\w.-])([A-Za-z][\w.-]{0,60})(?:\\?"\s?:\s?\\?(")|\s?[=:]\s?(["']?))""")
+_VALUES: Final = {
+    '"': re.compile(r"""[^"\\]*"""),
+    "'": re.compile(r"[^']*"),
+    "": re.compile(r"""[^\s&;,"'\\<>{}\[\]]*"""),
+}
+
+
+def _without_named(text: str) -> Iterator[str]:
+    """Yield the pieces of a text, with a mask for each value that stands under the name of a secret."""
+    at = 0
+    for found in _NAMED.finditer(text):
+        if found.start() < at or not _is_secret(found[1]):
+            continue
+        value = _VALUES[found[2] or found[3]].match(text, found.end())
+        if value is not None and value[0]:
+            yield text[at : found.end()] + MASK
+            at = value.end()
+    yield text[at:]
+
+
+def mask_words(words: Iterable[str]) -> str:
+    """Return a command line without what looks like a secret, or follows an option with the name of one."""
+    shown: list[str] = []
+    last = ""
+    for word in words:
+        shown.append(MASK if last.startswith("-") and _is_secret(last.lstrip("-")) else mask_text(word))
+        last = word
+    return " ".join(shown)
 
 
 class Masker:

@@ -15,7 +15,7 @@ from trio_mcp.testing.strategies.schemas import from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 from trio_mcp.uri_templates import UriTemplate
 
-__all__ = ["call_tool", "discover_again", "get_prompt", "list_all", "ping", "read_resource", "read_template"]
+__all__ = ["call_tool", "discover", "get_prompt", "list_all", "ping", "read_resource", "read_template"]
 
 # Readable in a report, and not the same twice in a check.
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
@@ -124,6 +124,6 @@ def ping(facts: Facts) -> st.SearchStrategy[Plan]:
 
 
 @move(revisions=MODERN_REVISIONS, weight=1)
-def discover_again(facts: Facts) -> st.SearchStrategy[Plan]:
+def discover(facts: Facts) -> st.SearchStrategy[Plan]:
     """Ask what the server can do, at any time."""
     return st.just(_step(Ask("server/discover")))

@@ -224,6 +224,8 @@ class ScriptedServer:
         request_id = f"question-{self._asked}"
         replied = self._replies[_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if method == "sampling/createMessage":
+            params = {**(params or {}), "_meta": {meta.PROGRESS_TOKEN: request_id}}
         await send({**message, "params": params} if params else message)
         if withdrawn:
             await send(_notice("notifications/cancelled", requestId=request_id, reason="not needed any more"))

@@ -64,7 +64,7 @@ def replies(history: History, *methods: str) -> Iterator[Reply]:
         for before, retry in retries(connection):
             given = _object(retry.params.get("inputResponses"))
             for key, question in _object((before.result or {}).get("inputRequests")).items():
-                method, result = _object(question).get("method"), given.get(key)
+                method, result = str(_object(question).get("method")), given.get(key)
                 if method in (methods or NEEDED) and isinstance(result, dict):
                     declared = _object(before.meta.get(meta.CLIENT_CAPABILITIES))
                     yield Reply(retry.event, method, _object(question.get("params")), declared, result)
@@ -170,7 +170,7 @@ def max_tokens_respected(history: History) -> Iterator[Verdict]:
         limit, text = reply.params.get("maxTokens"), _object((reply.result or {}).get("content")).get("text")
         if isinstance(limit, int) and isinstance(text, str):
             kept = len(text) <= limit * LONGEST_TOKEN
-            yield judged(kept, reply.event, f"{limit} tokens can't hold {len(text)} characters")
+            yield judged(kept, reply.event, f"{len(text)} characters are more than {limit} tokens")
 
 
 @rule(

@@ -1,0 +1,225 @@
+"""Our own server with something of everything, over each transport: ``python -m tests.kit.own --examples 5000``."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import attrs
+import trio
+from pydantic import BaseModel, Field
+
+from tests import forks
+from tests.kit.mutants.server import LEGACY, MODERN, Twin
+from tests.kit.mutants.targets import in_memory, over_sockets, process
+from trio_mcp import Context, HttpServerParameters, ListOptions, Server, StdioServerParameters, ToolError, types
+from trio_mcp._nursery import background_nursery
+from trio_mcp.testing.check.engine import check_server
+from trio_mcp.testing.check.report import CheckReport
+
+PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
+READS = types.ToolAnnotations(read_only_hint=True)
+
+
+class Sum(BaseModel):
+    """Structured content."""
+
+    total: int
+
+
+class Colour(BaseModel):
+    """A form."""
+
+    colour: Literal["red", "green"]
+
+
+def make_server() -> Server:
+    """Make a server of everything."""
+    server = Server("own", version="1", instructions="Call anything.", lists=ListOptions(page_size=3))
+    tool = partial(server.tool, annotations=READS)
+
+    @tool()
+    async def add(a: int, b: int) -> Sum:
+        """Add two integers."""
+        return Sum(total=a + b)
+
+    @tool()
+    async def route(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "none") -> str:
+        """Take an argument that is a header, too."""
+        return region
+
+    @tool()
+    async def slow(steps: Annotated[int, Field(ge=1, le=4)], ctx: Context) -> str:
+        """Report progress, and log."""
+        for step in range(steps):
+            await trio.sleep(0.02)
+            await ctx.report_progress(step + 1, steps)
+            await ctx.log("info", f"step {step}")
+        return "done"
+
+    @tool()
+    async def fail() -> str:
+        """Fail."""
+        raise ToolError("it failed")
+
+    @tool()
+    def picture() -> types.ImageContent:
+        """Return a picture, from a thread."""
+        return types.ImageContent(data=base64.b64encode(PIXEL).decode(), mime_type="image/png")
+
+    @tool()
+    async def touch(name: Literal["one", "two"]) -> str:
+        """Tell that a resource has changed."""
+        server.notify_resource_updated(f"memo://{name}")
+        return name
+
+    @tool()
+    async def change() -> str:
+        """Tell that the lists have changed."""
+        server.notify_tools_changed()
+        server.notify_prompts_changed()
+        server.notify_resources_changed()
+        return "changed"
+
+    @tool()
+    async def ask(ctx: Context) -> str:
+        """Ask the user."""
+        return (await ctx.elicit("Which colour?", Colour)).action
+
+    for name in ("one", "two", "three"):
+        server.add_resource(f"memo://{name}", _memo(name), name=name)
+
+    @server.resource("memo://picture", mime_type="image/png")
+    async def picture_resource() -> bytes:
+        """A picture."""
+        return PIXEL
+
+    @server.resource("note://{name}")
+    async def note(name: str) -> str:
+        """A note of any name."""
+        return name
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        """Greet a person."""
+        return f"Greet {name}."
+
+    @server.prompt
+    async def hello() -> str:
+        """Say hello."""
+        return "Say hello."
+
+    @server.completion(prompt="greet", argument="name")
+    def names(value: str) -> list[str]:
+        return [f"name{number}" for number in range(150) if f"name{number}".startswith(value)]
+
+    return server
+
+
+def _memo(text: str) -> Callable[[], Awaitable[str]]:
+    async def memo() -> str:
+        return text
+
+    return memo
+
+
+@attrs.frozen
+class Place:
+    """A server over a transport.
+
+    Attributes:
+        opened: Serves, and yields what `check_server` takes.
+        revisions: What is spoken there.
+    """
+
+    opened: Callable[[], contextlib.AbstractAsyncContextManager[Any]]
+    revisions: tuple[str, ...] = (LEGACY[-1], MODERN)
+
+
+@contextlib.asynccontextmanager
+async def _here(target: Any) -> AsyncIterator[Any]:
+    await trio.lowlevel.checkpoint()
+    yield target
+
+
+@contextlib.asynccontextmanager
+async def _served(serve: Callable[..., Awaitable[None]], target: Callable[[str], Any] = str) -> AsyncIterator[Any]:
+    async with background_nursery() as nursery:
+        yield target(await nursery.start(partial(serve, make_server())))
+
+
+@contextlib.asynccontextmanager
+async def _unix() -> AsyncIterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with background_nursery() as nursery:
+            yield await nursery.start(partial(make_server().serve_unix, f"{folder}/socket"))
+
+
+def _stdio() -> StdioServerParameters:
+    command, *arguments = forks.command("tests.kit.own", "tests.kit.own")
+    return StdioServerParameters(command, [*arguments, "--serve"])
+
+
+OWN: dict[str, Place] = {
+    "memory": Place(lambda: _here(make_server())),
+    "stdio": Place(lambda: _here(_stdio())),
+    "tcp": Place(partial(_served, partial(Server.serve_tcp, port=0))),
+    "unix": Place(_unix),
+    "websocket": Place(partial(_served, partial(Server.serve_websocket, port=0))),
+    "http": Place(partial(_served, partial(Server.serve_http, port=0))),
+    "http by hypercorn": Place(partial(_served, partial(Server.serve_http, port=0, runner="hypercorn"))),
+    "sse": Place(
+        partial(_served, partial(Server.serve_sse, port=0), partial(HttpServerParameters, kind="sse")), LEGACY[:1]
+    ),
+}
+"""Our own server, by transport."""
+
+TWINS: dict[str, Place] = {
+    "twin over lines in memory": Place(lambda: in_memory(Twin(), "lines")),
+    "twin over HTTP in memory": Place(lambda: in_memory(Twin(), "http")),
+    "twin over stdio": Place(lambda: _here(process())),
+    "twin over TCP": Place(lambda: over_sockets(Twin(), "tcp")),
+    "twin over HTTP": Place(lambda: over_sockets(Twin(), "http")),
+    "twin over WebSocket": Place(lambda: over_sockets(Twin(), "ws")),
+}
+"""The healthy twins of the mutants."""
+
+
+async def check(place: Place, examples: int, *, time: float = 600.0, seed: int = 0) -> CheckReport:
+    """Check a server with every rule."""
+    async with place.opened() as target:
+        return await check_server(
+            target, revisions=place.revisions, examples=examples, time=time, seed=seed, allow_writes=True
+        )
+
+
+async def main(examples: int, seed: int) -> int:
+    """Check all of them, print what came of it, and return how many rules were broken."""
+    broken = 0
+    for name, place in (OWN | TWINS).items():
+        report = await check(place, examples, time=3600.0, seed=seed)
+        held = sum(outcome.status == "held" for outcome in report.outcomes)
+        figures = f"{report.examples} examples, {report.requests} requests, {report.seconds:.0f} s, {report.ended}"
+        print(f"{name}: {held} rules held; {figures}", *report.notes, sep="\n  ")
+        for outcome in report.broken:
+            print(f"  BROKEN {outcome.rule.id}: {outcome.failure and outcome.failure.problem}")
+        broken += len(report.broken) + (report.ended != "complete")
+    return broken
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--serve", action="store_true", help="serve over standard input and output")
+    parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    if chosen.serve:
+        make_server().run()
+    else:
+        sys.exit(bool(trio.run(main, chosen.examples, chosen.seed)))

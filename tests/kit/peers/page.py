@@ -1,0 +1,85 @@
+"""The page of the docs about the peers, made from runs of the kit and from the baselines."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.rules.catalogue import RULES
+
+from .running import Run, baseline
+from .table import CLIENTS, SERVERS
+
+__all__ = ["page"]
+
+HEAD = """\
+# What the kit finds in other people's software
+
+This page tells what `trio-mcp check` finds in the official SDKs, FastMCP and the reference servers: for each peer how many rules
+hold, and which are broken. It is made by a run of a minute for each line below, on two cores; a shorter one is part of the tests, and
+fails if a finding is new, or is found no longer. Each finding was held by hand against the text of the specification.
+
+A peer that is an SDK is represented by a server with something of everything, or by a client that does a bit of everything, written
+with it: `tests/kit/peers` has them. What a program on an SDK can't help is the SDK's; that is what is told here.
+
+To repeat a run, from a checkout:
+
+```console
+$ python -m tests.kit.peers                            # all of them
+$ python -m tests.kit.peers typescript-v2 --transport http --revision 2026-07-28 --report reports
+$ python -m tests.kit.peers python-v1-client --examples 500 --time 120
+```
+
+## Figures
+
+Rules that are neither held nor broken had no occasion, or can't be checked: a server without prompts has no prompts to check.
+
+| peer | what | transport | revision | requests | rules that hold | broken MUST | broken SHOULD |
+|---|---|---|---|---|---|---|---|
+"""
+
+FINDINGS = """
+## Findings
+
+A finding begins with what it is: a **fault** breaks the sentence as it is written; what is a matter of **reading** breaks one that can be
+read otherwise, which the line says.
+"""
+
+
+def page(done: Sequence[tuple[Run, CheckReport]]) -> str:
+    """Return the page."""
+    lines = [_row(run, report) for run, report in done]
+    text = HEAD + "\n".join(lines) + "\n" + FINDINGS
+    for peer, of_peer in itertools.groupby(done, lambda each: each[0].peer):
+        text += f"\n### {_title(peer)} (`{peer}`)\n\n" + _findings(peer, list(of_peer))
+    return text
+
+
+def _title(peer: str) -> str:
+    return f"{CLIENTS[peer].title}, as client" if peer in CLIENTS else SERVERS[peer].title
+
+
+def _row(run: Run, report: CheckReport) -> str:
+    held = sum(outcome.status == "held" for outcome in report.outcomes)
+    broken = [sum(outcome.rule.level == level for outcome in report.broken) for level in ("MUST", "SHOULD")]
+    cells = [f"`{run.peer}`", _title(run.peer), run.transport, run.revision, f"{report.requests:,}", held, *broken]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _findings(peer: str, done: Sequence[tuple[Run, CheckReport]]) -> str:
+    lines = []
+    for rule, reason in baseline(peer).items():
+        where = [run for run, report in done if any(outcome.rule.id == rule for outcome in report.broken)]
+        revision = where[0].revision if where else None
+        kind, _, why = reason.partition(": ")
+        link = f"[`{rule}`]({RULES[rule].link(revision)})"
+        lines.append(f"- {link} ({RULES[rule].level}; {_where(where)}), **{kind}**: {why}\n")
+    return "".join(lines) or "Nothing.\n"
+
+
+def _where(runs: Sequence[Run]) -> str:
+    if not runs:
+        return "not in this run"
+    transports, revisions = sorted({run.transport for run in runs}), sorted({run.revision for run in runs})
+    return f"{' and '.join(transports)}, {' and '.join(revisions)}"

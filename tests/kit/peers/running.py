@@ -1,0 +1,80 @@
+"""Runs of the kit on the peers, and what is known of each: its baseline."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from trio_mcp import StdioServerParameters
+from trio_mcp.testing.check.clients import check_client
+from trio_mcp.testing.check.engine import check_server
+from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.check.baseline import read_baseline
+
+from .table import CLIENTS, SERVERS, Server
+
+BASELINES = Path(__file__).parents[1] / "baselines"
+
+
+@attrs.frozen
+class Run:
+    """A run of the kit on a peer.
+
+    Attributes:
+        peer: The peer's name: that of a server, or of a client with `-client` behind it.
+        transport: How it is reached.
+        revision: The revision spoken.
+    """
+
+    peer: str
+    transport: str
+    revision: str
+
+    async def check(self, examples: int, time: float, seed: int = 1) -> CheckReport:
+        """Check the peer, and mark what its baseline knows."""
+        settings: dict[str, Any] = {"revisions": [self.revision], "examples": examples, "time": time, "seed": seed}
+        if (client := CLIENTS.get(self.peer)) is not None:
+            return (await check_client(client.for_revision(self.revision), **settings)).knowing(self.baseline)
+        server = SERVERS[self.peer]
+        with server.over_http() if self.transport == "http" else nullcontext(_process(server)) as target:
+            return (await check_server(target, **settings)).knowing(self.baseline)
+
+    @property
+    def baseline(self) -> dict[str, str]:
+        """The rules that the peer is known to break, with the reasons."""
+        return baseline(self.peer)
+
+
+def _process(server: Server) -> StdioServerParameters:
+    command, environment = server.over_stdio(Path(tempfile.mkdtemp()))
+    return StdioServerParameters(command[0], command[1:], env=environment)
+
+
+def baseline(peer: str) -> dict[str, str]:
+    """Return the rules that a peer is known to break, with the reasons."""
+    file = BASELINES / f"{peer}.yml"
+    return read_baseline(file) if file.exists() else {}
+
+
+def runs(peers: Iterable[str] = ()) -> list[Run]:
+    """Return all runs of these peers, or of all."""
+    chosen = set(peers)
+    found = [Run(name, *each) for name, server in SERVERS.items() for each in server.runs]
+    found += [Run(name, "http", revision) for name, client in CLIENTS.items() for revision in client.revisions]
+    return [run for run in found if not chosen or run.peer in chosen]
+
+
+def differences(reports: Iterable[CheckReport], known: dict[str, str]) -> list[str]:
+    """Compare what was found with what is known, both ways; return a line for each difference."""
+    broken = {outcome.rule.id: outcome for report in reports for outcome in report.broken}
+    new = [
+        f"{rule} is broken, which the baseline does not know: {outcome.failure.problem if outcome.failure else ''}"
+        for rule, outcome in broken.items()
+        if rule not in known
+    ]
+    return new + [f"{rule} is in the baseline, and was not found broken" for rule in known if rule not in broken]

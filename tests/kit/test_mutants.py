@@ -1,0 +1,126 @@
+"""The kit finds faults, and only those: a mutant breaks a rule, which is found; the healthy twins break none."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from tests.kit.mutants.client import Client, HttpClient, run
+from tests.kit.mutants.clients import CLIENTS
+from tests.kit.mutants.server import LEGACY, MODERN, Twin
+from tests.kit.mutants.table import MUTANTS, Mutant
+from tests.kit.mutants.targets import in_memory, over_sockets, process
+from trio_mcp.testing.check.clients import StreamClient, check_client
+from trio_mcp.testing.check.engine import check_server
+from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.rules.catalogue import RULES
+
+EXAMPLES = 200
+SECONDS = 20.0
+MESSAGES = 6
+
+UNTESTED: dict[str, str] = {}
+"""Rules that no mutant breaks, with the reason."""
+
+REAL = [
+    "answers another id over tcp",
+    "ignores cancellations over tcp",
+    "slower with each request over tcp",
+    "forgets acknowledgement over ws",
+    "structured content breaks schema over ws",
+    "prints noise over stdio",
+    "dies of deep nesting over stdio",
+    "skips name header over http",
+    "ended session answers over http",
+    "replays other streams over http",
+]
+
+
+async def check(target: Any, mutant: Mutant, **options: Any) -> CheckReport:
+    settings: dict[str, Any] = {"revisions": [mutant.revision], "examples": EXAMPLES, "time": SECONDS}
+    return await check_server(target, allow_writes=True, **settings | options)
+
+
+def found(report: CheckReport, rule: str, also: frozenset[str], *, messages: int = MESSAGES) -> None:
+    """Assert that a rule was found to be broken, and no other than those that may be."""
+    broken = {outcome.rule.id: outcome.failure for outcome in report.broken}
+    assert rule in broken, (report.ended, report.notes)
+    assert not broken.keys() - also - {rule}
+    failure = broken[rule]
+    assert failure is not None
+    assert failure.seen > 0
+    assert failure.messages <= messages, [event.message for event in failure.transcript]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
+    mutant = MUTANTS[name]
+    async with in_memory(mutant.twin(), mutant.over, name) as target:
+        report = await check(target, mutant, rules=[mutant.rule])
+    found(report, mutant.rule, frozenset())
+
+
+@pytest.mark.again
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_a_mutant_breaks_no_other_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
+    mutant = MUTANTS[name]
+    async with in_memory(mutant.twin(), mutant.over, name) as target:
+        report = await check(target, mutant, time=60.0)
+    assert not {outcome.rule.id for outcome in report.broken} - mutant.also - {mutant.rule}
+
+
+@pytest.mark.parametrize("name", REAL)
+async def test_a_mutant_is_found_over_real_transports(name: str) -> None:
+    name, over = name.rsplit(" over ", 1)
+    mutant = MUTANTS[name]
+    if over == "stdio":
+        report = await check(process(name), mutant, rules=[mutant.rule])
+    else:
+        async with over_sockets(mutant.twin(), over) as url:
+            report = await check(url, mutant, rules=[mutant.rule])
+    found(report, mutant.rule, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("over", "revision"),
+    [
+        (over, revision)
+        for over in ("lines", "http")
+        for revision in (*LEGACY, MODERN)
+        if (over, revision) != ("http", LEGACY[0])
+    ],
+)
+async def test_the_healthy_twin_breaks_nothing(
+    over: str, revision: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with in_memory(Twin(), over) as target:
+        report = await check_server(target, revisions=[revision], examples=EXAMPLES, allow_writes=True)
+    assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
+    assert (report.ended, report.examples, report.notes) == ("complete", EXAMPLES, ())
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_a_mutated_client_is_found_by_its_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
+    mutant = CLIENTS[name]
+    client = StreamClient(partial(run, mutant.habit), mutant.habit.over)
+    for examples in (10, 40, EXAMPLES):
+        report = await check_client(client, examples=examples, time=SECONDS)
+        if any(outcome.rule.id == mutant.rule for outcome in report.broken):
+            break
+    found(report, mutant.rule, mutant.also)
+
+
+@pytest.mark.parametrize("client", [Client, HttpClient])
+async def test_a_healthy_client_breaks_nothing(client: type[Client], autojump_clock: trio.testing.MockClock) -> None:
+    report = await check_client(StreamClient(partial(run, client), client.over), examples=EXAMPLES)
+    assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
+    assert (report.ended, report.examples, report.notes) == ("complete", EXAMPLES, ())
+
+
+def test_each_rule_has_a_mutant_or_a_reason() -> None:
+    found = {mutant.rule for mutant in MUTANTS.values()} | {mutant.rule for mutant in CLIENTS.values()}
+    assert found <= RULES.keys()
+    assert set(RULES) - found == UNTESTED.keys()

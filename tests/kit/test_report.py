@@ -1,0 +1,175 @@
+"""The forms of a report: each says all there is, without secrets, and whatever a target said does no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import attrs
+import pytest
+
+from tests.kit.chromium import Page, opened
+from tests.kit.reports import SECRETS, clean_report, report
+from trio_mcp.testing.check.plan_files import read_plan_file, write_plan_files
+from trio_mcp.testing.check.steps import Ask, Await, Cancel
+from trio_mcp.testing.report import FORMS, form_of
+from trio_mcp.testing.report.html import html
+from trio_mcp.testing.report.json import as_json
+from trio_mcp.testing.report.junit import junit
+from trio_mcp.testing.report.sarif import as_sarif
+from trio_mcp.testing.report.table import table
+
+RULES = [outcome.rule.id for outcome in report().outcomes]
+
+
+@pytest.mark.parametrize("ending", FORMS)
+def test_a_form_says_all_and_gives_nothing_away(ending: str) -> None:
+    text = form_of(f"report{ending.upper()}")(report())
+    named = RULES if ending != ".txt" else [outcome.rule.id for outcome in report().broken]
+    assert [each for each in named if each not in text] == []
+    assert [each for each in SECRETS if each in text] == []
+    assert "the request #8 was cancelled, and got a response all the same" in text
+    # What can't be seen is written as an escape: nothing of it reaches a terminal, a parser or an editor.
+    assert re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e\ud800-\udfff]", text) is None
+    text.encode()
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"must end with one of \.html, \.json, \.xml, \.sarif, \.txt; got 'a\.pdf'"):
+        form_of("a.pdf")
+
+
+def test_the_table_shows_the_smallest_exchange() -> None:
+    lines = table(report()).splitlines()
+    at = lines.index("✗ no-response-after-cancel  MUST")
+    assert lines[at : at + 10] == [
+        "✗ no-response-after-cancel  MUST",
+        "  A receiver of a cancellation sends no response to the cancelled request.",
+        "  https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements",
+        "  → the request #8 was cancelled, and got a response all the same",
+        "  seen 3 of 3 times, in revision 2025-11-25",
+        "    (after 5 events of connecting and listing)",
+        '       0.000 s  ──▶ tools/call #8  {"name": "log_in", "arguments": {"password": "***", "note": "key…',
+        '       0.010 s  ──▶ notifications/cancelled  {"requestId": 8, "reason": "changed my mind"}',
+        '  ✗    0.260 s  ◀── result #8  {"content": [{"type": "text", "text": "welcome"}]}',
+        "       0.270 s   ·  still responds, after 0.002 s",
+    ]
+    assert lines[-1] == "2 MUSTs are broken, 1 known from the baseline."
+    assert table(clean_report()).splitlines()[-1] == "All 2 rules that were exercised hold."
+
+
+def test_json_is_for_programs() -> None:
+    found: Any = json.loads(json.dumps(as_json(report())))
+    assert found["status"] == 1
+    assert found["counts"] == {"broken": 3, "held": 2, "not exercised": 1, "not checkable": 1}
+    failure = found["rules"][0]["failure"]
+    assert (failure["at"], failure["messages"], failure["known"]) == (7, 3, False)
+    assert failure["transcript"][failure["at"]]["message"]["result"]["content"][0]["text"] == "welcome"
+
+
+def test_junit_fails_where_the_exit_status_does() -> None:
+    suite = ElementTree.fromstring(junit(report())).find("testsuite")
+    assert suite is not None
+    assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
+        "tests": "7",
+        "failures": "2",
+        "skipped": "3",
+        "errors": "0",
+    }
+    failed = {case.get("name") for case in suite.iterfind("testcase") if case.find("failure") is not None}
+    assert failed == {"no-response-after-cancel", "header-method-agrees"}
+
+
+def test_sarif_has_the_structure_that_its_schema_wants() -> None:
+    """SARIF 2.1.0, sections 3.13 (log), 3.14 (run), 3.19 (driver), 3.27 (result), 3.36 (code flow), 3.49 (rule)."""
+    log = as_sarif(report())
+    assert (log["version"], len(log["runs"])) == ("2.1.0", 1)
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == RULES
+    assert all(rule["shortDescription"]["text"] and rule["helpUri"].startswith("https://") for rule in rules)
+    assert [(result["ruleId"], result["level"]) for result in run["results"]] == [
+        ("no-response-after-cancel", "error"),
+        ("header-method-agrees", "error"),
+        ("error-names-field", "warning"),
+    ]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["message"]["text"]
+        place = result["locations"][0]["physicalLocation"]
+        assert re.fullmatch(r"[\w/:.~%-]+", place["artifactLocation"]["uri"])
+        assert place["region"]["startLine"] >= 1
+        steps = result["codeFlows"][0]["threadFlows"][0]["locations"]
+        assert all(step["location"]["message"]["text"] for step in steps)
+    assert [result.get("suppressions", [{}])[0].get("kind") for result in run["results"]] == [None, None, "external"]
+
+
+def test_what_leads_to_a_failure_is_written_and_read(tmp_path: Path) -> None:
+    written = write_plan_files(report(), tmp_path / "replays")
+    assert [path.name for path in written] == [f"{outcome.rule.id}.replay.json" for outcome in report().broken]
+    found = read_plan_file(written[0])
+    assert found.plan == (Ask("tools/call", {"name": "log_in"}), Cancel(), Await())
+    assert (found.rule, found.revision, found.about["seed"]) == ("no-response-after-cancel", "2025-11-25", 42)
+
+
+def test_a_baseline_decides_what_is_known() -> None:
+    known = report().knowing({"no-response-after-cancel", "header-method-agrees", "answered-once"})
+    assert (known.status, [outcome.known for outcome in known.broken]) == (0, [True, True, False])
+    assert "1 SHOULD is broken, 2 known from the baseline." in table(known)
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def test_a_page_loads_nothing_and_runs_nothing() -> None:
+    text = html(report())
+    assert re.findall(r"<(?:script|iframe|img|object|embed|base|form)\b", text) == []
+    # Links are followed by a reader, not by the browser.
+    assert {tag for tag, _ in re.findall(r"<(\w+)[^>]*\b(href|src)=.https?:", text)} == {"a"}
+    assert "url(" not in text
+    assert "@import" not in text
+    assert html(report()) == text
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    async with opened() as found:
+        yield found
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_a_page_in_a_browser(page: Page, tmp_path: Path, width: int, scheme: str) -> None:
+    """It asks for nothing, complains of nothing, fits the window, and shows each failure; hostile texts stay texts."""
+    path = tmp_path / "report.html"
+    path.write_text(html(report()), encoding="utf-8")
+    await page.show(path.as_uri(), width=width, scheme=scheme)
+    if folder := os.environ.get("TRIO_MCP_PICTURES"):
+        (Path(folder) / f"report-{width}-{scheme}.png").write_bytes(await page.picture())
+    assert [url for url in page.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert page.complaints == []
+    assert await page.value_of("document.documentElement.scrollWidth") <= width
+    assert await page.value_of("document.scripts.length") == 0
+    assert await page.value_of("document.querySelectorAll('article svg.diagram .bad').length") == 3
+    assert await page.value_of("document.querySelector('.info').textContent.includes('<script>alert(1)</script>')")
+    red, green, blue = await page.value_of("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (red + green + blue < 200) == (scheme == "dark")
+
+
+@pytest.mark.chromium
+async def test_a_page_whose_rules_all_hold(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(html(attrs.evolve(clean_report(), ended="interrupted")), encoding="utf-8")
+    await page.show(path.as_uri(), width=1280, scheme="light")
+    assert page.complaints == []
+    assert await page.value_of("document.querySelector('.verdict.good').innerText") == (
+        "✓\nAll 2 rules that were exercised hold"
+    )
+    assert "interrupted" in await page.value_of("document.querySelector('.warning').innerText")
+    assert await page.value_of("document.querySelector('#broken')") is None

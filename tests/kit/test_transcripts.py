@@ -1,0 +1,164 @@
+"""Files of transcripts: what is written is read again, what is malformed is named, and no secret is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.effort import examples
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.testing.transcript.files import (
+    TranscriptError,
+    as_line,
+    kind_of_file,
+    read_transcript,
+    write_transcript,
+)
+from trio_mcp.testing.transcript.masking import Masker, mask_text, mask_words
+
+FIRST = '{"trio-mcp": "transcript", "version": 1}\n'
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+places = {"connection": st.integers(0, 3), "time": st.integers(0, 10**9).map(lambda us: us / 10**6)}
+events = st.one_of(
+    st.builds(Event, st.just("message"), st.sampled_from(["client", "server"]), message=json_values, **places),
+    st.builds(
+        Event, st.just("text"), st.just("server"), text=st.binary(), exchange=st.none() | st.integers(0), **places
+    ),
+    st.builds(
+        Event,
+        st.just("response"),
+        st.just("server"),
+        facts=st.fixed_dictionaries(
+            {"status": st.integers(100, 599), "headers": st.lists(st.lists(st.text(), min_size=2, max_size=2))}
+        ),
+        **places,
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("transcripts")
+
+
+@given(written=st.lists(events))
+@settings(max_examples=examples(100))
+def test_what_was_written_is_read_again(folder: Path, written: list[Event]) -> None:
+    write_transcript(folder / "some.jsonl", written, target="shop.py")
+    found = read_transcript(folder / "some.jsonl")
+    masker = Masker()
+    assert list(found.events) == [masker.event(event) for event in written]
+    assert found.about == {"target": "shop.py"}
+    assert kind_of_file(folder / "some.jsonl") == "transcript"
+
+
+def _event(**members: Any) -> str:
+    return FIRST + json.dumps({"time": 0, "sender": "client", "kind": "message"} | members)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "neither a transcript nor a plan"),
+        ("[1]\n", "neither a transcript nor a plan"),
+        ("\xff\x00", "neither a transcript nor a plan"),
+        ('{"trio-mcp": "transcript", "version": 2}\n', "written by another version"),
+        ('{"trio-mcp": "plan", "version": 1}\n', "this is not a transcript"),
+        (FIRST + "\n{", "line 3: malformed JSON"),
+        (FIRST + "[" * 100_000, "line 2: nested too deeply"),
+        (FIRST + "1", "line 2: must be a JSON object"),
+        (FIRST + "{}", "'time' is missing"),
+        (_event(time=True), "'time' must be a number of seconds"),
+        (_event(sender=[]), "'sender' must be one of client, kit, server"),
+        (_event(kind="other"), "'kind' must be one of"),
+        (_event(connection=-1), "'connection' must be a number from 0"),
+        (_event(text=1), "'text' must be a string"),
+        (_event(base64="="), "'base64' must be Base64"),
+        (_event(facts=[]), "'facts' must be an object"),
+        (_event(more=1), "unknown member 'more'"),
+        (_event(kind="request"), "the fact 'method' must be a string"),
+        (_event(kind="response", facts={"status": "200"}), "the fact 'status' must be a number"),
+        (_event(kind="response", facts={"status": 200, "headers": [["a"]]}), "must be a list of pairs of strings"),
+        (_event(kind="mark"), "the fact 'what' must be a string"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(TranscriptError, match=problem):
+        read_transcript(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TranscriptError, match=r"can't read .*none\.jsonl: No such file"):
+        read_transcript(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("Authorization: Bearer abcdef123456", "Authorization: *** ***"),
+        ("https://me:hunter2@host/x?token=abc&page=2#top", "https://***@host/x?token=***&page=2#top"),
+        ("API_KEY=abc HOME=/root PASSWORD='x'", "API_KEY=*** HOME=/root PASSWORD='***'"),
+        ('{"password": "two words", "progressToken": "p"}', '{"password": "***", "progressToken": "p"}'),
+        (r"{\"secret\":\"s\"}", r"{\"secret\":\"***\"}"),
+        ("see sk-abcdefghijklmnop1234 or ghp_abcdefghijklmnop1234", "see *** or ***"),
+        ("eyJhbGciOi.eyJzdWIiOi.c2ln", "***"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", "***"),
+        ("max_tokens=100, basic authentication", "max_tokens=100, basic authentication"),
+    ],
+)
+def test_what_looks_like_a_secret_is_masked(text: str, masked: str) -> None:
+    assert mask_text(text) == masked
+
+
+@pytest.mark.parametrize(
+    ("value", "masked"),
+    [
+        ({"password": "x", "user": "me"}, {"password": "***", "user": "me"}),
+        ({"pin": 1234, "pinned": 5, "token": None}, {"pin": 0, "pinned": 5, "token": None}),
+        # A schema that describes a secret is not one.
+        ({"token": {"type": "string"}, "required": ["token"]}, {"token": {"type": "string"}, "required": ["token"]}),
+        ({"progressToken": "p", "maxTokens": 9}, {"progressToken": "p", "maxTokens": 9}),
+        ({"api_keys": ["a", "b"]}, {"api_keys": ["***", "***"]}),
+        (
+            {"headers": [["Cookie", "a=b"], ["Mcp-Session-Id", "f00"], ["Accept", "*/*"]]},
+            {"headers": [["Cookie", "***"], ["Mcp-Session-Id", "session-1"], ["Accept", "*/*"]]},
+        ),
+    ],
+)
+def test_what_stands_under_the_name_of_a_secret_is_masked(value: Any, masked: Any) -> None:
+    assert Masker().value(value) == masked
+
+
+def test_sessions_can_be_told_apart() -> None:
+    masker = Masker()
+    names = [masker.value({"sessionId": each})["sessionId"] for each in ("one", "two", "one")]
+    assert names == ["session-1", "session-2", "session-1"]
+
+
+def test_an_option_for_a_secret_hides_what_follows() -> None:
+    assert mask_words(["node", "--token", "abc", "--port", "80", "s3.js"]) == "node --token *** --port 80 s3.js"
+
+
+@given(text=st.text(alphabet='a=:"\\ -?&Betokn.ry/@J', max_size=200))
+@settings(max_examples=examples(200))
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    assert mask_text(mask_text(text)) == mask_text(text)
+
+
+def test_only_what_was_masked_says_so() -> None:
+    plain = Event("message", "client", message={"id": 1})
+    secret = Event("message", "client", message={"password": "x"})
+    assert Masker().event(plain) is plain
+    assert as_line(Masker().event(secret))["facts"] == {"masked": True}

@@ -1,0 +1,291 @@
+"""Provocations of the transport: headers, sessions, streams that break, and requests that belong to no revision."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from trio_mcp.http.headers import METHOD, PROTOCOL_VERSION, SESSION_ID
+from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.steps import Ask, Await, Break, Http, Open, Pause, Plan, Resume, Step, Write
+from trio_mcp.testing.strategies import CannotGenerate, from_schema
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+
+Plans = st.SearchStrategy[Plan]
+
+# Streamable HTTP came with 2025-03-26, its header for the version with 2025-06-18.
+SESSIONS: Final = LEGACY_REVISIONS[1:]
+VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
+
+HTTP: Final = ["transport:http"]
+NO_VERSIONS: Final = st.sampled_from(["1999-12-31", "1900-01-01", "9999-01-01", "banana"])
+ORIGINS: Final = st.sampled_from(
+    [
+        "http://attacker.example",
+        "https://attacker.example:8443",
+        "http://192.0.2.1",
+        "http://localhost.attacker.example",
+    ]
+)
+HOLD: Final = 0.2
+"""Seconds for which a response is read that may have no end. Chosen: it bounds what an example takes."""
+
+
+def _probe(facts: Facts, **more: Any) -> Ask:
+    """Return a request that every server answers."""
+    return Ask("server/discover" if facts.modern else "ping", **more)
+
+
+def _calls(facts: Facts, **more: Any) -> Iterator[st.SearchStrategy[Ask]]:
+    for name in facts.callable_tools:
+        with contextlib.suppress(CannotGenerate):
+            arguments = from_schema(facts.tools[name].get("inputSchema"))
+            yield st.builds(
+                lambda found, name=name: Ask("tools/call", {"name": name, "arguments": found}, **more), arguments
+            )
+
+
+def _named(facts: Facts) -> st.SearchStrategy[tuple[Ask, str]]:
+    """Return valid requests that name something, with the name."""
+    found: list[st.SearchStrategy[tuple[Ask, str]]] = [
+        call.map(lambda ask: (ask, str((ask.params or {})["name"]))) for call in _calls(facts)
+    ]
+    found += [st.just((Ask("resources/read", {"uri": uri}), uri)) for uri in sorted(facts.resources)[:20]]
+    for name, prompt in sorted(facts.prompts.items())[:20]:
+        if not prompt.get("arguments"):
+            found.append(st.just((Ask("prompts/get", {"name": name}), name)))
+    return st.one_of(found) if found else st.nothing()
+
+
+def _with(ask: Ask, **headers: str | None) -> Plan:
+    """Return a request with other headers; the names have underscores for hyphens."""
+    return (_changed(ask, {name.replace("_", "-"): value for name, value in headers.items()}),)
+
+
+def _changed(ask: Ask, headers: dict[str, str | None]) -> Ask:
+    return Ask(ask.method, ask.params, token=ask.token, headers=headers)
+
+
+def _encoded(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+# --- any revision -----------------------------------------------------------------------------------------------------
+
+
+@move(needs=HTTP, weight=1)
+def foreign_origin(facts: Facts) -> Plans:
+    """Send a request as the web page of another host would."""
+    return ORIGINS.map(lambda origin: _with(_probe(facts), Origin=origin))
+
+
+@move(needs=HTTP, weight=1)
+def odd_http(facts: Facts) -> Plans:
+    """Make an HTTP request that is part of no revision, and look whether the server is still there."""
+    methods = st.sampled_from(["PUT", "PATCH", "OPTIONS", "HEAD", "BREW"])
+    fields = st.sampled_from(
+        [
+            {},
+            {"Content-Type": "text/plain"},
+            {"Accept": "text/html"},
+            {"X-Long": "x" * 4000},
+            {"Content-Encoding": "gzip"},
+        ]
+    )
+    posts = st.builds(lambda headers: Http("POST", headers, b"{}", hold=HOLD), fields)
+    others = st.builds(lambda method, headers: Http(method, headers, hold=HOLD), methods, fields)
+    return st.one_of(posts, others).map(lambda step: (step, _probe(facts)))
+
+
+@move(weight=1)
+def chopped(facts: Facts) -> Plans:
+    """Write a request in several pieces."""
+    meta = b',"params":{"_meta":"$meta"}' if facts.modern else b""
+    method = _probe(facts).method.encode()
+    pieces = [b'{"jsonrpc":"2.0",', b'"id":"$id"', b',"method":"', method[:3], method[3:], b'"', meta, b"}\n"]
+
+    def cut(places: set[int]) -> Plan:
+        texts, current = [], b""
+        for place, piece in enumerate(pieces):
+            current += piece
+            if place in places or place == len(pieces) - 1:
+                texts.append(current)
+                current = b""
+        # The method is cut, so the header that repeats it has to be given.
+        headers = {METHOD: method.decode()} if facts.modern else {}
+        return (Write(tuple(texts), framed=False, headers=headers),)
+
+    return st.sets(st.integers(0, len(pieces) - 2), min_size=1).map(cut)
+
+
+@move(needs=["transport:stdio"], weight=1, alone=True)
+def close_input(facts: Facts) -> Plans:
+    """Start the server once more, and close its input."""
+    return st.just((Open(), _probe(facts, connection=-1), Await(), Break("half", connection=-1), Pause(0.5)))
+
+
+# --- the legacy era ---------------------------------------------------------------------------------------------------
+
+
+@move(revisions=SESSIONS, needs=[*HTTP, "callable_tools"], weight=3)
+def break_and_resume(facts: Facts) -> Plans:
+    """Call a tool, break its stream off, and resume it."""
+    calls = list(_calls(facts, token=True))
+    if not calls:
+        return st.nothing()
+    hows = st.sampled_from(["close", "reset"])
+    waits = st.sampled_from([0.0, 0.001, 0.02])
+    return st.builds(
+        lambda ask, how, wait: (ask, Pause(wait), Break(how, which=-1), Resume(), Await()),
+        st.one_of(calls),
+        hows,
+        waits,
+    )
+
+
+@move(revisions=SESSIONS, needs=HTTP, weight=1)
+def second_stream(facts: Facts) -> Plans:
+    """Open a second stream of the session while something is under way."""
+    asks = st.one_of(*_calls(facts, token=True), st.just(_probe(facts)))
+    return asks.map(lambda ask: (ask, Http("GET", hold=HOLD), Await()))
+
+
+@move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
+def resume_foreign(facts: Facts) -> Plans:
+    """Ask, in one session, for what came after an event of another."""
+    asks = st.one_of(*_calls(facts, token=True), st.just(_probe(facts)))
+    foreign = Http("GET", {"Last-Event-ID": "{other event}"}, hold=HOLD, connection=1)
+    return asks.map(lambda ask: (ask, Open(), Await(), foreign))
+
+
+@move(revisions=SESSIONS, needs=HTTP, weight=1)
+def without_session(facts: Facts) -> Plans:
+    """Leave the session's id out."""
+    return st.just(_with(_probe(facts), Mcp_Session_Id=None))
+
+
+@move(revisions=SESSIONS, needs=HTTP, weight=1, alone=True)
+def end_session(facts: Facts) -> Plans:
+    """End another session, and go on in it all the same."""
+    after: st.SearchStrategy[Step] = st.sampled_from(
+        [_probe(facts, connection=-1), Http("GET", hold=HOLD, connection=-1)]
+    )
+    return after.map(lambda step: (Open(), _probe(facts, connection=-1), Await(), Http("DELETE", connection=-1), step))
+
+
+@move(revisions=VERSION_HEADER, needs=HTTP, weight=1)
+def unknown_version_header(facts: Facts) -> Plans:
+    """Name a version that there is not."""
+    return NO_VERSIONS.map(lambda version: _with(_probe(facts), MCP_Protocol_Version=version))
+
+
+# --- the modern era ---------------------------------------------------------------------------------------------------
+
+
+@move(revisions=MODERN_REVISIONS, needs=HTTP, weight=3)
+def mismatched_header(facts: Facts) -> Plans:
+    """Let a header contradict the body."""
+    methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
+    versions = st.sampled_from(LEGACY_REVISIONS)
+    names = st.one_of(
+        st.just(lambda name: name + "x"),
+        st.just(lambda name: _encoded(name + "é")),
+        st.just(lambda name: name.upper() + "-"),
+    )
+    return st.one_of(
+        methods.map(lambda method: _with(_probe(facts), Mcp_Method=method)),
+        versions.map(lambda version: _with(_probe(facts), MCP_Protocol_Version=version)),
+        st.builds(lambda named, change: _with(named[0], Mcp_Name=change(named[1])), _named(facts), names),
+    )
+
+
+@move(revisions=MODERN_REVISIONS, needs=HTTP, weight=2)
+def missing_header(facts: Facts) -> Plans:
+    """Leave out a header."""
+    return st.one_of(
+        st.just(_with(_probe(facts), Mcp_Method=None)),
+        st.just(_with(_probe(facts), MCP_Protocol_Version=None)),
+        _named(facts).map(lambda named: _with(named[0], Mcp_Name=None)),
+    )
+
+
+@move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
+def odd_characters(facts: Facts) -> Plans:
+    """Send a name, or an argument, as no header may be sent."""
+    return st.one_of(
+        _named(facts).map(lambda named: _with(named[0], Mcp_Name=named[1] + "é")),
+        _parametrized(facts).map(lambda found: (_changed(found[0], {found[1].header: "é\x01"}),)),
+    )
+
+
+@move(revisions=MODERN_REVISIONS, needs=HTTP, weight=2)
+def encoded_header(facts: Facts) -> Plans:
+    """Encode a name that need not be encoded."""
+    return _named(facts).map(lambda named: _with(named[0], Mcp_Name=_encoded(named[1])))
+
+
+@move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
+def header_case(facts: Facts) -> Plans:
+    """Write the names of headers in an unusual case."""
+    cases = st.sampled_from([str.lower, str.upper, str.swapcase])
+    probe = _probe(facts)
+    return cases.map(
+        lambda case: (_changed(probe, {case(METHOD): probe.method, case(PROTOCOL_VERSION): facts.revision}),)
+    )
+
+
+@move(revisions=MODERN_REVISIONS, needs=HTTP, weight=1)
+def legacy_traffic(facts: Facts) -> Plans:
+    """Do what only clients of the legacy era do."""
+    headers: st.SearchStrategy[dict[str, str | None]] = st.sampled_from(
+        [{SESSION_ID: "0123456789abcdef"}, {"Last-Event-ID": "1"}]
+    )
+    return st.one_of(
+        st.sampled_from(["GET", "DELETE"]).map(lambda method: (Http(method, hold=HOLD),)),
+        headers.map(lambda fields: (_changed(_probe(facts), fields),)),
+    )
+
+
+def _parametrized(facts: Facts) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
+    """Return calls of tools with an argument that is repeated as a header, with that and its value."""
+
+    def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
+        return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))
+
+    choices = []
+    for name in facts.callable_tools:
+        with contextlib.suppress(ValueError, CannotGenerate):
+            schema = facts.tools[name].get("inputSchema")
+            if parameters := parameter_headers(schema):
+                arguments = from_schema(schema)
+                asks = st.builds(
+                    lambda given, name=name: Ask("tools/call", {"name": name, "arguments": given}), arguments
+                )
+                choices.append(st.builds(found, asks, st.sampled_from(parameters)))
+    return st.one_of(choices) if choices else st.nothing()
+
+
+@move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
+def mismatched_parameter(facts: Facts) -> Plans:
+    """Let the header of an argument contradict it."""
+    given = _parametrized(facts).filter(lambda found: isinstance(found[2], (str, int)))
+    return given.map(lambda found: (_changed(found[0], {found[1].header: "something-else-7"}),))
+
+
+@move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
+def missing_parameter(facts: Facts) -> Plans:
+    """Leave out the header of an argument."""
+    return _parametrized(facts).map(lambda found: (_changed(found[0], {found[1].header: None}),))
+
+
+@move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=1)
+def integer_parameter(facts: Facts) -> Plans:
+    """Write the integer in a header in another way."""
+    given = _parametrized(facts).filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
+    return given.map(lambda found: (_changed(found[0], {found[1].header: f"{found[2]}.0"}),))

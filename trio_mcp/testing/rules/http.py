@@ -1,0 +1,685 @@
+"""Rules for servers over Streamable HTTP: what a request is answered with, streams, resumption, and sessions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from trio_mcp.sockets.addresses import is_loopback
+from trio_mcp.testing.rules.history import Connection, Exchange, History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types import meta
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+
+__all__ = ["ELSEWHERE", "is_clean", "is_no_version", "over_http", "received"]
+
+# HTTP+SSE, the transport of 2024-11-05, has other rules.
+STREAMABLE: Final = REVISIONS[1:]
+SESSIONS: Final = LEGACY_REVISIONS[1:]
+VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
+
+POSTS = "basic/transports/streamable-http#sending-messages"
+STREAMS = "basic/transports/streamable-http#receiving-messages"
+SECURITY = "basic/transports/streamable-http#security-%26-endpoint"
+OLD_POSTS = "basic/transports#sending-messages-to-the-server"
+OLD_GET = "basic/transports#listening-for-messages-from-the-server"
+OLD_SESSIONS = "basic/transports#session-management"
+OLD_RESUMING = "basic/transports#resumability-and-redelivery"
+
+ELSEWHERE: Final = frozenset({401, 407, 408, 429, 502, 503, 504})
+"""Statuses that say nothing about these rules: authorization, and a server or a proxy with too much to do."""
+
+
+def over_http(history: History, *methods: str) -> Iterator[tuple[Connection, Exchange]]:
+    """Yield the exchanges over Streamable HTTP that have a response, or only those of some HTTP methods."""
+    for connection in history:
+        if connection.transport == "http":
+            for exchange in connection.exchanges.values():
+                if exchange.response is not None and (not methods or exchange.method in methods):
+                    yield connection, exchange
+
+
+def is_clean(exchange: Exchange) -> bool:
+    """Return whether a request has no header that would be a reason of its own to refuse it."""
+    headers = exchange.request.headers
+    accept = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
+    wanted = {"text/event-stream"} if exchange.method == "GET" else set()
+    if exchange.method == "POST":
+        wanted = {"application/json", "text/event-stream"}
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return False
+    return "origin" not in headers and (wanted <= accept or "*/*" in accept)
+
+
+def is_no_version(version: str) -> bool:
+    """Return whether no revision was ever called so, nor will be for a long time."""
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", version):
+        return not "2024" <= version < "2100"
+    return version.isalpha() and "draft" not in version.lower()
+
+
+def received(exchange: Exchange) -> Iterator[Event]:
+    """Yield the JSON objects in the response."""
+    return (event for event in exchange.received if isinstance(event.message, dict))
+
+
+def _response(exchange: Exchange) -> Event:
+    assert exchange.response is not None  # as `over_http` makes sure
+    return exchange.response
+
+
+def _is_whole(exchange: Exchange) -> bool:
+    return exchange.end is not None and not exchange.end.facts.get("cut")
+
+
+def _is_json(exchange: Exchange) -> bool:
+    kind = _response(exchange).headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == "application/json"
+
+
+# --- requests and their responses -------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports/streamable-http",
+    "The endpoint accepts POST.",
+    older="basic/transports#streamable-http",
+    revisions=STREAMABLE,
+    moves=["call-tool", "list-all", "ping"],
+)
+def endpoint_methods(history: History) -> Iterator[Verdict]:
+    """Judge each POST of a request."""
+    for _, exchange in over_http(history, "POST"):
+        if is_request(exchange.message) and is_clean(exchange):
+            yield judged(exchange.status not in (405, 501), _response(exchange), f"a POST got {exchange.status}")
+
+
+@rule(
+    "MUST",
+    "server",
+    SECURITY,
+    "A request from a foreign Origin is refused with 403.",
+    older="basic/transports#security-warning",
+    revisions=STREAMABLE,
+    moves=["foreign-origin"],
+)
+def origin_checked(history: History) -> Iterator[Verdict]:
+    """Judge each request with an Origin of another host, if the server is local: elsewhere it may trust any."""
+    for connection, exchange in over_http(history):
+        headers = exchange.request.headers
+        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        origin = urlsplit(headers.get("origin", "")).hostname or ""
+        if not origin or not _is_local(host) or _is_local(origin) or exchange.status in ELSEWHERE:
+            continue
+        # The status is named since 2025-11-25.
+        enough = exchange.status == 403 or (connection.revision < "2025-11-25" and (exchange.status or 0) >= 400)
+        yield judged(enough, _response(exchange), f"a request from the origin {origin} got status {exchange.status}")
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or is_loopback(host)
+
+
+@rule(
+    "MUST",
+    "server",
+    POSTS,
+    "A notification (in the legacy era a response, too) that is accepted gets status 202 without a body.",
+    older=OLD_POSTS,
+    revisions=STREAMABLE,
+    moves=["unknown-notification", "stray-response"],
+)
+def notification_accepted_202(history: History) -> Iterator[Verdict]:
+    """Judge each POST of a notification that was not refused."""
+    for _, exchange in _posted_notices(history):
+        status = exchange.status or 0
+        if 200 <= status < 300 and _is_whole(exchange):
+            if exchange.received:
+                yield broken(exchange.received[0], f"a notification got status {status} with a body")
+            else:
+                yield judged(status == 202, _response(exchange), f"a notification got status {status}, not 202")
+
+
+@rule(
+    "MUST",
+    "server",
+    POSTS,
+    "A notification (in the legacy era a response, too) that is not accepted gets an HTTP error status.",
+    older=OLD_POSTS,
+    revisions=STREAMABLE,
+    moves=["unknown-notification", "stray-response"],
+)
+def notification_refused_with_error(history: History) -> Iterator[Verdict]:
+    """Judge each POST of a notification that got an error."""
+    for _, exchange in _posted_notices(history):
+        status = exchange.status or 0
+        error = next((event for event in received(exchange) if "error" in event.message), None)
+        if status >= 400 or error is not None:
+            yield judged(status >= 400, error or _response(exchange), f"an error came with status {status}")
+
+
+def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
+    for connection, exchange in over_http(history, "POST"):
+        message = exchange.message
+        if is_notification(message) or (is_response(message) and not connection.modern):
+            yield connection, exchange
+
+
+@rule(
+    "MUST",
+    "server",
+    POSTS,
+    "A request is answered with one JSON object, or with an event stream.",
+    older=OLD_POSTS,
+    revisions=STREAMABLE,
+    moves=["call-tool", "list-all", "ping"],
+)
+def answer_content_type(history: History) -> Iterator[Verdict]:
+    """Judge each POST of a request that was not refused by an HTTP status."""
+    for _, exchange in over_http(history, "POST"):
+        if not is_request(exchange.message) or not 200 <= (exchange.status or 0) < 300:
+            continue
+        response = _response(exchange)
+        if exchange.is_stream:
+            yield held(response)
+        elif not _is_json(exchange):
+            kind = response.headers.get("content-type")
+            yield broken(response, f"a request got status {exchange.status} with Content-Type {kind!r}")
+        elif _is_whole(exchange):
+            one = len(exchange.received) == 1 and isinstance(exchange.received[0].message, dict)
+            yield judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
+
+
+# --- the streams of requests ------------------------------------------------------------------------------------------
+
+
+def _streams(history: History, *, modern: bool | None = None) -> Iterator[tuple[Connection, Exchange, dict[str, Any]]]:
+    """Yield the streams in answer to POSTed requests, with these."""
+    for connection, exchange in over_http(history, "POST"):
+        if is_request(exchange.message) and exchange.is_stream and modern in (None, connection.modern):
+            yield connection, exchange, exchange.message
+
+
+def _is_answer_to(event: Event, message: Any) -> bool:
+    found = event.message
+    return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_POSTS,
+    "A stream that can be resumed begins with an event that has an id and no data.",
+    revisions=["2025-11-25"],
+    moves=["call-tool", "break-and-resume"],
+)
+def stream_primed(history: History) -> Iterator[Verdict]:
+    """Judge each stream with event ids; without them there is nothing to resume from."""
+    for _, exchange, _ in _streams(history):
+        if any(event.facts.get("event_id") for event in exchange.received):
+            first = exchange.received[0]
+            primed = bool(first.facts.get("event_id")) and first.text == b""
+            yield judged(primed, first, "the stream has event ids, but its first event has data, or no id")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_POSTS,
+    "Before the server closes a stream that has not ended, it sends `retry`.",
+    revisions=["2025-11-25"],
+    moves=["call-tool", "calls-at-once"],
+)
+def retry_before_close(history: History) -> Iterator[Verdict]:
+    """Judge each stream that was closed early and gave its response when it was resumed."""
+    for connection, exchange, message in _streams(history):
+        ended = exchange.end is not None and exchange.end.facts.get("by") == "server" and _is_whole(exchange)
+        if ended and not any(_is_answer_to(event, message) for event in exchange.received):
+            later = [other for other in connection.exchanges.values() if _root(connection, other) is exchange]
+            if any(_is_answer_to(event, message) for other in later for event in other.received):
+                said = any("retry" in event.facts for event in exchange.received)
+                assert exchange.end is not None
+                yield judged(said, exchange.end, "the stream was closed before the response, without `retry`")
+
+
+def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
+    """Return the exchange that began a stream; None if that is not known."""
+    seen = 0
+    while exchange.resumes is not None or "last-event-id" in exchange.request.headers:
+        found = connection.exchanges.get(exchange.resumes) if exchange.resumes is not None else None
+        if found is None or seen > 1000:
+            return None
+        exchange, seen = found, seen + 1
+    return exchange
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_POSTS,
+    "The stream of a request has its response, sooner or later.",
+    revisions=SESSIONS,
+    moves=["call-tool", "list-all"],
+)
+def stream_has_response(history: History) -> Iterator[Verdict]:
+    """Judge each stream that the server ended for good: it was not cancelled, and can't be resumed."""
+    for connection, exchange, message in _streams(history):
+        answer = next((event for event in exchange.received if _is_answer_to(event, message)), None)
+        if answer is not None:
+            yield held(answer)
+        elif exchange.end is not None and _is_whole(exchange):
+            asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
+            given_up = asked is None or asked.cancelled is not None or connection.close is not None
+            resumable = any(event.facts.get("event_id") for event in exchange.received)
+            if not given_up and not resumable and connection.session_end is None:
+                yield broken(exchange.end, "the stream ended without the response")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_POSTS,
+    "On the stream of a request comes only what belongs to that request.",
+    revisions=SESSIONS,
+    moves=["call-tool", "calls-at-once"],
+)
+def stream_messages_should_relate(history: History) -> Iterator[Verdict]:
+    """Judge each response and each progress notification on the stream of a request."""
+    for _, exchange, message in _streams(history, modern=False):
+        for event in received(exchange):
+            yield from _related(event, message)
+
+
+@rule(
+    "MUST",
+    "server",
+    STREAMS,
+    "On the stream of a request come only notifications of that request.",
+    revisions=MODERN_REVISIONS,
+    moves=["call-tool", "calls-at-once", "listen"],
+)
+def stream_messages_relate(history: History) -> Iterator[Verdict]:
+    """Judge each response and each notification that says what it belongs to."""
+    for _, exchange, message in _streams(history, modern=True):
+        listens = message["method"] == "subscriptions/listen"
+        for event in received(exchange):
+            method = event.message.get("method")
+            if method == "notifications/message" and listens:
+                yield broken(event, "a log message came on the stream of a subscription")
+            elif method == "notifications/subscriptions/acknowledged" and not listens:
+                yield broken(event, f"the acknowledgement of a subscription came on the stream of {message['method']}")
+            else:
+                yield from _related(event, message)
+
+
+def _related(event: Event, message: dict[str, Any]) -> Iterator[Verdict]:
+    found = event.message
+    if is_response(found) and "id" in found:
+        # An error about a message that could not be read has no id, or null.
+        if found["id"] is not None:
+            yield judged(
+                _is_answer_to(event, message), event, f"the response to another request, {found['id']!r}, came"
+            )
+    elif found.get("method") == "notifications/progress":
+        params, given = found.get("params"), message.get("params")
+        token = params.get("progressToken") if isinstance(params, dict) else None
+        entries = given.get("_meta") if isinstance(given, dict) else None
+        own = entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
+        yield judged(token == own, event, f"progress of another request came, with the token {token!r}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    STREAMS,
+    "The stream of a request ends after the response.",
+    older=OLD_POSTS,
+    revisions=STREAMABLE,
+    moves=["call-tool", "list-all"],
+)
+def stream_ends_after_response(history: History) -> Iterator[Verdict]:
+    """Judge each stream with the response that has ended, or was left open."""
+    for _, exchange, message in _streams(history):
+        if exchange.end is None or not any(_is_answer_to(event, message) for event in exchange.received):
+            continue
+        if exchange.end.facts.get("how") == "lingering":
+            yield broken(exchange.end, "the stream was still open a second after the response")
+        elif exchange.end.facts.get("by") == "server":
+            yield held(exchange.end)
+
+
+@rule(
+    "SHOULD",
+    "server",
+    STREAMS,
+    "A stream has the header `X-Accel-Buffering: no`, so that proxies pass on events at once.",
+    revisions=MODERN_REVISIONS,
+    moves=["call-tool", "listen"],
+)
+def stream_unbuffered_header(history: History) -> Iterator[Verdict]:
+    """Judge each stream."""
+    for _, exchange, _ in _streams(history):
+        value = _response(exchange).headers.get("x-accel-buffering")
+        yield judged((value or "").strip().lower() == "no", _response(exchange), f"X-Accel-Buffering is {value!r}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_POSTS,
+    "A lost connection does not cancel a request.",
+    revisions=SESSIONS,
+    moves=["break-and-resume"],
+)
+def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
+    """Judge each stream that the client broke off and resumed, once it has ended for good."""
+    for connection, exchange, message in _streams(history, modern=False):
+        if exchange.end is None or exchange.end.facts.get("by") != "client":
+            continue
+        asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
+        later = [each for each in connection.exchanges.values() if each is not exchange]
+        later = [each for each in later if each.is_stream and _root(connection, each) is exchange]
+        if asked is None or asked.cancelled is not None or not later:
+            continue
+        answer = next((event for each in later for event in each.received if _is_answer_to(event, message)), None)
+        last = later[-1]
+        if answer is not None:
+            yield held(answer)
+        elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
+            resumable = any(event.facts.get("event_id") for event in last.received)
+            if not resumable and connection.session_end is None:
+                yield broken(last.end, "the request whose stream was broken off never got its response")
+
+
+# --- the streams of sessions ------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    OLD_GET,
+    "GET gets an event stream, or status 405.",
+    revisions=SESSIONS,
+    moves=["another-connection", "second-stream", "break-and-resume"],
+)
+def get_stream_or_405(history: History) -> Iterator[Verdict]:
+    """Judge each GET that gives the server no other reason to refuse it."""
+    for connection, exchange in over_http(history, "GET"):
+        if connection.modern or not is_clean(exchange) or "last-event-id" in exchange.request.headers:
+            continue
+        if _in_session(connection, exchange) and exchange.status not in ELSEWHERE | {403}:
+            kept = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
+            yield judged(kept, _response(exchange), f"a GET got status {exchange.status}, and no event stream")
+
+
+def _own_streams(history: History) -> Iterator[tuple[Connection, Exchange]]:
+    """Yield the streams of sessions that resume no other."""
+    for connection, exchange in over_http(history, "GET"):
+        if not connection.modern and exchange.is_stream and "last-event-id" not in exchange.request.headers:
+            yield connection, exchange
+
+
+@rule(
+    "MUST",
+    "server",
+    OLD_GET,
+    "No response comes on the stream of a session, unless it resumes another.",
+    revisions=SESSIONS,
+    moves=["call-tool", "second-stream"],
+)
+def get_stream_no_response(history: History) -> Iterator[Verdict]:
+    """Judge each message on the stream of a session."""
+    for _, exchange in _own_streams(history):
+        for event in received(exchange):
+            yield judged(not is_response(event.message), event, "a response came on the stream of the session")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_GET,
+    "What belongs to a running request does not come on the stream of its session.",
+    revisions=SESSIONS,
+    moves=["call-tool", "calls-at-once", "second-stream"],
+)
+def get_stream_unrelated(history: History) -> Iterator[Verdict]:
+    """Judge each notification on the stream of a session; progress belongs to the request with its token."""
+    for connection, exchange in _own_streams(history):
+        for event in received(exchange):
+            if not is_notification(event.message):
+                continue
+            asked = next((each for each in connection.requests if any(event is one for one in each.progress)), None)
+            # If the client has broken off the request's own stream, the server may have no other way.
+            own = None if asked is None else connection.exchanges.get(asked.event.exchange or 0)
+            if own is None or own.end is None or own.end.facts.get("by") == "server":
+                yield judged(asked is None, event, "progress of a request came on the stream of the session")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports#multiple-connections",
+    "Each message is sent on one stream only.",
+    revisions=SESSIONS,
+    moves=["second-stream", "calls-at-once"],
+)
+def message_on_one_stream(history: History) -> Iterator[Verdict]:
+    """Judge each message that can be told from all others: requests, responses, and progress."""
+    for connection in history:
+        if connection.transport != "http" or connection.modern:
+            continue
+        first: dict[Any, Exchange] = {}
+        for exchange in connection.exchanges.values():
+            if not exchange.is_stream or (root := _root(connection, exchange)) is None:
+                continue
+            for event in received(exchange):
+                if (key := _identity(event.message)) is not None:
+                    yield judged(
+                        first.setdefault(key, root) is root, event, "the message came on another stream before"
+                    )
+
+
+def _identity(message: dict[str, Any]) -> Any:
+    if is_request(message):
+        return "request", type(message["id"]), message["id"]
+    if is_response(message) and isinstance(message.get("id"), (int, str)):
+        return "response", type(message["id"]), message["id"]
+    params = message.get("params")
+    if message.get("method") == "notifications/progress" and isinstance(params, dict):
+        return "progress", repr(params.get("progressToken")), repr(params.get("progress"))
+    return None
+
+
+@rule(
+    "MUST",
+    "server",
+    OLD_RESUMING,
+    "Each event id is used once among all streams of a session.",
+    revisions=SESSIONS,
+    moves=["call-tool", "calls-at-once", "break-and-resume"],
+)
+def event_ids_unique(history: History) -> Iterator[Verdict]:
+    """Judge each message with an id; what is replayed keeps its own, and without a message it is but a place."""
+    for connection in history:
+        if connection.transport != "http" or connection.modern:
+            continue
+        streams: dict[str, Exchange] = {}
+        for exchange in connection.exchanges.values():
+            root = _root(connection, exchange)
+            here: set[str] = set()
+            for event in exchange.received if root is not None else ():
+                event_id = event.facts.get("event_id")
+                if event_id and root is not None and event.kind == "message":
+                    kept = streams.setdefault(event_id, root) is root and event_id not in here
+                    yield judged(kept, event, f"the event id {event_id!r} was used before")
+                    here.add(event_id)
+
+
+@rule(
+    "MUST",
+    "server",
+    OLD_RESUMING,
+    "A resumed stream replays nothing of another stream.",
+    revisions=SESSIONS,
+    moves=["break-and-resume", "resume-foreign"],
+)
+def replay_own_stream(history: History) -> Iterator[Verdict]:
+    """Judge each event on a resumed stream, by its id, or by the request that it answers."""
+    origins: dict[tuple[str, str], tuple[Connection, Exchange]] = {}
+    for connection, exchange in over_http(history):
+        root = _root(connection, exchange)
+        for event in exchange.received if root is not None else ():
+            if event.facts.get("event_id") and event.message is not None:
+                origins.setdefault((event.facts["event_id"], repr(event.message)), (connection, root or exchange))
+    for connection, exchange in over_http(history, "GET"):
+        if connection.modern or not exchange.is_stream or not exchange.request.headers.get("last-event-id"):
+            continue
+        root = _root(connection, exchange)
+        for event in received(exchange):
+            place = origins.get((str(event.facts.get("event_id")), repr(event.message)))
+            if place is not None and place[0] is not connection:
+                yield broken(event, "an event of another session was replayed")
+            elif root is not None and is_request(root.message) and is_response(event.message):
+                yield judged(_is_answer_to(event, root.message), event, "the response to another request was replayed")
+            elif root is not None:
+                foreign = place is not None and place[1] is not root
+                yield judged(not foreign, event, "an event of another stream was replayed")
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def _in_session(connection: Connection, exchange: Exchange) -> bool:
+    """Return whether a request names the session, if there is one, while it lasts, and a revision that is spoken."""
+    given = connection.session
+    wanted = None if given is None else given.headers["mcp-session-id"]
+    headers = exchange.request.headers
+    if connection.hello is None or headers.get("mcp-session-id") != wanted:
+        return False
+    if connection.is_after_session(exchange.request):
+        return False
+    return headers.get("mcp-protocol-version", connection.revision) == connection.revision
+
+
+@rule(
+    "MUST",
+    "server",
+    OLD_SESSIONS,
+    "The id of a session has visible ASCII characters only.",
+    revisions=SESSIONS,
+    moves=["another-connection"],
+)
+def session_id_visible_ascii(history: History) -> Iterator[Verdict]:
+    """Judge each id."""
+    for connection in history:
+        if (given := connection.session) is not None:
+            session = given.headers["mcp-session-id"]
+            kept = bool(session) and all("\x21" <= character <= "\x7e" for character in session)
+            yield judged(kept, given, f"the id of the session is {session!r}")
+
+
+SHORTEST_ID: Final = 8
+"""Characters of a session id that can't be guessed, at the least. Chosen: shorter ones have under 53 bits."""
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_SESSIONS,
+    "The id of a session is unique, and can't be guessed.",
+    revisions=SESSIONS,
+    moves=["another-connection"],
+)
+def session_id_unpredictable(history: History) -> Iterator[Verdict]:
+    """Judge each id: by its length, by those before, and by whether it counts up."""
+    earlier: list[str] = []
+    for connection in history:
+        if (given := connection.session) is None:
+            continue
+        session = given.headers["mcp-session-id"]
+        if session in earlier:
+            yield broken(given, "two sessions have the same id")
+        elif earlier and session.isdigit() and earlier[-1].isdigit() and abs(int(session) - int(earlier[-1])) < 1000:
+            yield broken(given, f"the ids of sessions count: {earlier[-1]}, {session}")
+        else:
+            yield judged(len(session) >= SHORTEST_ID, given, f"the id {session!r} is short enough to be guessed")
+        earlier.append(session)
+
+
+@rule(
+    "SHOULD",
+    "server",
+    OLD_SESSIONS,
+    "A request without the session id that the server wants gets status 400.",
+    revisions=SESSIONS,
+    moves=["without-session"],
+)
+def session_id_required(history: History) -> Iterator[Verdict]:
+    """Judge each request without the id that was refused: a server need not want it."""
+    for connection, exchange in over_http(history, "POST"):
+        if connection.modern or connection.session is None or not is_clean(exchange):
+            continue
+        message, headers = exchange.message, exchange.request.headers
+        if not is_request(message) or message["method"] == "initialize" or "mcp-session-id" in headers:
+            continue
+        if headers.get("mcp-protocol-version", connection.revision) != connection.revision:
+            continue
+        status = exchange.status or 0
+        if 400 <= status < 500 and status not in ELSEWHERE | {403}:
+            yield judged(status == 400, _response(exchange), f"a request without the session id got {status}")
+
+
+@rule(
+    "MUST",
+    "server",
+    OLD_SESSIONS,
+    "Once a session has ended, requests with its id get status 404.",
+    revisions=SESSIONS,
+    moves=["end-session"],
+)
+def session_ended_404(history: History) -> Iterator[Verdict]:
+    """Judge each request with the id of a session that was ended with DELETE."""
+    for connection, exchange in over_http(history, "POST", "GET"):
+        ended, given = connection.session_end, connection.session
+        if ended is None or given is None or not is_clean(exchange) or exchange.status in ELSEWHERE | {403}:
+            continue
+        headers = exchange.request.headers
+        same = headers.get("mcp-session-id") == given.headers["mcp-session-id"]
+        spoken = headers.get("mcp-protocol-version", connection.revision) == connection.revision
+        usual = exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message)
+        if same and spoken and usual and connection.position(exchange.request) > connection.position(ended):
+            problem = f"a request in a session that had ended got status {exchange.status}"
+            yield judged(exchange.status == 404, _response(exchange), problem)
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports#protocol-version-header",
+    "A request whose MCP-Protocol-Version names no revision that the server knows gets status 400.",
+    revisions=VERSION_HEADER,
+    moves=["unknown-version-header"],
+)
+def version_header_refused(history: History) -> Iterator[Verdict]:
+    """Judge each request with a version that no revision has, and nothing else to refuse."""
+    for connection, exchange in over_http(history, "POST", "GET"):
+        version = exchange.request.headers.get("mcp-protocol-version")
+        if connection.modern or version is None or not is_no_version(version) or not is_clean(exchange):
+            continue
+        given = connection.session
+        wanted = None if given is None else given.headers["mcp-session-id"]
+        if exchange.request.headers.get("mcp-session-id") != wanted or connection.session_end is not None:
+            continue
+        # The handshake settles the revision, so there the header has no say.
+        is_first = isinstance(exchange.message, dict) and exchange.message.get("method") == "initialize"
+        # A server without streams of its own may say so first.
+        if exchange.status in ELSEWHERE | {403} or is_first or (exchange.method == "GET" and exchange.status == 405):
+            continue
+        if exchange.method == "GET" or is_request(exchange.message) or is_notification(exchange.message):
+            problem = f"the version {version!r} got status {exchange.status}"
+            yield judged(exchange.status == 400, _response(exchange), problem)

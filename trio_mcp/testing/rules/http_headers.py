@@ -1,0 +1,417 @@
+"""Rules for servers of the modern era over HTTP: headers that repeat the body, statuses, old traffic."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from trio_mcp.http.headers import NAMED_BY
+from trio_mcp.http.param_headers import ANNOTATION, ParameterHeader, parameter_headers
+from trio_mcp.testing.rules.history import Connection, Exchange, History, is_request
+from trio_mcp.testing.rules.http import ELSEWHERE, is_clean, is_no_version, over_http, received
+from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types import meta
+from trio_mcp.types.error_codes import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+
+VALIDATION = "basic/transports/streamable-http#server-validation"
+ENCODING = "basic/transports/streamable-http#value-encoding"
+VERSION = "basic/transports/streamable-http#protocol-version-header"
+CUSTOM = "basic/transports/streamable-http#server-behavior-for-custom-headers"
+
+# Every rule here is one of the modern era, for servers.
+must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS)
+should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS)
+
+_PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
+def _modern(history: History) -> Iterator[tuple[Connection, Exchange, dict[str, Any]]]:
+    """Yield the POSTs of requests of the modern era that have nothing wrong besides the headers judged here.
+
+    That is: what the body must have is there, and the method is one that clients may use.
+    """
+    for connection, exchange in over_http(history, "POST"):
+        message = exchange.message
+        if not connection.modern or not is_request(message) or not is_clean(exchange) or exchange.status in ELSEWHERE:
+            continue
+        params = message.get("params")
+        entries = params.get("_meta") if isinstance(params, dict) else None
+        if not isinstance(entries, dict) or entries.get(meta.PROTOCOL_VERSION) != connection.revision:
+            continue
+        spec = method_spec(connection.revision, message["method"])
+        if isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict) and spec is not None and "client" in spec.senders:
+            yield connection, exchange, message
+
+
+def _error(exchange: Exchange) -> tuple[Event, int] | None:
+    """Return the first error in a response, and its code."""
+    for event in received(exchange):
+        error = event.message.get("error")
+        if isinstance(error, dict) and isinstance(error.get("code"), int):
+            return event, error["code"]
+    return None
+
+
+def _code(exchange: Exchange) -> int | None:
+    found = _error(exchange)
+    return None if found is None else found[1]
+
+
+def _head(exchange: Exchange) -> Event:
+    assert exchange.response is not None  # as `over_http` makes sure
+    return exchange.response
+
+
+def _refused(exchange: Exchange, what: str) -> Iterator[Verdict]:
+    """Judge whether a request was refused as header validation demands, once its response has ended."""
+    if exchange.end is not None or exchange.received:
+        code = _code(exchange)
+        kept = exchange.status == 400 and code == HEADER_MISMATCH
+        said = "no error" if code is None else f"error {code}"
+        yield judged(kept, _head(exchange), f"{what} got status {exchange.status} and {said}, not 400 and -32020")
+
+
+# --- what the headers say ---------------------------------------------------------------------------------------------
+
+
+def _decoded(value: str) -> str | None:
+    """Return the text that a header carries; None if that is not certain, or it carries none."""
+    value = value.strip(" \t")
+    if not _PLAIN.fullmatch(value):
+        return None
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > 10):
+        return value
+    try:
+        return base64.b64decode(value[9:-2], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _parameters(connection: Connection, message: dict[str, Any]) -> tuple[ParameterHeader, ...]:
+    """Return what the tool that is called wants as headers."""
+    params = message["params"]
+    tool = connection.tools.get(params["name"]) if isinstance(params.get("name"), str) else None
+    if message["method"] != "tools/call" or tool is None:
+        return ()
+    try:
+        return parameter_headers(tool.get("inputSchema"))
+    except ValueError:
+        return ()
+
+
+def _repeated(connection: Connection, message: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each header that a request must have, except for the version, with the value in the body."""
+    yield "Mcp-Method", message["method"]
+    if isinstance(name := message["params"].get(NAMED_BY.get(message["method"], "")), str):
+        yield "Mcp-Name", name
+    for parameter in _parameters(connection, message):
+        if isinstance(value := parameter.value_in(message["params"].get("arguments")), (str, int)):
+            yield parameter.header, value
+
+
+def _compare(exchange: Exchange, header: str, value: Any) -> str:
+    """Return how a header compares with the body: ``same``, ``other``, ``missing``, ``odd``, or ``unclear``."""
+    given = exchange.request.headers.get(header.lower())
+    if given is None:
+        return "missing"
+    if not _PLAIN.fullmatch(given.strip(" \t")):
+        return "odd"
+    # A method is never encoded.
+    text = given.strip(" \t") if header == "Mcp-Method" else _decoded(given)
+    if text is None:
+        return "unclear"
+    wanted = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if text == wanted:
+        return "same"
+    if isinstance(value, int) and not isinstance(value, bool) and _NUMBER.fullmatch(text):
+        return "unclear" if float(text) == value else "other"
+    return "other"
+
+
+def _version(connection: Connection, exchange: Exchange) -> str:
+    given = exchange.request.headers.get("mcp-protocol-version")
+    return "missing" if given is None else "same" if given.strip(" \t") == connection.revision else "other"
+
+
+def _agrees(connection: Connection, exchange: Exchange, message: dict[str, Any]) -> bool:
+    """Return whether all headers are there, and say what the body says."""
+    found = [_compare(exchange, header, value) for header, value in _repeated(connection, message)]
+    return set(found) <= {"same"} and _version(connection, exchange) == "same" and not _unexpected(exchange, found)
+
+
+def _unexpected(exchange: Exchange, found: list[str]) -> bool:
+    """Return whether there are more headers than the body calls for."""
+    names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}
+    return len([name for name in names if name in ("mcp-method", "mcp-name") or name.startswith("mcp-param-")]) > len(
+        found
+    )
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+@must(
+    VALIDATION,
+    "A request whose headers contradict its body gets status 400 and error -32020.",
+    moves=["mismatched-header", "mismatched-parameter"],
+)
+def header_mismatch_refused(history: History) -> Iterator[Verdict]:
+    """Judge each request with a header that says something else than the body, and none that is missing."""
+    for connection, exchange, message in _modern(history):
+        version = _version(connection, exchange)
+        found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+        if not {*found.values(), version} <= {"same", "other"}:
+            continue
+        if (others := [header for header, how in found.items() if how == "other"]) and version == "same":
+            yield from _refused(exchange, f"a request whose {others[0]} contradicts its body")
+        # A version that the server does not know is a reason of its own.
+        elif not others and exchange.request.headers["mcp-protocol-version"] in LEGACY_REVISIONS:
+            yield from _refused(exchange, "a request whose MCP-Protocol-Version contradicts its body")
+
+
+@must(
+    VALIDATION,
+    "A request without a header that it must have gets status 400 and error -32020.",
+    moves=["missing-header", "missing-parameter"],
+)
+def missing_header_refused(history: History) -> Iterator[Verdict]:
+    """Judge each request without one of the headers; without the version, if the server knows no older clients."""
+    for connection, exchange, message in _modern(history):
+        version = _version(connection, exchange)
+        found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+        if not {*found.values(), version} <= {"same", "missing"}:
+            continue
+        missing = [header for header, how in found.items() if how == "missing"]
+        if missing and version == "same":
+            yield from _refused(exchange, f"a request without {missing[0]}")
+        elif version == "missing" and not missing and _is_modern_only(connection):
+            yield from _refused(exchange, "a request without MCP-Protocol-Version")
+
+
+@must(
+    CUSTOM,
+    "A request with characters in a header that do not belong there is refused.",
+    moves=["odd-characters"],
+)
+def bad_header_characters_refused(history: History) -> Iterator[Verdict]:
+    """Judge each request whose name or argument comes with such characters."""
+    for connection, exchange, message in _modern(history):
+        found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+        if odd := [header for header, how in found.items() if how == "odd"]:
+            kept = (exchange.status or 0) >= 400
+            yield judged(kept, _head(exchange), f"a request with an invalid {odd[0]} got status {exchange.status}")
+
+
+@must(
+    ENCODING,
+    "Headers in Base64 are decoded before they are compared with the body.",
+    moves=["encoded-header"],
+)
+def encoded_header_decoded(history: History) -> Iterator[Verdict]:
+    """Judge each request with an encoded header, if all headers fit."""
+    for connection, exchange, message in _modern(history):
+        values = [exchange.request.headers.get(header.lower(), "") for header, _ in _repeated(connection, message)]
+        if any(value.startswith("=?base64?") for value in values) and _agrees(connection, exchange, message):
+            yield judged(_code(exchange) != HEADER_MISMATCH, _head(exchange), "an encoded header was not understood")
+
+
+@must(
+    CUSTOM,
+    "No header is expected for an argument that is null or not given.",
+    moves=["call-tool", "missing-parameter"],
+)
+def null_argument_header_not_expected(history: History) -> Iterator[Verdict]:
+    """Judge each call that leaves out an argument with a header, if all headers fit."""
+    for connection, exchange, message in _modern(history):
+        arguments = message["params"].get("arguments")
+        absent = [each for each in _parameters(connection, message) if each.value_in(arguments) is None]
+        if absent and _agrees(connection, exchange, message):
+            problem = f"a call without the argument for {absent[0].header} was refused for want of the header"
+            yield judged(_code(exchange) != HEADER_MISMATCH, _head(exchange), problem)
+
+
+@must(
+    "basic/transports/streamable-http#case-sensitivity",
+    "The names of headers are compared without regard to case.",
+    moves=["header-case"],
+)
+def header_names_case_insensitive(history: History) -> Iterator[Verdict]:
+    """Judge each request with headers in an unusual case, if all headers fit."""
+    usual = {"mcp-protocol-version": "MCP-Protocol-Version", "mcp-method": "Mcp-Method", "mcp-name": "Mcp-Name"}
+    for connection, exchange, message in _modern(history):
+        names = [name for name, _ in exchange.request.facts.get("headers", ()) if name.lower() in usual]
+        if any(name != usual[name.lower()] for name in names) and _agrees(connection, exchange, message):
+            kept = _code(exchange) not in (HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION)
+            yield judged(kept, _head(exchange), f"headers named {', '.join(names)} were not understood")
+
+
+@should(
+    VALIDATION,
+    "Integers in headers are compared with the body as numbers.",
+    moves=["integer-parameter"],
+)
+def integer_headers_numeric(history: History) -> Iterator[Verdict]:
+    """Judge each call with an integer that is written in another way, if all other headers fit."""
+    for connection, exchange, message in _modern(history):
+        repeated = list(_repeated(connection, message))
+        found = [_compare(exchange, header, value) for header, value in repeated]
+        unclear = [value for (_, value), how in zip(repeated, found, strict=True) if how == "unclear"]
+        plain = set(found) <= {"same", "unclear"} and all(isinstance(value, int) for value in unclear)
+        if unclear and plain and _version(connection, exchange) == "same" and not _unexpected(exchange, found):
+            kept = _code(exchange) != HEADER_MISMATCH
+            yield judged(kept, _head(exchange), f"another way to write {unclear[0]} was refused")
+
+
+# --- statuses ---------------------------------------------------------------------------------------------------------
+
+
+@must(
+    VERSION,
+    "A method that the server does not implement gets status 404 with error -32601.",
+    moves=["unknown-method", "call-tool"],
+)
+def unknown_method_404(history: History) -> Iterator[Verdict]:
+    """Judge each error -32601 to a request, and each status 404 with another error."""
+    for _, exchange, error, code in _errors(history):
+        if code == METHOD_NOT_FOUND:
+            yield judged(exchange.status == 404, error, f"error -32601 came with status {exchange.status}")
+
+
+def _errors(history: History) -> Iterator[tuple[Connection, Exchange, Event, int]]:
+    """Yield the errors in answer to requests of the modern era."""
+    for connection, exchange in over_http(history, "POST"):
+        if connection.modern and is_request(exchange.message) and (found := _error(exchange)) is not None:
+            yield connection, exchange, *found
+
+
+@must(
+    "schema#headermismatcherror",
+    "The errors -32020, -32021 and -32022 come with status 400.",
+    moves=["mismatched-header", "missing-header", "unsupported-version"],
+)
+def error_status_400(history: History) -> Iterator[Verdict]:
+    """Judge each of these errors."""
+    for _, exchange, error, code in _errors(history):
+        if code in (HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION):
+            yield judged(exchange.status == 400, error, f"error {code} came with status {exchange.status}")
+
+
+@must(
+    "basic#_meta",
+    "A request without all that `_meta` must have gets status 400.",
+    moves=["incomplete-meta"],
+)
+def incomplete_meta_status(history: History) -> Iterator[Verdict]:
+    """Judge each request with an incomplete `_meta` that was refused for it."""
+    for _, exchange, error, code in _errors(history):
+        params = exchange.message.get("params")
+        entries = params.get("_meta") if isinstance(params, dict) else None
+        entries = entries if isinstance(entries, dict) else {}
+        complete = meta.PROTOCOL_VERSION in entries and meta.CLIENT_CAPABILITIES in entries
+        if code == INVALID_PARAMS and not complete:
+            yield judged(exchange.status == 400, error, f"the refusal came with status {exchange.status}")
+
+
+@must(
+    VERSION,
+    "A request in a revision that the server does not speak gets status 400 and error -32022.",
+    moves=["unsupported-version"],
+)
+def unsupported_version_status(history: History) -> Iterator[Verdict]:
+    """Judge each request whose header and body name the same revision, which there is not."""
+    for connection, exchange in over_http(history, "POST"):
+        message = exchange.message
+        if not connection.modern or not is_request(message) or not is_clean(exchange) or exchange.status in ELSEWHERE:
+            continue
+        params = message.get("params")
+        entries = params.get("_meta") if isinstance(params, dict) else None
+        named = entries.get(meta.PROTOCOL_VERSION) if isinstance(entries, dict) else None
+        given = exchange.request.headers.get("mcp-protocol-version")
+        if not isinstance(named, str) or named != given or not is_no_version(named):
+            continue
+        described = isinstance(entries, dict) and isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict)
+        if described and (exchange.end is not None or exchange.received):
+            code = _code(exchange)
+            kept = exchange.status == 400 and code == UNSUPPORTED_PROTOCOL_VERSION
+            problem = f"revision {named!r} got status {exchange.status} and error {code}, not 400 and -32022"
+            yield judged(kept, _head(exchange), problem)
+
+
+# --- what is left of old eras -----------------------------------------------------------------------------------------
+
+
+def _is_modern_only(connection: Connection) -> bool:
+    """Return whether the server has said that it speaks no revision of the legacy era."""
+    for asked in connection.requests:
+        if asked.method == "server/discover" and asked.result is not None:
+            versions = asked.result.get("supportedVersions")
+            return isinstance(versions, list) and bool(versions) and not set(map(str, versions)) & {*LEGACY_REVISIONS}
+    return False
+
+
+@should(
+    "basic/transports/streamable-http#earlier-streamable-http-revisions",
+    "A server of the modern era alone refuses GET and DELETE with 405, and knows no session ids or resumption.",
+    moves=["legacy-traffic"],
+)
+def legacy_traffic_refused(history: History) -> Iterator[Verdict]:
+    """Judge each GET, each DELETE, and each request with a session id or an event id."""
+    for connection, exchange in over_http(history):
+        if not connection.modern or not _is_modern_only(connection) or exchange.status in ELSEWHERE | {403}:
+            continue
+        head, headers = _head(exchange), exchange.request.headers
+        if exchange.method in ("GET", "DELETE"):
+            yield judged(exchange.status == 405, head, f"{exchange.method} got status {exchange.status}, not 405")
+        elif exchange.method == "POST" and {"mcp-session-id", "last-event-id"} & {*headers}:
+            if "mcp-session-id" in head.headers:
+                yield broken(head, "the response has a session id")
+            elif is_request(exchange.message) and _is_sound(connection, exchange):
+                yield judged(exchange.status == 200, head, f"a request with a session id got {exchange.status}")
+
+
+def _is_sound(connection: Connection, exchange: Exchange) -> bool:
+    """Return whether a request is a discovery without fault, which every server answers."""
+    message = exchange.message
+    if message["method"] != "server/discover" or not is_clean(exchange):
+        return False
+    params = message.get("params")
+    return isinstance(params, dict) and "_meta" in params and _agrees(connection, exchange, message)
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+@must(
+    "basic/transports/streamable-http#schema-extension",
+    "Each `x-mcp-header` of a tool is a valid name, used once, on a parameter that can be a header.",
+    moves=["list-all"],
+)
+def header_annotation_valid(history: History) -> Iterator[Verdict]:
+    """Judge each listed tool that has one, over any transport."""
+    for connection, asked in history.requests("tools/list"):
+        tools = (asked.result or {}).get("tools")
+        for tool in tools if connection.modern and isinstance(tools, list) else ():
+            if isinstance(tool, dict) and ANNOTATION in repr(tool.get("inputSchema")):
+                yield _annotated(asked.answers[0], tool)
+
+
+def _annotated(event: Event, tool: dict[str, Any]) -> Verdict:
+    try:
+        parameter_headers(tool.get("inputSchema"))
+    except ValueError as exc:
+        return broken(event, f"the tool {tool.get('name')!r}: {exc}")
+    return held(event)

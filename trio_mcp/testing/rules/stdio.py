@@ -1,0 +1,154 @@
+"""Rules for servers over lines, above all stdio; over WebSocket, too: what is written, and how a process ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from trio_mcp.testing.rules.history import Connection, History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types.versions import MODERN_REVISIONS
+
+LINES: Final = frozenset({"stdio", "tcp", "tls", "unix", "memory"})
+"""The transports that frame messages as over stdio."""
+
+PROMPTLY: Final = 2.0
+"""Seconds that a process has to exit. Chosen: what the official SDKs wait for."""
+
+
+def _written(history: History) -> Iterator[tuple[Connection, Event]]:
+    """Yield each line of a server."""
+    for connection in history:
+        if connection.transport in LINES:
+            for event in connection.events:
+                if event.sender == "server" and event.kind in ("message", "text"):
+                    yield connection, event
+
+
+def _is_message(connection: Connection, event: Event) -> bool:
+    message = event.message
+    # Batches are part of one revision only.
+    if isinstance(message, list) and connection.revision == "2025-03-26":
+        return bool(message) and all(map(_is_one, message))
+    return event.kind == "message" and _is_one(message)
+
+
+def _is_one(message: object) -> bool:
+    return is_request(message) or is_notification(message) or is_response(message)
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports/stdio",
+    "A server writes nothing but messages to its standard output.",
+    older="basic/transports#stdio",
+    moves=["call-tool", "list-all", "ping"],
+)
+def stdout_clean(history: History) -> Iterator[Verdict]:
+    """Judge each line."""
+    for connection, event in _written(history):
+        text = event.text if event.kind == "text" else repr(event.message).encode()
+        yield judged(_is_message(connection, event), event, f"it wrote {(text or b'')[:80]!r}, which is not a message")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports/stdio",
+    "There are no line breaks within a message.",
+    older="basic/transports#stdio",
+    moves=["call-tool", "list-all", "ping"],
+)
+def one_message_a_line(history: History) -> Iterator[Verdict]:
+    """Judge each message, and each run of lines that is a message only when they are taken together."""
+    run: list[Event] = []
+    before: Connection | None = None
+    for connection, event in _written(history):
+        if connection is not before or event.kind == "message":
+            run = []
+        before = connection
+        if event.kind == "message":
+            yield held(event)
+            continue
+        run.append(event)
+        if 1 < len(run) < LONGEST_RUN and _is_json(b"\n".join(each.text or b"" for each in run)):
+            yield broken(event, f"the last {len(run)} lines are one message")
+            run = []
+
+
+LONGEST_RUN: Final = 200
+"""Lines that are looked at together. Chosen: indented JSON of that size is a lot."""
+
+
+def _is_json(text: bytes) -> bool:
+    if not text.rstrip().endswith((b"}", b"]")):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports#messages",
+    "Messages are UTF-8.",
+    older="basic/transports",
+    moves=["call-tool", "list-all"],
+)
+def utf_8(history: History) -> Iterator[Verdict]:
+    """Judge each message, and each text that is not JSON where a message should be."""
+    for connection in history:
+        for event in connection.events:
+            if event.sender != "server" or event.kind not in ("message", "text"):
+                continue
+            if event.kind == "message":
+                yield held(event)
+            elif connection.transport in LINES | {"websocket"} or _is_declared(connection, event):
+                try:
+                    (event.text or b"").decode()
+                except UnicodeDecodeError as exc:
+                    yield broken(event, f"it sent a text that is not UTF-8: {exc.reason} at {exc.start}")
+
+
+def _is_declared(connection: Connection, event: Event) -> bool:
+    """Return whether the type of an HTTP response says that there are messages."""
+    exchange = connection.exchanges.get(event.exchange or 0)
+    if exchange is None or exchange.response is None:
+        return False
+    kind = exchange.response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind in ("application/json", "text/event-stream")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "basic/transports/stdio#shutdown",
+    "A server exits promptly when its standard input is closed.",
+    revisions=MODERN_REVISIONS,
+    moves=["close-input"],
+)
+def stdin_close_exits(history: History) -> Iterator[Verdict]:
+    """Judge each process whose input was closed first."""
+    for connection in history:
+        close = connection.close
+        if connection.transport != "stdio" or close is None:
+            continue
+        half = next((e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "half closed"), None)
+        # The kit closes the input first, then waits, then sends signals; `seconds` counts from the first.
+        if close.sender == "client" and "seconds" in close.facts:
+            seconds = float(close.facts["seconds"])
+        elif close.sender == "server" and half is not None:
+            seconds = close.time - half.time
+        else:
+            continue
+        signalled = isinstance(close.facts.get("status"), int) and close.facts["status"] < 0
+        yield judged(
+            seconds <= PROMPTLY and not signalled,
+            close,
+            f"the process went on for {seconds:.1f} seconds, until it was ended",
+        )
