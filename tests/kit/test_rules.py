@@ -184,14 +184,6 @@ EMBEDDED = {"type": "resource", "resource": {"uri": "x:y", "text": ""}}
 UPDATED = notify("notifications/resources/updated", uri="x:y")
 WATCH = ask(1, "subscriptions/listen", notifications={"resourceSubscriptions": ["x:y"]})
 CHANGED = heard(1, "notifications/tools/list_changed")
-AGAIN = ask(2, "tools/call", name="x", requestState="s")
-WRONGLY = ask(2, "tools/call", name="x", requestState="s", inputResponses={"q": {"roots": "none"}})
-TAMPERED = ask(2, "tools/call", name="x", requestState="sx")
-BY_URL = {"mode": "url", "message": "", "url": "https://x", "elicitationId": "e"}
-COMPLETED = notify("notifications/elicitation/complete", elicitationId="e")
-TEXT = {"type": "text", "text": ""}
-USE = {"type": "tool_use", "id": "u", "name": "x", "input": {}}
-RESULT = {"type": "tool_result", "toolUseId": "u", "content": []}
 NEEDY = {"name": "x", "arguments": [{"name": "a", "required": True}]}
 
 
@@ -265,20 +257,6 @@ def acknowledged(request_id: Any, /, **filters: Any) -> Event:
 
 
 ACK = acknowledged(1, toolsListChanged=True)
-
-
-def user(*blocks: dict[str, Any]) -> dict[str, Any]:
-    return {"role": "user", "content": [*blocks]}
-
-
-def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
-    return {"role": "assistant", "content": [*blocks]}
-
-
-def sampled(*messages: dict[str, Any], client: dict[str, Any] | None = None, **params: Any) -> T:
-    """A request for sampling."""
-    asked = question(1, "sampling/createMessage", messages=[*messages], maxTokens=5, **params)
-    return old(asked, client={"sampling": {}} if client is None else client)
 
 
 # For each rule transcripts that keep it, and transcripts that break it.
@@ -668,8 +646,8 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         ],
     ),
     "tool-arguments-validated": (
-        [called({"a": "x"}, error(1)), called({"a": "x"}, ERRED)],
-        [called({"a": "x"}, done(1, **CONTENT)), called({}, done(1, **CONTENT))],
+        [called({"a": []}, error(1)), called({}, ERRED)],
+        [called({"a": []}, done(1, **CONTENT)), called({}, done(1, **CONTENT))],
     ),
     "tool-errors-in-result": ([called({"a": "x"}, ERRED)], [called({"a": "x"}, error(1, -32602))]),
     "unknown-tool-refused": (
@@ -733,20 +711,6 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [t(CLIMB, error(1))],
         [t(CLIMB, done(1, contents=[{"uri": "x:y", "text": "root:x:0:0:root:/root:/bin/sh\n"}]))],
     ),
-    "cache-hints-present": (
-        [KEPT],
-        [
-            t(LIST, done(1, tools=[])),
-            t(LIST, done(1, **TOOLS | {"ttlMs": -1})),
-            t(LIST, done(1, **TOOLS | {"ttlMs": 0.5})),
-            t(READ, done(1, contents=[], ttlMs=0, cacheScope="shared")),
-            t(DISCOVER, done(1, ttlMs=0)),
-        ],
-    ),
-    "cache-scope-same-on-pages": (
-        [t(LIST, done(1, **TOOLS, nextCursor="c"), PAGE, done(2, **TOOLS))],
-        [t(LIST, done(1, **TOOLS, nextCursor="c"), PAGE, done(2, **TOOLS | {"cacheScope": "private"}))],
-    ),
     # --- prompts ---
     "prompt-content-valid": (
         [prompted({"type": "text", "text": ""}), prompted({"type": "image", "data": "aGk=", "mimeType": "image/png"})],
@@ -805,97 +769,6 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
             ),
         ],
     ),
-    # --- input ---
-    "input-required-where-allowed": ([t(CALL, asks(1, "roots/list"))], [t(LIST, asks(1, "roots/list"))]),
-    "input-required-has-content": (
-        [t(CALL, asks(1, "roots/list")), t(CALL, result(1, resultType="input_required", requestState=""))],
-        [t(CALL, result(1, resultType="input_required"))],
-    ),
-    "input-requests-known": ([t(CALL, asks(1, "roots/list"))], [t(CALL, asks(1, "tools/call"))]),
-    "missing-input-asked-again": (
-        [t(CALL, asks(1, "roots/list"), AGAIN, asks(2, "roots/list"))],
-        [t(CALL, asks(1, "roots/list"), AGAIN, error(2))],
-    ),
-    "bad-input-responses-refused": (
-        [t(CALL, asks(1, "roots/list"), WRONGLY, error(2)), t(CALL, asks(1, "roots/list"), WRONGLY, asks(2, "x"))],
-        [t(CALL, asks(1, "roots/list"), WRONGLY, done(2, **CONTENT))],
-    ),
-    "request-state-tampering-survived": (
-        [t(CALL, asks(1, "roots/list"), TAMPERED, error(2))],
-        [t(CALL, asks(1, "roots/list"), TAMPERED, Event("close", "server"))],
-    ),
-    "input-within-capabilities": (
-        [
-            t(CALL, asks(1, "roots/list"), client={"roots": {}}),
-            old(question(1, "roots/list"), client={"roots": {}}),
-        ],
-        [
-            t(CALL, asks(1, "roots/list")),
-            t(CALL, asks(1, "sampling/createMessage", tools=[]), client={"sampling": {}}),
-            old(question(1, "roots/list")),
-            old(question(1, "elicitation/create"), client={"sampling": {}}),
-        ],
-    ),
-    "elicitation-within-modes": (
-        [
-            t(CALL, asks(1, "elicitation/create"), client={"elicitation": {}}),
-            t(CALL, asks(1, "elicitation/create", mode="url"), client={"elicitation": {"url": {}}}),
-        ],
-        [
-            t(CALL, asks(1, "elicitation/create", mode="url"), client={"elicitation": {}}),
-            old(question(1, "elicitation/create"), client={"elicitation": {"url": {}}}),
-        ],
-    ),
-    "elicitation-shape": (
-        [t(CALL, asks(1, "elicitation/create", message="", requestedSchema={}))],
-        [
-            t(CALL, asks(1, "elicitation/create", message="")),
-            t(CALL, asks(1, "elicitation/create", requestedSchema={})),
-            t(CALL, asks(1, "elicitation/create", mode="url", message="")),
-            old(question(1, "elicitation/create", mode="fax", message="", requestedSchema={})),
-        ],
-    ),
-    "elicitation-url-valid": (
-        [t(CALL, asks(1, "elicitation/create", mode="url", url="https://x.example/a?b=c"))],
-        [t(CALL, asks(1, "elicitation/create", mode="url", url=url)) for url in ("x", "https://", "https://a b", "")],
-    ),
-    "elicitation-no-links": (
-        [t(CALL, asks(1, "elicitation/create", message="Name?"))],
-        [
-            t(CALL, asks(1, "elicitation/create", message="See https://x.example")),
-            t(CALL, asks(1, "elicitation/create", requestedSchema={"properties": {"a": {"title": "http://x"}}})),
-        ],
-    ),
-    "sampling-tool-balance": (
-        [sampled(user(TEXT), assistant(USE), user(RESULT))],
-        [
-            sampled(user(TEXT), assistant(USE)),
-            sampled(assistant(USE), user(TEXT)),
-            sampled(assistant(USE), user(RESULT, TEXT)),
-            sampled(user(RESULT)),
-            sampled(assistant(USE), assistant(RESULT)),
-        ],
-    ),
-    "sampling-context-declared": (
-        [sampled(), sampled(includeContext="allServers", client={"sampling": {"context": {}}})],
-        [sampled(includeContext="thisServer")],
-    ),
-    "url-required-error-shape": (
-        [old(CALL, error(1, -32042, elicitations=[BY_URL]))],
-        [
-            old(CALL, error(1, -32042)),
-            old(CALL, error(1, -32042, elicitations=[])),
-            old(CALL, error(1, -32042, elicitations=[BY_URL | {"mode": "form"}])),
-            old(CALL, error(1, -32042, elicitations=[BY_URL | {"elicitationId": None}])),
-        ],
-    ),
-    "elicitation-complete-known": (
-        [
-            old(CALL, error(1, -32042, elicitations=[BY_URL]), COMPLETED),
-            old(question(1, "elicitation/create", **BY_URL), COMPLETED),
-        ],
-        [old(COMPLETED), old(question(1, "elicitation/create", **BY_URL | {"elicitationId": "f"}), COMPLETED)],
-    ),
 }
 
 # What a rule must not take a stand on.
@@ -910,7 +783,12 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "list-same-on-each-connection": [t(*in_turns("a", "b", "b", "b")), t(*in_turns("a", "b", "c", "d"))],
     "structured-content-conforms": [called({"a": 1}, ERRED)],
-    "tool-arguments-validated": [t(CALL, done(1, **CONTENT)), called({"a": 1}, error(1))],
+    "lists-answered": [t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "x"}), error(1), server={"tools": {}})],
+    "tool-arguments-validated": [
+        called({"a": "x"}, done(1, **CONTENT)),
+        t(CALL, done(1, **CONTENT)),
+        called({"a": 1}, error(1)),
+    ],
     "schemas-valid": [t(LIST, done(1, **tools("x", inputSchema={"$schema": "urn:own", "type": 5})))],
     "unknown-tool-refused": [t(LIST_2, done(2, **TOOLS, nextCursor="c"), CALL, done(1, **CONTENT))],
     "resource-not-found": [
@@ -928,7 +806,10 @@ SILENT: dict[str, Sequence[T]] = {
         t(CALL, overdue(1)),
     ],
     "response-matches-request": [t(text(b"{"), error(None)), t(text(b'{"id":7,'), error(7))],
-    "notification-unanswered": [t(text(b"{"), tell("no-such/x"), error(None))],
+    "notification-unanswered": [
+        old(sent([LIST.message]), tell("no-such/x"), error(None)),
+        t(text(b"{"), tell("no-such/x"), error(None)),
+    ],
     "result-valid": [t(LIST, error(1))],
     "answered-once": [t(error(None), error(None))],
     "cancelled-unanswered": [
@@ -976,9 +857,9 @@ def test_rule_is_silent_where_the_text_leaves_room(rule: str) -> None:
 
 
 def test_every_rule_for_servers_is_tried_here() -> None:
-    here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions", "input")
-    rules = [rule.id for rule in RULES.values() if rule.judge.__module__.rpartition(".")[2] in here]
-    assert sorted(rule for rule in rules if RULES[rule].who == "server") == sorted(ROWS)
+    here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions")
+    modules = [f"trio_mcp.testing.rules.{name}" for name in here]
+    assert sorted(rule.id for rule in RULES.values() if rule.judge.__module__ in modules) == sorted(ROWS)
 
 
 def test_the_moves_of_rules_exist() -> None:

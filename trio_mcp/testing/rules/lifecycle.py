@@ -262,8 +262,8 @@ def lists_answered(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/list", "resources/list", "prompts/list"):
         if "cursor" in asked.params or not declares(connection.server_capabilities, asked.method.split("/")[0]):
             continue
-        level = asked.meta.get(meta.LOG_LEVEL)
-        if level is None or isinstance(level, str):
+        # A level that does not exist may be refused.
+        if meta.LOG_LEVEL not in asked.meta:
             yield judged(asked.error is None, answer, f"{asked.method} was answered with the error {code_of(asked)}")
 
 
@@ -273,7 +273,7 @@ def lists_answered(history: History) -> Iterator[Verdict]:
     "basic/versioning#extension-negotiation",
     "Name extensions like `_meta` keys, always with a prefix.",
     revisions=MODERN,
-    moves=("discover-again",),
+    moves=("discover",),
 )
 def extension_names(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("server/discover"):
@@ -294,12 +294,11 @@ def extension_names(history: History) -> Iterator[Verdict]:
     "server/discover",
     "Answer `server/discover` with what the server is and can do.",
     revisions=MODERN,
-    moves=("discover-again", "less-meta"),
+    moves=("discover", "less-meta"),
 )
 def discover_answered(history: History) -> Iterator[Verdict]:
     for _, asked, answer in asked_about(history, "server/discover"):
-        level = asked.meta.get(meta.LOG_LEVEL)
-        if level is None:
+        if meta.LOG_LEVEL not in asked.meta:
             yield judged(asked.error is None, answer, f"server/discover was answered with the error {code_of(asked)}")
 
 

@@ -1,4 +1,4 @@
-"""Rules for resources, and for results that may be cached."""
+"""Rules for resources."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trio_mcp.testing.rules.common import MODERN, asked_about, code_of, declares, is_unknown, pages, since, until
-from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History
+from trio_mcp.testing.rules.common import MODERN, asked_about, code_of, declares, is_unknown, since, until
+from trio_mcp.testing.rules.history import Asked, Connection, History
 from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
-from trio_mcp.testing.rules.shape import json_type
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import error_codes
 from trio_mcp.uri_templates import UriTemplate
 
-__all__ = ["is_base64"]
+__all__ = ["blocks_of", "is_base64"]
 
 READING: Final = ("read-resource", "read-template")
 UNKNOWN: Final = ("read-unknown-resource",)
@@ -194,51 +193,3 @@ def path_traversal_refused(history: History) -> Iterator[Verdict]:
             texts = [each.get("text") for each in blocks_of(asked.result, "contents")]
             read = any(isinstance(text, str) and _PASSWD.search(text) for text in texts)
             yield judged(not read, answer, f"{uri!r:.60} gives the passwords of the system")
-
-
-# --- caching ----------------------------------------------------------------------------------------------------------
-
-_CACHEABLE: Final = ("server/discover", "resources/read", *LISTS)
-
-
-@rule(
-    "MUST",
-    "server",
-    "server/utilities/caching#cacheable-results",
-    "Send `ttlMs`, at least 0, and `cacheScope` with results that may be cached.",
-    revisions=MODERN,
-    moves=("list-all", "discover-again", *READING, "next-page"),
-)
-def cache_hints_present(history: History) -> Iterator[Verdict]:
-    for _, asked in history.requests(*_CACHEABLE):
-        if asked.result is not None and asked.result.get("resultType", "complete") == "complete":
-            yield Verdict(asked.answers[0], _hint_problem(asked.result))
-
-
-def _hint_problem(result: dict[str, Any]) -> str | None:
-    ttl, scope = result.get("ttlMs"), result.get("cacheScope")
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or ttl != int(ttl):
-        return f"ttlMs must be an integer, not {json_type(ttl)}" if "ttlMs" in result else "ttlMs is missing"
-    if ttl < 0:
-        return f"ttlMs is {ttl}, which is less than 0"
-    if scope not in ("public", "private"):
-        return f"cacheScope must be 'public' or 'private', not {scope!r:.60}"
-    return None
-
-
-@rule(
-    "MUST",
-    "server",
-    "server/utilities/caching#interaction-with-pagination",
-    "Send the same `cacheScope` with all pages of a list.",
-    revisions=MODERN,
-    moves=("next-page",),
-)
-def cache_scope_same_on_pages(history: History) -> Iterator[Verdict]:
-    for connection in history:
-        for method in LISTS:
-            for chain in pages(connection, method):
-                scopes = [(page.result or {}).get("cacheScope") for page in chain]
-                for page, scope in zip(chain[1:], scopes[1:], strict=True):
-                    kept = scope == scopes[0]
-                    yield judged(kept, page.answers[0], f"the first page is {scopes[0]!r:.20}, this one {scope!r:.20}")

@@ -236,11 +236,26 @@ def tool_arguments_validated(history: History) -> Iterator[Verdict]:
     for asked, answer, tool in _called(history):
         arguments = asked.params.get("arguments", {})
         problem = schema_problem(history, tool.get("inputSchema"), arguments)
-        if problem is None:
+        if problem is None or _is_conversion(tool["inputSchema"], arguments):
             continue
         result = asked.result
         served = _is_final(result) and result is not None and result.get("isError") is not True
         yield judged(not served, answer, f"{asked.params['name']} was served with invalid arguments: {problem}")
+
+
+def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
+    """Return whether arguments may have been checked and converted: a text for a number, and the like.
+
+    The text asks for a check. It does not forbid to take "5" for 5.
+    """
+    import jsonschema_rs  # loaded only where schemas are checked
+
+    kinds = ("Type", "AnyOf", "OneOf")
+    return all(
+        type(error.kind).__name__.removeprefix("ValidationErrorKind_") in kinds
+        and not isinstance(error.instance, (dict, list))
+        for error in jsonschema_rs.validator_for(schema).iter_errors(arguments)
+    )
 
 
 @rule(
