@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import attrs
 import trio
-import trio.testing
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -131,7 +130,7 @@ class Check:
         self._latencies: list[float] = []
         self._dead = self._closed = self._traffic = 0
         self._life: _Life | None = None
-        self._virtual = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
+        self._virtual = False
 
     async def run(self) -> None:
         """Run it, until it is complete or its budget is used up.
@@ -186,6 +185,7 @@ class Check:
         """Run examples over one connection; return what is known now, and whether there are more."""
         more = True
         async with self._connected(facts.revision) as runner:
+            self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
             runner.forget()
             talk = runner.talks[0]
@@ -262,7 +262,7 @@ class Check:
         if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1
-            await runner.talks[0].wire.stop("close", 0)
+            await runner.talks[0].stop()
         elif seconds is not None:
             self._dead = 0
             self._latencies.append(seconds)
