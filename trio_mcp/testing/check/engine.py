@@ -51,7 +51,7 @@ LIFE: Final = 500
 SHRINKING: Final = 20.0
 """Seconds that a failure may be shrunk for (chosen); less if the time of the check is short."""
 
-QUIET, QUIET_VIRTUAL = 0.05, 0.5
+QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
 
 SLOWER: Final = 5.0
