@@ -184,7 +184,10 @@ class Check:
     async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
         """Run examples over one connection; return what is known now, and whether there are more."""
         more = True
+        began = clock.perf_counter()
         async with self._connected(facts.revision) as runner:
+            if not runner.is_virtual:
+                self._sources[-1].opening = clock.perf_counter() - began
             self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
             runner.forget()
