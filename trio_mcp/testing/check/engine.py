@@ -54,6 +54,9 @@ SHRINKING: Final = 20.0
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
 
+PAUSE: Final = 20
+"""How many times the latency a pause lasts at most (chosen)."""
+
 SLOWER: Final = 5.0
 """How many times slower than at the beginning is told as such (chosen)."""
 
@@ -251,6 +254,8 @@ class Check:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
         life.plans.append((self._examples, plan))
+        if self._latencies and not self._virtual:
+            runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         seconds, probed = None, False
         with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:

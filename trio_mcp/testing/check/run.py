@@ -290,6 +290,7 @@ class Runner:
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
         slow: What the application did not do in time: methods, each with the name of what was asked for.
+        longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
         is_virtual: Whether time is virtual. Then the same answers lead to the same traffic: between two waits the
             runner does not look at what has come.
     """
@@ -299,6 +300,7 @@ class Runner:
         self.revision = revision
         self.terms = Terms() if terms is None else terms
         self.talks: list[Talk] = []
+        self.longest_pause = math.inf
         clock = trio.lowlevel.current_clock()
         self.is_virtual = isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
         self._open_wire = open_wire
@@ -532,7 +534,7 @@ class Runner:
         if isinstance(step, Await):
             await self.settle()
         elif isinstance(step, Pause):
-            await self.until(lambda: False, step.seconds)
+            await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
