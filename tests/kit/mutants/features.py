@@ -77,7 +77,7 @@ class TwoParametersInOneHeader(Session):
     def tools(self, request: Request) -> list[Message]:
         names = {"a": {"type": "string", "x-mcp-header": "One"}, "b": {"type": "string", "x-mcp-header": "one"}}
         tool = {"name": "both", "inputSchema": {"type": "object", "properties": names}}
-        return [*super().tools(request), tool]
+        return [tool, *super().tools(request)]
 
 
 @breaks("tool-content-shape")
@@ -264,7 +264,7 @@ class ProgressAsText(Session):
 # --- cancellation -----------------------------------------------------------------------------------------------------
 
 
-@breaks("nothing-after-cancel")
+@breaks("cancelled-unanswered")
 class AnswersCancelledRequests(Session):
     def cancelled(self, request: Request) -> None:
         self.respond(request, {"jsonrpc": "2.0", "id": request.id, "error": {"code": 0, "message": "cancelled"}})
@@ -273,7 +273,8 @@ class AnswersCancelledRequests(Session):
 @breaks("nothing-after-cancel", revision=MODERN)
 class IgnoresCancellations(Session):
     def cancel(self, request_id: Any) -> None:
-        pass
+        if any(request.id == request_id and request.method != "tools/call" for request in self.open.values()):
+            super().cancel(request_id)
 
 
 @breaks("request-answered", revision=MODERN)

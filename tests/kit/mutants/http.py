@@ -72,7 +72,7 @@ class AcceptsAnyNotification(Web):
         pass
 
 
-@breaks("endpoint-methods", "get-stream-or-405")
+@breaks("get-stream-or-405")
 class AnswersGetWithJson(Web):
     def get(self, head: Head) -> Answer:
         return Answer(200, JSON, b"{}")
@@ -179,11 +179,9 @@ class SessionIdsCounted(Web):
 
 
 @breaks("session-id-required")
-class SessionIdNotRequired(Web):
+class MissingSessionIdIs404(Web):
     def find(self, head: Head) -> Life | Answer:
-        if head.session is None and self.lives:
-            return [*self.lives.values()][-1]
-        return super().find(head)
+        return super().find(head) if head.session is not None else Answer(404)
 
 
 @breaks("session-ended-404")
@@ -201,6 +199,9 @@ class EndedSessionIs400(Web):
 
 @breaks("version-header-refused")
 class AcceptsAnyVersionHeader(Web):
+    def is_modern(self, version: str | None) -> bool:
+        return version == MODERN
+
     def knows(self, version: str | None) -> bool:
         return True
 
@@ -224,7 +225,7 @@ class ProgressOnGetStream(Web):
         return super().choose(life, message, about)
 
 
-@breaks("stream-messages-relate")
+@breaks("stream-messages-should-relate")
 class UpdatesOnStreamsOfRequests(Web):
     def choose(self, life: Life, message: Any, about: Request | None) -> Stream:
         if about is None and life.session.open:

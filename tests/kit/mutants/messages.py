@@ -32,13 +32,13 @@ class AnswersWithIdOfAnotherType(Session):
         super().respond(request, response | ({"id": str(request.id)} if request.method == "tools/call" else {}))
 
 
-@breaks("response-matches-request", "request-answered", revision=MODERN)
+@breaks("request-answered", revision=MODERN)
 class AnswersErrorsWithoutId(Session):
     def refuse(self, request_id: Any, refused: Refused) -> Message:
         return {"jsonrpc": "2.0", "error": refused.error}
 
 
-@breaks("response-matches-request", "request-answered")
+@breaks("request-answered")
 class AnswersErrorsWithNullId(Session):
     def refuse(self, request_id: Any, refused: Refused) -> Message:
         return {"jsonrpc": "2.0", "id": None, "error": refused.error}
@@ -58,7 +58,7 @@ class LosesResponsesUnderLoad(Session):
             super().respond(request, response)
 
 
-@breaks("notification-unanswered")
+@breaks("response-matches-request")
 class AnswersNotifications(Session):
     def take_notification(self, message: Message) -> None:
         super().take_notification(message)
@@ -284,9 +284,10 @@ class PrintsNoise(Session):
 
 
 @breaks("one-message-a-line", "stdout-clean", "request-answered", revision=MODERN)
-class PrettyPrints(Session):
+class BreaksLines(Session):
     def frame(self, message: Any) -> bytes:
-        return json.dumps(message, indent=1).encode() + b"\n"
+        line = super().frame(message)
+        return line.replace(b",", b",\n", 1) if is_result(message) and "content" in message["result"] else line
 
 
 @breaks("utf-8", "stdout-clean", "request-answered")

@@ -59,7 +59,7 @@ _INTEGER = {"type": "integer", "minimum": -1000, "maximum": 1000}
 TOOLS: dict[str, dict[str, Any]] = {
     "add": {"inputSchema": _object(a=_INTEGER, b=_INTEGER), "outputSchema": _object(sum={"type": "integer"})},
     "ask": {"inputSchema": _object()},
-    "change": {"inputSchema": _object()},
+    "change": {"inputSchema": _object(kind={**TEXT, "enum": ["tools", "prompts", "resources"]})},
     "echo": {"inputSchema": _object(text=TEXT)},
     "fail": {"inputSchema": _object()},
     "route": {"inputSchema": _object(False, region={**TEXT, "x-mcp-header": "Region"}, size={"type": "integer"})},
@@ -569,8 +569,7 @@ class Session:
 
     async def tool_change(self, request: Request, arguments: Message) -> Message:
         for session in [*self.twin.sessions]:
-            for kind in ("tools", "prompts", "resources"):
-                session.changed(kind)
+            session.changed(arguments["kind"])
         return self.text("changed")
 
     # Input

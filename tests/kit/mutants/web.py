@@ -259,9 +259,12 @@ class Web:
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         claims = isinstance(meta, dict) and f"{PREFIX}protocolVersion" in meta
-        if claims or (head.version is not None and head.version not in LEGACY):
+        if claims or self.is_modern(head.version):
             return await self.post_modern(head, body, message, meta if isinstance(meta, dict) else {}, nursery)
         return await self.post_legacy(head, body, message)
+
+    def is_modern(self, version: str | None) -> bool:
+        return version is not None and version not in LEGACY
 
     async def answer_to(
         self, stream: Stream, *, modern: bool = False, streams: bool = False, headers: Mapping[str, str] = EMPTY

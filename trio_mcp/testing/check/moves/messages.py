@@ -59,7 +59,7 @@ def stray_response(facts: Facts) -> st.SearchStrategy[Plan]:
 
     def respond(body: dict[str, Any], request_id: Any) -> Plan:
         message = {"jsonrpc": "2.0", "id": request_id, **body}
-        return (Write((json.dumps(message).encode(),), fault="a response to nothing"), alive(facts))
+        return (Write((text_of(facts, message),), fault="a response to nothing"), alive(facts))
 
     return st.builds(respond, bodies, ids)
 
@@ -81,7 +81,7 @@ def batch(facts: Facts) -> st.SearchStrategy[Plan]:
     ]
     notice = {"jsonrpc": "2.0", "method": "notifications/no-such"}
     batches = [[ping], [ping, notice], [notice], *[[ping, each] for each in lists], *[[each, notice] for each in lists]]
-    return st.builds(lambda which: (Write((json.dumps(which).encode(),)),), st.sampled_from(batches))
+    return st.builds(lambda which: (Write((text_of(facts, which),)),), st.sampled_from(batches))
 
 
 _KINDS = ("tools", "prompts", "resources")
