@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+from tests.kit.mutants.messages import Hesitant
 from tests.kit.mutants.model import MODERN, Session, breaks
 from tests.kit.mutants.server import NAMES, PREFIX, PROMPTS, QUESTIONS, Message, Refused, Request
 
@@ -278,14 +279,14 @@ class IgnoresCancellations(Session):
 
 
 @breaks("request-answered", revision=MODERN)
-class CancelsAllForOne(Session):
+class CancelsAllForOne(Hesitant):
     def cancel(self, request_id: Any) -> None:
         for request in self.open.values():
             request.scope.cancel()
 
 
 @breaks("request-answered")
-class CancelsByPrefixOfId(Session):
+class CancelsByPrefixOfId(Hesitant):
     def cancel(self, request_id: Any) -> None:
         for request in self.open.values():
             if str(request.id)[:1] == str(request_id)[:1]:

@@ -6,8 +6,18 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import trio
+
 from tests.kit.mutants.model import MODERN, Session, breaks, is_response, is_result
 from tests.kit.mutants.server import PREFIX, Batch, Message, Refused, Request
+
+class Hesitant(Session):
+    """A healthy server that takes a moment, so that requests overlap."""
+
+    async def answer(self, request: Request) -> Message:
+        await trio.sleep(0.01)
+        return await super().answer(request)
+
 
 # --- responses --------------------------------------------------------------------------------------------------------
 
@@ -52,7 +62,7 @@ class NeverAnswersUnknownMethods(Session):
 
 
 @breaks("request-answered", revision=MODERN)
-class LosesResponsesUnderLoad(Session):
+class LosesResponsesUnderLoad(Hesitant):
     def respond(self, request: Request, response: Message) -> None:
         if len(self.open) < 2:
             super().respond(request, response)
@@ -261,7 +271,7 @@ class GrowsBatches(Session):
         super().respond_to_batch(batch, last)
 
 
-@breaks("request-answered", revision="2025-03-26")
+@breaks("batch-supported", revision="2025-03-26")
 class ShrinksBatches(Session):
     def respond_to_batch(self, batch: Batch, last: Request) -> None:
         batch.responses[1:] = []

@@ -274,9 +274,12 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif exchange.end is not None and _is_whole(exchange):
             asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-            given_up = asked is None or asked.cancelled is not None or connection.close is not None
+            closed = connection.close is not None and connection.position(connection.close) < connection.position(
+                exchange.end
+            )
+            given_up = asked is None or asked.cancelled is not None or closed
             resumable = any(event.facts.get("event_id") for event in exchange.received)
-            if not given_up and not resumable and _ended(connection) is None:
+            if not given_up and not resumable and not _has_ended(connection, exchange.end):
                 yield broken(exchange.end, "the stream ended without the response")
 
 
@@ -392,7 +395,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
             resumable = any(event.facts.get("event_id") for event in last.received)
-            if not resumable and _ended(connection) is None:
+            if not resumable and not _has_ended(connection, last.end):
                 yield broken(last.end, "the request whose stream was broken off never got its response")
 
 
@@ -569,8 +572,7 @@ def _in_session(connection: Connection, exchange: Exchange) -> bool:
     headers = exchange.request.headers
     if connection.hello is None or headers.get("mcp-session-id") != wanted:
         return False
-    ended = _ended(connection)
-    if ended is not None and connection.position(exchange.request) > connection.position(ended):
+    if _has_ended(connection, exchange.request):
         return False
     return headers.get("mcp-protocol-version", connection.revision) == connection.revision
 
@@ -585,6 +587,12 @@ def _ended(connection: Connection) -> Event | None:
         if exchange.method == "DELETE" and same and 200 <= (exchange.status or 0) < 300:
             return exchange.response
     return None
+
+
+def _has_ended(connection: Connection, event: Event) -> bool:
+    """Return whether the session was ended before an event."""
+    ended = _ended(connection)
+    return ended is not None and connection.position(ended) < connection.position(event)
 
 
 @rule(
@@ -694,7 +702,7 @@ def version_header_refused(history: History) -> Iterator[Verdict]:
             continue
         given = session_of(connection)
         wanted = None if given is None else given.headers["mcp-session-id"]
-        if exchange.request.headers.get("mcp-session-id") != wanted or _ended(connection) is not None:
+        if exchange.request.headers.get("mcp-session-id") != wanted or _has_ended(connection, exchange.request):
             continue
         # The handshake settles the revision, so there the header has no say.
         is_first = isinstance(exchange.message, dict) and exchange.message.get("method") == "initialize"

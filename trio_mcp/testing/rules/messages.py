@@ -226,7 +226,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Give each response the id of its request, unless it could not be read.",
-    moves=(*CALLS, "unknown-method", "another-connection", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "another-connection", "batch", *MALFORMED),
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
