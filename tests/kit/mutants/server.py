@@ -191,6 +191,8 @@ class Twin:
         self.web = web
         self.sessions: list[Session] = []
         self.served = 0
+        # Seconds for a step of the slow tool.
+        self.pause = 0.05
 
 
 class Session:
@@ -547,7 +549,7 @@ class Session:
 
     async def tool_slow(self, request: Request, arguments: Message) -> Message:
         for step in range(arguments["steps"]):
-            await trio.sleep(0.05)
+            await trio.sleep(self.twin.pause)
             self.progress(request, step + 1, arguments["steps"])
             self.log(request, "info", f"step {step}")
         return self.text("done")
