@@ -75,8 +75,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def run(folder: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    process = [*forks.command("trio_mcp", *forks.LOADED, options=("-W", "error")), *arguments]
+def run(
+    folder: Path, *arguments: str, stdin: str = "", imported: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    process = [*forks.command("trio_mcp", *forks.LOADED, *imported, options=("-W", "error")), *arguments]
     return subprocess.run(
         process, cwd=folder, env=environment(), input=stdin, capture_output=True, text=True, timeout=60
     )

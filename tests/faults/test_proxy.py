@@ -50,7 +50,7 @@ class Echo:
     """A server that sends back what it gets, and then the end.
 
     Attributes:
-        url: Where it is.
+        url: The URL of its port.
         ends: How each connection has ended for it.
     """
 

@@ -67,6 +67,16 @@ async def plain(connection: Connection, message: dict[str, Any]) -> None:
         await connection.say({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})
 
 
+def read(line: bytes) -> dict[str, Any] | None:
+    """Return the request or notification in a line; everything else is ignored."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    usable = isinstance(message, dict) and isinstance(message.get("method"), str)
+    return message if usable and isinstance(message.get("params", {}), dict) else None
+
+
 def over_lines(handle: Handle, *, on_open: Callable[[int], object] = lambda number: None) -> WireTarget:
     """Return a target whose server calls a function for each message."""
 
@@ -76,8 +86,8 @@ def over_lines(handle: Handle, *, on_open: Callable[[int], object] = lambda numb
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async for chunk in stream:
                 *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    connection.heard.append(message := json.loads(line))
+                for message in filter(None, map(read, lines)):
+                    connection.heard.append(message)
                     await handle(connection, message)
 
     @contextlib.asynccontextmanager

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.kit.transcripts import NEW, OLD, asked, fields, messages, opening
 from trio_mcp.testing.rules.catalogue import RULES
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.transcript.events import Event
-from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 
-OLD, NEW = "2025-11-25", "2026-07-28"
 KIT = "http://kit.test"
 SAMPLING, ELICITATION, ROOTS = "sampling/createMessage", "elicitation/create", "roots/list"
 SAID = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
@@ -21,27 +19,6 @@ USE = {**SAID, "content": [{"type": "tool_use", "id": "1", "name": "add", "input
 FILE, OTHER = {"roots": [{"uri": "file:///a"}]}, {"roots": [{"uri": "file:///b"}]}
 BAD_HEADER = {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": ""}}}
 HEADER = {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": "A"}}}
-
-
-def messages(*told: tuple[str, dict[str, Any]]) -> list[Event]:
-    """Return events of messages, each with its sender; over HTTP each request in an exchange of its own."""
-    found = [Event("open", "client", facts={"transport": "memory"})]
-    return found + [Event("message", sender, message={"jsonrpc": "2.0", **m}) for sender, m in told]  # type: ignore[arg-type]
-
-
-def opening(capabilities: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    params = {"protocolVersion": OLD, "capabilities": capabilities, "clientInfo": {"name": "c", "version": "1"}}
-    yield "client", {"id": 0, "method": "initialize", "params": params}
-    yield "server", {"id": 0, "result": {"protocolVersion": OLD, "capabilities": {}}}
-    yield "client", {"method": "notifications/initialized"}
-
-
-def asked(capabilities: dict[str, Any], *questions: tuple[str, dict[str, Any], dict[str, Any]]) -> list[Event]:
-    """Return a session in which a server asks: the method, the parameters and what the client answers."""
-    told = [*opening(capabilities)]
-    for at, (method, params, answer) in enumerate(questions):
-        told += [("server", {"id": at, "method": method, "params": params}), ("client", {"id": at, **answer})]
-    return messages(*told)
 
 
 def result(content: dict[str, Any]) -> dict[str, Any]:
@@ -69,10 +46,6 @@ def reported(*progress: float, token: str = "t", late: bool = False) -> list[Eve
     answer = ("client", {"id": 1, **result(SAID)})
     told = [answer, *notices] if late else [*notices, answer]
     return messages(*opening({"sampling": {}}), ("server", question), *told)
-
-
-def fields(**more: Any) -> dict[str, Any]:
-    return {"_meta": {meta.PROTOCOL_VERSION: NEW, meta.CLIENT_CAPABILITIES: more.pop("declared", {})}, **more}
 
 
 def lists(*cursors: str) -> list[Event]:

@@ -24,16 +24,17 @@ from trio_mcp.testing.rules.model import Rule, Verdict, judged, rule
 from trio_mcp.types import ToolAnnotations
 
 LEGACY = "2025-11-25"
+MOVES = ("call-tool", "list-all", "ping")
 
 
-@rule("MUST", "server", "basic#responses", "Each request is answered once.")
+@rule("MUST", "server", "basic#responses", "Each request is answered once.", moves=MOVES)
 def answered_once(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests():
         if asked.answers:
             yield judged(len(asked.answers) == 1, asked.answers[-1], f"{len(asked.answers)} answers")
 
 
-@rule("MUST", "server", "basic#responses", "Each request is answered.")
+@rule("MUST", "server", "basic#responses", "Each request is answered.", moves=MOVES)
 def answered(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests():
         # It may take long.

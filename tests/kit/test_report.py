@@ -17,7 +17,7 @@ from tests.kit.chromium import Page, opened
 from tests.kit.reports import SECRETS, clean_report, report
 from trio_mcp.testing.check.plan_files import read_plan_file, write_plan_files
 from trio_mcp.testing.check.steps import Ask, Await, Cancel
-from trio_mcp.testing.report.files import FORMS, form_of
+from trio_mcp.testing.report import FORMS, form_of
 from trio_mcp.testing.report.html import html
 from trio_mcp.testing.report.json import as_json
 from trio_mcp.testing.report.junit import junit

@@ -108,6 +108,8 @@ def _prepared(
         raise Exit(str(exc)) from None
     settings: dict[str, Any] = {"revisions": options.revisions, "rules": [rule.id for rule in rules]}
     limits = {"examples": options.examples, "time": options.time, "seed": options.seed}
+    if options.timeout is not None:
+        limits["deadline"] = options.timeout
     if not options.client:
         settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
         target = target_of(options)
@@ -160,7 +162,7 @@ class _Files:
     """The files that the command line names; what is wrong with them is said before anything is checked."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from trio_mcp.testing.report.files import form_of
+        from trio_mcp.testing.report import form_of
 
         try:
             self._forms = {path: form_of(path) for path in options.report}

@@ -178,6 +178,7 @@ CHECKING = (
     Argument("--examples", type=_positive, default=200, metavar="N", help="how many examples to run (200)"),
     Argument("--time", type=_duration, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
     Argument("--seed", type=int, default=0, metavar="N", help="the same seed sends the same messages (0)"),
+    Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response (10)"),
     Argument("--rate", type=_seconds, metavar="N", help="send at most N requests a second"),
     Argument("--allow-writes", action="store_true", help="call every tool, not only those annotated read-only"),
     Argument("--tool", action="append", default=[], metavar="NAME", help="call this tool as well"),

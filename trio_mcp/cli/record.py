@@ -20,8 +20,7 @@ from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.recording.http import HttpRecorder
 from trio_mcp.testing.recording.lines import record_process, record_socket
-from trio_mcp.testing.recording.tape import FileTape
-from trio_mcp.testing.transcript.files import TranscriptWriter
+from trio_mcp.testing.transcript.files import FileTape, TranscriptWriter
 
 __all__ = ["run"]
 
@@ -39,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        # What is said may be nobody else's business, though secrets that can be recognised are masked.
+        # Private: secrets are masked, but only those that can be recognised.
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None

@@ -90,7 +90,7 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         async with background_nursery() as nursery:
 
             async def await_signals() -> None:
-                # Only the first decides about the exit status: a second one means impatience, whichever it is.
+                # Only the first decides about the exit status: a second one, of either kind, means impatience.
                 received.append(await anext(signals))
                 shutdown.set()
                 await anext(signals)

@@ -244,7 +244,7 @@ def _ascii(host: str) -> str:
 
 
 def _resource(parts: SplitResult) -> str:
-    # Without what is not ASCII, which a request must not have. What is quoted already stays as it is.
+    # Without what is not ASCII, which a request must not have. What is quoted already stays so.
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return path + (f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?' + chr(39))}" if parts.query else "")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from trio_mcp.testing.report.files import form_of
+from trio_mcp.testing.report import form_of
 from trio_mcp.testing.report.table import table
 
 from .page import page

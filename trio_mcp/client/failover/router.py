@@ -139,7 +139,7 @@ class Router:
         self.draining = carrier
         # They need not wait for a verdict on this link: the one that takes over gives them another try.
         self._free_doubtful(carrier)
-        # Subscriptions last: they move, and everything else ends where it is.
+        # Subscriptions last: they move, and everything else ends on this link.
         for request_id, item in list(carrier.in_flight.items()):
             if _lasts(item):
                 del carrier.in_flight[request_id]

@@ -295,7 +295,7 @@ class HttpRequest:
             # Also if the client has left half-way, or the exchange was cancelled: the room is needed for other bodies.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
-        # A copy only if the body came in pieces: `bytes` returns a bytes object as it is.
+        # A copy only if the body came in pieces: `bytes` returns a bytes object unchanged.
         return bytes(body.data)
 
     async def drain(self) -> None:

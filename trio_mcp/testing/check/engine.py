@@ -24,7 +24,7 @@ from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, 
 from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
-from trio_mcp.testing.check.steps import Plan
+from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan
 from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.rules.catalogue import select
@@ -38,6 +38,10 @@ CHUNK: Final = 10
 
 PATIENCE: Final = 4
 """How many times the deadline an example may take, before its connection is given up (chosen)."""
+
+PLAIN: Final = (Ask, Await, NextPage)
+PROBES: Final = 10
+"""An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
 MOST_DEAD: Final = 3
 """After how many examples in a row that the target did not survive the check ends (chosen)."""
@@ -70,6 +74,7 @@ class Options:
         tools: The names of further tools that may be called.
         baseline: The ids of rules that are known to be broken.
         terms: What holds for every connection.
+        every_move: Whether to make moves that no rule names, too.
     """
 
     revisions: tuple[str, ...] | None
@@ -82,11 +87,12 @@ class Options:
     tools: tuple[str, ...] = ()
     baseline: frozenset[str] = frozenset()
     terms: Terms = attrs.Factory(Terms)
+    every_move: bool = False
 
     @property
     def moves(self) -> list[Move]:
-        """The moves that the rules name; all if a rule names none."""
-        if not self.rules or not all(rule.moves for rule in self.rules):
+        """The moves that the rules name; all if a rule names none, since anything may be its occasion."""
+        if self.every_move or not all(rule.moves for rule in self.rules):
             return list(MOVES.values())
         named = {name for rule in self.rules for name in rule.moves}
         return [move for name, move in MOVES.items() if name in named]
@@ -243,14 +249,17 @@ class Check:
         runner = life.runner
         life.plans.append((self._examples, plan))
         before = runner.asked
+        seconds, probed = None, False
         with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
                 await runner.until(lambda: False, QUIET_VIRTUAL)
-            seconds = await runner.probe()
+            if self._virtual or not self._examples % PROBES or not all(isinstance(step, PLAIN) for step in plan):
+                seconds = await runner.probe()
+                probed = True
         self._examples += 1
         self._requests += runner.asked - before
-        if scope.cancelled_caught or (seconds is None and runner.talks[0].is_open):
+        if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1
             await runner.talks[0].wire.stop("close", 0)
@@ -522,7 +531,7 @@ def _options(revisions: Sequence[str] | None, rules: Sequence[str] | None, **mor
     if unknown := set(revisions or ()) - set(REVISIONS):
         raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
     chosen = tuple(select(rules, "server", "transport"))
-    return Options(None if revisions is None else tuple(revisions), chosen, **more)
+    return Options(None if revisions is None else tuple(revisions), chosen, every_move=rules is None, **more)
 
 
 def _wire(target: Target | WireTarget) -> OpenWire:

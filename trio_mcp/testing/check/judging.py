@@ -113,6 +113,11 @@ class Judging:
             for key in _keys(event):
                 if (kept := self._kept.get(key)) is not None:
                     found[id(kept)] = kept
+        # With the heads of the HTTP exchanges that these belong to.
+        for kept in list(found.values()):
+            for _, event in kept.events:
+                if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
+                    found[id(exchange)] = exchange
         numbered = dict(pair for kept in found.values() for pair in kept.events)
         return [numbered[number] for number in sorted(numbered)]
 
@@ -132,7 +137,9 @@ class Judging:
             self._kept[event.connection, "exchange", event.exchange] = _Kept(self._example, [(self._count, event)])
         for message in _messages(event):
             if is_request(message):
-                kept = _Kept(self._example, [(self._count, event)])
+                # With the HTTP request that it came in, which this event has joined above.
+                exchange = self._kept.get((event.connection, "exchange", event.exchange))
+                kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
                 self._kept[event.connection, event.sender, _key(message["id"])] = kept
                 if (token := _token(message)) is not None:
                     self._kept[event.connection, event.sender, "token", _key(token)] = kept

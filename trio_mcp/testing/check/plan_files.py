@@ -57,7 +57,7 @@ def write_plan_files(report: CheckReport, folder: str | Path) -> list[Path]:
 
 def _as_json(outcome: Outcome, report: CheckReport) -> dict[str, Any] | None:
     failure = outcome.failure
-    # What a server was like is no plan that a client could be given.
+    # A client can not be given what a server was like.
     if failure is None or isinstance(failure.plan, Script):
         return None
     return {

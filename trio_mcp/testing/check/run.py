@@ -135,7 +135,7 @@ class Talk:
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
-        self._streams: set[int] = set()
+        self._broken: dict[int, list[Sent]] = {}
         self._ids = 0
 
     @property
@@ -161,7 +161,7 @@ class Talk:
         self.requests.clear()
         self._by_id.clear()
         self._by_exchange.clear()
-        self._streams.clear()
+        self._broken.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -227,14 +227,16 @@ class Talk:
         elif event.kind == "message":
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
-        elif event.kind == "response" and event.exchange is not None:
-            if event.headers.get("content-type", "").startswith("text/event-stream"):
-                self._streams.add(event.exchange)
-        elif event.kind == "end" and event.exchange is not None and self.wire.transport != "sse":
-            # In the legacy era a stream that the server ends is resumed, and the response comes then.
-            resumed = event.exchange in self._streams and not self.modern and event.facts.get("by") != "client"
-            for sent in self._by_exchange.pop(event.exchange, ()):
-                sent.over = sent.over or not resumed
+        elif event.kind == "request" and (broken := self._broken.pop(event.facts.get("resumes", 0), None)):
+            for sent in broken:
+                sent.over = False
+            self._by_exchange[event.exchange or 0] = broken
+        elif event.kind == "end" and event.exchange is not None and not event.facts.get("goes_on"):
+            # Nothing more will come, unless the stream is resumed.
+            ended = [sent for sent in self._by_exchange.pop(event.exchange, ()) if not sent.over]
+            for sent in ended:
+                sent.over = True
+            self._broken[event.exchange] = ended
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
@@ -557,7 +559,8 @@ class Runner:
         }
         texts = [_replaced(text, replaced) for text in step.texts]
         if not step.fault:
-            for text in texts:
+            # Unframed, they are the pieces of one text.
+            for text in texts if step.framed else b"".join(texts).splitlines():
                 with contextlib.suppress(ValueError):
                     message = json.loads(text)
                     for each in message if isinstance(message, list) else [message]:

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Collection, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from hypothesis.errors import Unsatisfiable
@@ -22,42 +22,66 @@ __all__ = ["CALLS", "MOST_STEPS", "Source"]
 CALLS: Final = ("tools/call", "resources/read", "prompts/get")
 """The requests that make a server do something of its own: at least half of all, and none a repeat if avoidable."""
 
-MOST_MOVES: Final = 4
+CALLING: Final = ("call-tool", "read-resource", "read-template", "get-prompt")
+"""The moves to fill up with, which just call."""
+
+MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
 """How much is interleaved in a plan (chosen)."""
 
-SMALLEST, LARGEST = 8, 128
+SMALLEST, LARGEST = 8, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
+
+OLD: Final = 0.1
+"""How often a move is made again all of whose values were used, compared with others (chosen)."""
 
 ATTEMPTS: Final = 5
 """How often a move is drawn again if all that it would call was called before (chosen)."""
 
 
 class _Pool:
-    """The values of a move, drawn in bulk when they are needed."""
+    """The values of a move, drawn in bulk when they are needed.
+
+    Attributes:
+        is_old: Whether it has few values, which all have been used, and calls something.
+    """
 
     def __init__(self, move: Move, facts: Facts, seed: str) -> None:
         self.move = move
+        self.is_old = False
         self._strategy = move.make(facts)
-        self._seeds = Random(f"{seed} {move.name}")
+        self._random = Random(f"{seed} {move.name}")
         self._count = SMALLEST
         self._values: deque[Plan] = deque()
+        self._all: list[Plan] = []
 
     def next(self) -> Plan | None:
         """Return the next value, or None if the move has no values."""
         if not self._values:
-            try:
-                self._values.extend(draws(self._strategy, self._count, seed=self._seeds.getrandbits(64)))
-            except Unsatisfiable:
-                return None
-            self._count = min(2 * self._count, LARGEST)
+            self._refill()
         return self._values.popleft() if self._values else None
+
+    def _refill(self) -> None:
+        if not self._all:
+            try:
+                drawn = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
+            except Unsatisfiable:
+                return
+            different = {repr(plan): plan for plan in drawn}
+            # Few values are drawn again and again.
+            if 2 * len(different) < self._count:
+                drawn = self._all = list(different.values())
+            self._count = min(2 * self._count, LARGEST)
+        else:
+            self.is_old = any(map(_calls, self._all))
+            drawn = self._random.sample(self._all, len(self._all))
+        self._values.extend(drawn)
 
 
 class Source:
     """Makes plans.
 
-    Each move has an example of its own first, so that a short check has tried everything once. From then on up to four
+    Each move has an example of its own first, so that a short check has tried everything once. From then on several
     are interleaved.
 
     Args:
@@ -79,8 +103,6 @@ class Source:
         self._random = Random(seed)
         self._first = [move.name for move in self.usable]
         self._random.shuffle(self._first)
-        # The calls of a rule-abiding client, to fill up with.
-        self._calling = [move.name for move in self.usable if move.name in CALLING]
         self._seen: set[str] = set()
 
     def next(self) -> Plan | None:
@@ -97,19 +119,15 @@ class Source:
 
     def _mixed(self) -> list[Plan]:
         """Return the steps of several moves, or of one that must be alone."""
-        moves = [pool.move for pool in self._pools.values()]
-        names = self._random.choices(
-            [move.name for move in moves], [move.weight for move in moves], k=self._random.randint(1, MOST_MOVES)
-        )
+        weights = [pool.move.weight * (OLD if pool.is_old else 1) for pool in self._pools.values()]
+        names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
         found = [plan for name in names if name in self._pools for plan in self._drawn(name)]
         # At least half of the traffic is calls.
-        while self._calling and 2 * self.called < 1.2 * self.asked and sum(map(len, found)) < MOST_STEPS:
-            more = self._drawn(self._random.choice(self._calling))
-            if not more:
-                break
-            found += more
+        calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
+        while calling and 2 * self.called < 1.2 * self.asked and sum(map(len, found)) < MOST_STEPS:
+            found += self._drawn(self._random.choice(calling)) or [()]
         return found
 
     def _drawn(self, name: str) -> list[Plan]:
@@ -121,12 +139,11 @@ class Source:
             drawn = self._pools[name].next()
             if drawn is None:
                 del self._pools[name]
-                self._calling = [each for each in self._calling if each != name]
                 return []
             plan = drawn
-            keys = [_key(step) for step in plan if isinstance(step, Ask) and step.method in CALLS]
+            keys = _calls(plan)
             old = sum(key in self._seen for key in keys)
-            if not old:
+            if not old or self._pools[name].is_old:
                 break
         self._seen.update(keys)
         self.repeated += old
@@ -154,10 +171,10 @@ class Source:
         return attrs.evolve(step, style=self._random.randrange(len(STYLES)))
 
 
-CALLING: Final = frozenset({"call-tool", "read-resource", "read-template", "get-prompt"})
-"""The names of the moves that just call."""
-
-
-def _key(step: Ask) -> str:
-    params: Any = {key: value for key, value in (step.params or {}).items() if key != "_meta"}
-    return json.dumps([step.method, params], sort_keys=True, default=repr)
+def _calls(plan: Plan) -> list[str]:
+    """Return what a plan calls, so that the same is the same text."""
+    return [
+        json.dumps([step.method, {**(step.params or {}), "_meta": None}], sort_keys=True, default=repr)
+        for step in plan
+        if isinstance(step, Ask) and step.method in CALLS
+    ]

@@ -1,1 +1,37 @@
-"""The forms in which a report is given: a table, HTML, JSON, JUnit's XML and SARIF."""
+"""The forms in which a report is given, by the ending of a file's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.report.html import html
+from trio_mcp.testing.report.json import json_text
+from trio_mcp.testing.report.junit import junit
+from trio_mcp.testing.report.sarif import sarif
+from trio_mcp.testing.report.table import table
+
+__all__ = ["FORMS", "form_of"]
+
+FORMS: Final[dict[str, Callable[[CheckReport], str]]] = {
+    ".html": html,
+    ".json": json_text,
+    ".xml": junit,
+    ".sarif": sarif,
+    ".txt": table,
+}
+"""What makes the text of a report, by the ending of the file's name."""
+
+
+def form_of(path: str | Path) -> Callable[[CheckReport], str]:
+    """Return what makes the text of a report for a file of this name.
+
+    Raises:
+        ValueError: If no form has its ending.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMS:
+        raise ValueError(f"the name of a report must end with one of {', '.join(FORMS)}; got {str(path)!r}")
+    return FORMS[ending]

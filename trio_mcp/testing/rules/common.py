@@ -73,7 +73,9 @@ def _is_plain(connection: Connection, event: Event) -> bool:
         return False
     if not isinstance(message.get("params", {}), dict) or not _is_safe_id(message.get("id", 0)):
         return False
-    if event.exchange is not None and connection.exchanges[event.exchange].request.facts.get("altered"):
+    # A request with other headers, or after the end of its session, may be refused for that.
+    exchange = connection.exchanges.get(event.exchange or 0)
+    if (exchange is not None and exchange.request.facts.get("altered")) or connection.is_after_session(event):
         return False
     try:
         size = len(json.dumps(message, ensure_ascii=False).encode())
@@ -183,8 +185,8 @@ def has_read(connection: Connection, event: Event) -> int | None:
     """
     sent = event
     if event.exchange is not None:
-        response = connection.exchanges[event.exchange].response
-        if response is None:
+        exchange = connection.exchanges.get(event.exchange)
+        if exchange is None or (response := exchange.response) is None:
             return None
         sent = response
     place = connection.position(sent)

@@ -183,6 +183,29 @@ class Connection:
         return next((asked for asked in self.requests if asked.method == "initialize" and asked.result), None)
 
     @cached_property
+    def session(self) -> Event | None:
+        """The HTTP response that gave the connection the id of its session, if one did."""
+        exchange = None if self.hello is None else self.exchanges.get(self.hello.event.exchange or 0)
+        response = None if exchange is None else exchange.response
+        return response if response is not None and "mcp-session-id" in response.headers else None
+
+    @cached_property
+    def session_end(self) -> Event | None:
+        """The HTTP response with which the server agreed to end the session."""
+        if self.session is None:
+            return None
+        for exchange in self.exchanges.values():
+            same = exchange.request.headers.get("mcp-session-id") == self.session.headers["mcp-session-id"]
+            if exchange.method == "DELETE" and same and 200 <= (exchange.status or 0) < 300:
+                return exchange.response
+        return None
+
+    def is_after_session(self, event: Event) -> bool:
+        """Return whether an event came when the client had asked for the end of its session."""
+        end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
+        return end is not None and self.position(event) > self.position(end)
+
+    @cached_property
     def revision(self) -> str:
         """The revision that the two sides speak: negotiated, or as the client's requests name it."""
         if self.hello is not None and self.hello.result is not None:
@@ -304,7 +327,7 @@ class Connection:
                     asked = (
                         self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
-                    # In the legacy era a lost connection is no cancellation: the request goes on.
+                    # In the legacy era a lost connection is not a cancellation: the request goes on.
                     modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
                     if asked is not None and modern:
                         self._give_up(asked, event)

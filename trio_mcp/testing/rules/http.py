@@ -279,7 +279,7 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
             )
             given_up = asked is None or asked.cancelled is not None or closed
             resumable = any(event.facts.get("event_id") for event in exchange.received)
-            if not given_up and not resumable and not _has_ended(connection, exchange.end):
+            if not given_up and not resumable and not connection.is_after_session(exchange.end):
                 yield broken(exchange.end, "the stream ended without the response")
 
 
@@ -395,7 +395,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
             resumable = any(event.facts.get("event_id") for event in last.received)
-            if not resumable and not _has_ended(connection, last.end):
+            if not resumable and not connection.is_after_session(last.end):
                 yield broken(last.end, "the request whose stream was broken off never got its response")
 
 
@@ -458,7 +458,7 @@ def get_stream_unrelated(history: History) -> Iterator[Verdict]:
                 continue
             asked = next((each for each in connection.requests if any(event is one for one in each.progress)), None)
             # If the client has broken off the request's own stream, the server may have no other way.
-            own = None if asked is None or asked.event.exchange is None else connection.exchanges[asked.event.exchange]
+            own = None if asked is None else connection.exchanges.get(asked.event.exchange or 0)
             if own is None or own.end is None or own.end.facts.get("by") == "server":
                 yield judged(asked is None, event, "progress of a request came on the stream of the session")
 
@@ -507,7 +507,7 @@ def _identity(message: dict[str, Any]) -> Any:
     moves=["call-tool", "calls-at-once", "break-and-resume"],
 )
 def event_ids_unique(history: History) -> Iterator[Verdict]:
-    """Judge each event with an id; what is replayed keeps its own."""
+    """Judge each message with an id; what is replayed keeps its own, and without a message it is but a place."""
     for connection in history:
         if connection.transport != "http" or connection.modern:
             continue
@@ -517,7 +517,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
             here: set[str] = set()
             for event in exchange.received if root is not None else ():
                 event_id = event.facts.get("event_id")
-                if event_id and root is not None:
+                if event_id and root is not None and event.kind == "message":
                     kept = streams.setdefault(event_id, root) is root and event_id not in here
                     yield judged(kept, event, f"the event id {event_id!r} was used before")
                     here.add(event_id)
@@ -557,42 +557,16 @@ def replay_own_stream(history: History) -> Iterator[Verdict]:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def session_of(connection: Connection) -> Event | None:
-    """Return the response that gave a connection its session."""
-    if connection.hello is None or connection.hello.event.exchange is None:
-        return None
-    response = connection.exchanges[connection.hello.event.exchange].response
-    return response if response is not None and "mcp-session-id" in response.headers else None
-
-
 def _in_session(connection: Connection, exchange: Exchange) -> bool:
     """Return whether a request names the session, if there is one, while it lasts, and a revision that is spoken."""
-    given = session_of(connection)
+    given = connection.session
     wanted = None if given is None else given.headers["mcp-session-id"]
     headers = exchange.request.headers
     if connection.hello is None or headers.get("mcp-session-id") != wanted:
         return False
-    if _has_ended(connection, exchange.request):
+    if connection.is_after_session(exchange.request):
         return False
     return headers.get("mcp-protocol-version", connection.revision) == connection.revision
-
-
-def _ended(connection: Connection) -> Event | None:
-    """Return the response that ended the session on the client's demand."""
-    given = session_of(connection)
-    if given is None:
-        return None
-    for exchange in connection.exchanges.values():
-        same = exchange.request.headers.get("mcp-session-id") == given.headers["mcp-session-id"]
-        if exchange.method == "DELETE" and same and 200 <= (exchange.status or 0) < 300:
-            return exchange.response
-    return None
-
-
-def _has_ended(connection: Connection, event: Event) -> bool:
-    """Return whether the session was ended before an event."""
-    ended = _ended(connection)
-    return ended is not None and connection.position(ended) < connection.position(event)
 
 
 @rule(
@@ -606,7 +580,7 @@ def _has_ended(connection: Connection, event: Event) -> bool:
 def session_id_visible_ascii(history: History) -> Iterator[Verdict]:
     """Judge each id."""
     for connection in history:
-        if (given := session_of(connection)) is not None:
+        if (given := connection.session) is not None:
             session = given.headers["mcp-session-id"]
             kept = bool(session) and all("\x21" <= character <= "\x7e" for character in session)
             yield judged(kept, given, f"the id of the session is {session!r}")
@@ -628,7 +602,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
     """Judge each id: by its length, by those before, and by whether it counts up."""
     earlier: list[str] = []
     for connection in history:
-        if (given := session_of(connection)) is None:
+        if (given := connection.session) is None:
             continue
         session = given.headers["mcp-session-id"]
         if session in earlier:
@@ -651,7 +625,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
 def session_id_required(history: History) -> Iterator[Verdict]:
     """Judge each request without the id that was refused: a server need not want it."""
     for connection, exchange in over_http(history, "POST"):
-        if connection.modern or session_of(connection) is None or not is_clean(exchange):
+        if connection.modern or connection.session is None or not is_clean(exchange):
             continue
         message, headers = exchange.message, exchange.request.headers
         if not is_request(message) or message["method"] == "initialize" or "mcp-session-id" in headers:
@@ -674,7 +648,7 @@ def session_id_required(history: History) -> Iterator[Verdict]:
 def session_ended_404(history: History) -> Iterator[Verdict]:
     """Judge each request with the id of a session that was ended with DELETE."""
     for connection, exchange in over_http(history, "POST", "GET"):
-        ended, given = _ended(connection), session_of(connection)
+        ended, given = connection.session_end, connection.session
         if ended is None or given is None or not is_clean(exchange) or exchange.status in ELSEWHERE | {403}:
             continue
         headers = exchange.request.headers
@@ -700,9 +674,9 @@ def version_header_refused(history: History) -> Iterator[Verdict]:
         version = exchange.request.headers.get("mcp-protocol-version")
         if connection.modern or version is None or not is_no_version(version) or not is_clean(exchange):
             continue
-        given = session_of(connection)
+        given = connection.session
         wanted = None if given is None else given.headers["mcp-session-id"]
-        if exchange.request.headers.get("mcp-session-id") != wanted or _has_ended(connection, exchange.request):
+        if exchange.request.headers.get("mcp-session-id") != wanted or connection.is_after_session(exchange.request):
             continue
         # The handshake settles the revision, so there the header has no say.
         is_first = isinstance(exchange.message, dict) and exchange.message.get("method") == "initialize"

@@ -195,8 +195,8 @@ def request_answered(history: History) -> Iterator[Verdict]:
 
 def _refused_by_http(connection: Connection, asked: Asked) -> bool:
     """Return whether a status refused a request: then a body is optional."""
-    status = None if asked.event.exchange is None else connection.exchanges[asked.event.exchange].status
-    return status is not None and status >= 400
+    exchange = connection.exchanges.get(asked.event.exchange or 0)
+    return exchange is not None and (exchange.status or 0) >= 400
 
 
 @rule("MUST", "server", "basic#responses", "Answer each request only once.", moves=(*CALLS, "cancel-open", "ping"))

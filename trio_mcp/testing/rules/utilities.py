@@ -330,7 +330,7 @@ def _is_number(value: Any) -> bool:
 # --- ping -------------------------------------------------------------------------------------------------------------
 
 PROMPTLY: Final = 5.0
-"""Seconds within which a ping must be answered. Chosen: "promptly" does not say how long, but this is surely too long."""
+"""Seconds within which a ping must be answered. Chosen: "promptly" says no number, but this is surely too long."""
 
 
 @rule(

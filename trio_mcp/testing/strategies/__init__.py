@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from trio_mcp.testing.strategies.drawing import draws
 from trio_mcp.testing.strategies.forms import form_answers, forms
+from trio_mcp.testing.strategies.hostile import (
+    HEADER_FAULTS,
+    MESSAGE_FAULTS,
+    Hostile,
+    HostileHeaders,
+    Outcome,
+    hostile_headers,
+    hostile_messages,
+)
 from trio_mcp.testing.strategies.messages import (
     batches,
     messages,
@@ -31,21 +40,33 @@ from trio_mcp.testing.strategies.plain_data import (
     uris,
 )
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema, simplest
+from trio_mcp.testing.strategies.wires import chunks, cut_off, interleaved, lines
 
 __all__ = [
+    "HEADER_FAULTS",
+    "MESSAGE_FAULTS",
     "CannotGenerate",
+    "Hostile",
+    "HostileHeaders",
     "NearValid",
+    "Outcome",
     "base64_texts",
     "batches",
+    "chunks",
+    "cut_off",
     "draws",
     "form_answers",
     "forms",
     "from_schema",
+    "hostile_headers",
+    "hostile_messages",
     "integers",
+    "interleaved",
     "json_objects",
     "json_schemas",
     "json_texts",
     "json_values",
+    "lines",
     "messages",
     "meta_objects",
     "near_valid",

@@ -19,8 +19,10 @@ import attrs
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.testing.transcript.events import Event, Kind, Sender
 from trio_mcp.testing.transcript.masking import Masker
+from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = [
+    "FileTape",
     "Transcript",
     "TranscriptError",
     "TranscriptWriter",
@@ -83,6 +85,30 @@ class TranscriptWriter:
         self._file.flush()
 
 
+class FileTape(Tape):
+    """A tape whose events are written as they happen.
+
+    Args:
+        writer: Where they are written.
+
+    Attributes:
+        count: How many there were.
+    """
+
+    def __init__(self, writer: TranscriptWriter) -> None:
+        super().__init__()
+        self.count = 0
+        self._writer = writer
+
+    def note(self, kind: Kind, sender: Sender, **settings: Any) -> Event:
+        """Write an event, and wake those that wait for one."""
+        event = super().note(kind, sender, **settings)
+        self.events.clear()
+        self._writer.write(event)
+        self.count += 1
+        return event
+
+
 def write_transcript(path: str | Path, events: Iterable[Event], **about: Any) -> None:
     """Write a transcript to a file.
 
@@ -122,7 +148,7 @@ def read_transcript(path: str | Path) -> Transcript:
     """Read a transcript.
 
     Raises:
-        TranscriptError: If the file can't be read, is no transcript, or has a malformed line.
+        TranscriptError: If the file can't be read, is not a transcript, or has a malformed line.
     """
     data = _content(path)
     about = dict(_first(path, data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -156,8 +157,8 @@ class _Exchange:
 
     @property
     def waits(self) -> bool:
-        """Whether the response to its JSON-RPC request has still to come; always of the stream of a session."""
-        return not self.answered and (self.method == "GET" or is_request(self.message))
+        """Whether the response to its JSON-RPC request has still to come."""
+        return not self.answered and is_request(self.message)
 
 
 class HttpWire:
@@ -182,6 +183,7 @@ class HttpWire:
         self._modern = revision in MODERN_REVISIONS
         self._session: str | None = None
         self._listens = False
+        self._listening = 0
         self._count = 0
         self._resumed = 0
         self._path = server.path
@@ -215,12 +217,14 @@ class HttpWire:
     async def cancel(self, request_id: Any, reason: str | None) -> None:
         """Cancel a request: in the modern era by closing its response, else with a notification."""
         if not self._modern:
+            for exchange in self._open.values():
+                # Its stream may end without a response, and is not resumed for it.
+                exchange.answered = exchange.answered or _asks(exchange.message, request_id)
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             return
         for exchange in list(self._open.values()):
-            message = exchange.message
-            if is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id):
+            if _asks(exchange.message, request_id):
                 await self._give_up(exchange, "close")
         await trio.lowlevel.checkpoint()
 
@@ -272,7 +276,7 @@ class HttpWire:
             with trio.move_on_after(HEAD_TIMEOUT):
                 await exchange.done.wait()
                 if self._listens:
-                    await self._start("GET", [], {}).begun.wait()
+                    await self._listen().begun.wait()
 
     def _start(
         self,
@@ -356,7 +360,18 @@ class HttpWire:
         await exchange.done.wait()
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
-        return self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
+        if exchange.last_id is None:
+            return self._listen()
+        resumed = self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
+        if exchange.number == self._listening:
+            self._listening = resumed.number
+        return resumed
+
+    def _listen(self) -> _Exchange:
+        """Open the stream of the session."""
+        opened = self._start("GET", [], {})
+        self._listening = opened.number
+        return opened
 
     # --- one exchange: a task of its own ------------------------------------------------------------------------------
 
@@ -383,21 +398,32 @@ class HttpWire:
             del self._open[exchange.number]
             exchange.written.set()
             exchange.begun.set()
+        goes_on = self._goes_on(exchange, facts["by"])
+        if goes_on is not None:
+            facts["goes_on"] = True
         self.notes.event("end", facts["by"], exchange.number, **facts)
         exchange.done.set()
-        await self._go_on(exchange, facts["by"])
+        if goes_on is not None and goes_on < math.inf:
+            await trio.sleep(goes_on)
+            if self.is_open:
+                self._resume(exchange)
 
-    async def _go_on(self, exchange: _Exchange, by: str) -> None:
-        """Resume a stream that the server has closed early, as it may; keep others, which can be resumed."""
-        if exchange.last_id is None or not exchange.waits or self._modern:
-            return
-        if by != "server" or exchange.status != 200 or self._resumed >= RESUMED:
+    def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
+        """Return after how many seconds a stream is resumed; None if it is not, or only when told.
+
+        A server may close a stream early. That of the session is opened again in any case.
+        """
+        own = exchange.number == self._listening
+        if self._modern or exchange.status != 200 or not (own or exchange.waits):
+            return None
+        if by == "server" and (own or exchange.last_id is not None) and self._resumed < RESUMED:
+            self._resumed += 1
+            return min(exchange.retry, 5 * RETRY)
+        if by == "client" and own:
+            return 0
+        if by == "client" and exchange.last_id is not None:
             self._resumable.append(exchange)
-            return
-        self._resumed += 1
-        await trio.sleep(min(exchange.retry, 5 * RETRY))
-        if self.is_open:
-            self._resume(exchange)
+        return None
 
     async def _talk(self, exchange: _Exchange, pieces: Sequence[bytes]) -> str:
         """Send a request and read its response; return what cut it off, or nothing.
@@ -538,6 +564,13 @@ class SseWire(HttpWire):
         if not self._endpoint:
             raise TransportError(f"{self._server.name} did not name the path to post to: does it speak HTTP+SSE?")
 
+    def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
+        # Responses come on the one stream; with it the connection ends.
+        if exchange.method == "GET":
+            self.notes.close("server", "the stream ended")
+            return None
+        return math.inf if 200 <= exchange.status < 300 else None
+
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
         # A path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
@@ -594,6 +627,11 @@ def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_conte
         headers=parameters.headers,
         connect=connect or partial(open_socket, address, ssl_context, https_compatible=True),
     )
+
+
+def _asks(message: Any, request_id: Any) -> bool:
+    """Return whether a message is the request with this id: 1 and "1" are two."""
+    return is_request(message) and message["id"] == request_id and type(message["id"]) is type(request_id)
 
 
 def _parsed(body: bytes) -> Any:

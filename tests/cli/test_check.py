@@ -1,0 +1,127 @@
+"""`trio-mcp check`, `record` and `replay`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import command, environment, run
+
+TWICE = """
+import json, pathlib, sys
+
+pathlib.Path("started").touch()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        continue
+    answer = {"error": {"code": -32601, "message": "no such method"}}
+    if message["method"] == "initialize":
+        info = {"name": "twice", "version": "1"}
+        answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}}
+    elif message["method"] == "ping":
+        answer = {"result": {}}
+    for _ in range(2 if message["method"] == "ping" and "HEALTHY" not in sys.argv else 1):
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+KIT = ("hypothesis", "trio_mcp.testing.check.engine", "trio_mcp.testing.check.clients", "trio_mcp.testing.report")
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, "check", *arguments, imported=KIT)
+
+
+RULES = ("--rules", "answered-once,response-matches-request", "--examples", "30")
+
+
+@pytest.fixture
+def twice(tmp_path: Path) -> Path:
+    (tmp_path / "twice.py").write_text(TWICE)
+    return tmp_path
+
+
+def test_a_broken_server_is_told_what_it_breaks(twice: Path) -> None:
+    reports = ["--report", "out/report.html", "--report", "out/report.json", "--write-baseline", "known.yml"]
+    (twice / "out").mkdir()
+    ended = check(twice, *RULES, *reports, "--", sys.executable, "twice.py")
+    assert ended.returncode == 1, ended.stderr
+    assert "✗ answered-once  MUST" in ended.stdout
+    assert ended.stdout.endswith("\n1 MUST is broken.\n")
+    assert "To see it again: trio-mcp replay out/answered-once.replay.json TARGET" in ended.stderr
+    assert (twice / "out" / "report.html").read_text().startswith("<!doctype html>")
+    assert json.loads((twice / "out" / "report.json").read_text())["counts"]["broken"] == 1
+
+    # What is known does not fail, and a rule that holds again is named.
+    ended = check(twice, *RULES, "--baseline", "known.yml", "--", sys.executable, "twice.py")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 known from the baseline" in ended.stdout
+    ended = check(twice, *RULES, "--baseline", "known.yml", "--json", "--", sys.executable, "twice.py", "HEALTHY")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert json.loads(ended.stdout)["counts"]["held"] >= 1
+    assert "answered-once is in the baseline, but holds now" in ended.stderr
+
+
+def test_a_dry_run_says_what_would_be_called(shop: Path) -> None:
+    ended = check(shop, "--dry-run", "--tool", "price", "--examples", "7", "shop.py")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("7 examples, 60 seconds at most, seed 0\nshop 1.0.0, over stdio in revision ")
+    assert "\n  calls the tools price\n" in ended.stdout
+    assert "\n  leaves alone the tools escape, pack, sleep\n" in ended.stdout
+    assert "\n  answered-once\n" in ended.stdout
+
+
+REFUSED = {
+    "http://127.0.0.1:9/mcp": "can't connect to http://127.0.0.1:9/mcp: Connection refused",
+    "--rules anwered-once twice.py": "did you mean 'answered-once'?",
+    "none.py": "none.py: there is no such file",
+    "--report x.pdf twice.py": "must end with one of .html",
+    "--report none/x.html twice.py": "none is not a folder that can be written to",
+    "--baseline none.yml twice.py": "can't read none.yml: No such file or directory",
+    "--baseline bad.yml twice.py": "bad.yml, line 2: a line must have the form RULE: REASON; got 'answered-once'",
+    "--baseline unknown.yml twice.py": "line 1: there is no rule 'anwered-once'; did you mean 'answered-once'?",
+    "--client twice.py": "a client is given as the command that starts it",
+    "--client --tool price -- x": "--tool is for servers",
+    "--time 1d twice.py": "invalid time, such as 90s or 5m, value: '1d'",
+    "--examples 0 twice.py": "invalid number from 1 value: '0'",
+    "-- false": "the target ended the connection in answer to initialize",
+    "-- echo hello": "it sent something other than JSON",
+    "-- no-such-command": "can't start 'no-such-command'",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_can_not_run_is_one_line_and_status_2(twice: Path, line: str) -> None:
+    (twice / "bad.yml").write_text("# known\nanswered-once\n")
+    (twice / "unknown.yml").write_text("anwered-once: it is known\n")
+    ended = check(twice, "--examples", "1", *line.split())
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert REFUSED[line] in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_ctrl_c_shows_what_was_found(twice: Path) -> None:
+    process = subprocess.Popen(
+        command("check", "--examples", "1000000", "--time", "1h", "--", sys.executable, "twice.py"),
+        cwd=twice,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # Once the server runs, the check has begun to listen for signals.
+        while not (twice / "started").exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "It was interrupted: this is what was found until then." in out

@@ -1,0 +1,488 @@
+"""What a server asks a client, in both eras: requests of its own, and rounds of input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from trio_mcp.testing.rules.common import MODERN, answer_of, code_of, declares, lost, since
+from trio_mcp.testing.rules.history import Asked, Connection, History
+from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types import meta
+from trio_mcp.types.input_required import input_response_from_wire
+
+__all__: list[str] = []
+
+NEEDED: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""The capability that a question needs, by its method."""
+ASKING: Final = ("prompts/get", "resources/read", "tools/call")
+URL_REQUIRED: Final = -32042
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+MOVES: Final = ("call-tool", "call-with-capabilities", "get-prompt", "read-resource")
+ROUNDS: Final = ("continue-rounds",)
+
+
+@attrs.frozen
+class Question:
+    """What a server asks: a request, or an entry of an input round.
+
+    Attributes:
+        event: The message that holds it.
+        method: Its method.
+        params: Its parameters.
+        declared: What the client had declared.
+        revision: The revision spoken.
+    """
+
+    event: Event
+    method: str
+    params: dict[str, Any]
+    declared: dict[str, Any]
+    revision: str
+
+    @property
+    def mode(self) -> str:
+        """The mode of an elicitation."""
+        return str(self.params.get("mode", "form"))
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages of sampling."""
+        found = self.params.get("messages")
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _rounds(history: History) -> Iterator[tuple[Connection, Asked, Event, dict[str, Any]]]:
+    """Yield each request that was answered with a round of input, the answer's event and its result."""
+    for connection in history:
+        for asked in connection.requests if connection.modern else ():
+            answer = answer_of(asked)
+            if answer is not None and asked.result is not None and asked.result.get("resultType") == "input_required":
+                yield connection, asked, answer, asked.result
+
+
+def _questions(history: History, *methods: str) -> Iterator[Question]:
+    """Yield the questions of these methods, or all."""
+    for connection in history:
+        for asked in connection.questions:
+            if asked.method in (methods or NEEDED):
+                declared, revision = connection.client_capabilities, connection.revision
+                yield Question(asked.event, asked.method, asked.params, declared, revision)
+    for connection, asked, answer, result in _rounds(history):
+        for each in _object(result.get("inputRequests")).values():
+            method = str(_object(each).get("method"))
+            if method in (methods or NEEDED):
+                declared = _object(asked.meta.get(meta.CLIENT_CAPABILITIES))
+                yield Question(answer, method, _object(_object(each).get("params")), declared, connection.revision)
+
+
+# --- what may be asked ------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic#_meta",
+    "Ask a client only for what it has declared: sampling (with tools), elicitation or roots.",
+    older="basic/lifecycle#operation",
+    moves=MOVES,
+)
+def input_within_capabilities(history: History) -> Iterator[Verdict]:
+    for question in _questions(history):
+        needed = NEEDED[question.method]
+        if {"tools", "toolChoice"} & set(question.params) and needed == "sampling":
+            needed = "sampling.tools"
+        yield judged(declares(question.declared, needed), question.event, f"the client did not declare {needed}")
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/elicitation#capabilities",
+    "Ask a user only in a mode that the client has declared.",
+    revisions=since("2025-11-25"),
+    moves=MOVES,
+)
+def elicitation_within_modes(history: History) -> Iterator[Verdict]:
+    for question in _questions(history, "elicitation/create"):
+        modes = _object(question.declared.get("elicitation"))
+        # Without modes the capability is that for forms.
+        kept = question.mode in modes or (question.mode == "form" and "url" not in modes)
+        yield judged(kept, question.event, f"the client did not declare the mode {question.mode!r:.40}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "client/sampling#capabilities",
+    "Ask for the context of servers in sampling only if the client has declared `sampling.context`.",
+    revisions=since("2025-11-25"),
+    moves=MOVES,
+)
+def sampling_context_declared(history: History) -> Iterator[Verdict]:
+    for question in _questions(history, "sampling/createMessage"):
+        wanted = question.params.get("includeContext", "none")
+        kept = wanted == "none" or declares(question.declared, "sampling.context")
+        yield judged(kept, question.event, f"includeContext is {wanted!r:.40}, and the client lacks sampling.context")
+
+
+# --- elicitation ------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/elicitation#elicitation-requests",
+    "Say in each elicitation why it is needed, and send a schema for a form, or a URL (in 2025-11-25 with an id).",
+    older="client/elicitation",
+    revisions=since("2025-06-18"),
+    moves=MOVES,
+)
+def elicitation_shape(history: History) -> Iterator[Verdict]:
+    for question in _questions(history, "elicitation/create"):
+        wanted: dict[str, type] = {"message": str, "requestedSchema": dict}
+        if question.mode == "url":
+            wanted = {"message": str, "url": str}
+            if question.revision == "2025-11-25":
+                wanted["elicitationId"] = str
+        wrong = [name for name, kind in wanted.items() if not isinstance(question.params.get(name), kind)]
+        known = question.mode in ("form", "url")
+        problem = f"it lacks {', '.join(wrong)}" if known else f"there is no mode {question.mode!r:.40}"
+        yield judged(known and not wrong, question.event, problem)
+
+
+def _urls(history: History) -> Iterator[tuple[Event, str]]:
+    for question in _questions(history, "elicitation/create"):
+        if question.mode == "url" and isinstance(question.params.get("url"), str):
+            yield question.event, question.params["url"]
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/elicitation#url-mode-elicitation-requests",
+    "Send a URL that is valid.",
+    revisions=since("2025-11-25"),
+    moves=MOVES,
+)
+def elicitation_url_valid(history: History) -> Iterator[Verdict]:
+    for event, url in _urls(history):
+        yield judged(_is_url(url), event, f"{url!r:.80} is not a URL")
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.scheme) and bool(parts.netloc or parts.path) and url.isprintable() and " " not in url
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "client/elicitation#safe-url-handling",
+    "Send HTTPS URLs, unless they are on this computer.",
+    revisions=since("2025-11-25"),
+    moves=MOVES,
+)
+def elicitation_https(history: History) -> Iterator[Verdict]:
+    for event, url in _urls(history):
+        if _is_url(url):
+            parts = urlsplit(url)
+            yield judged(parts.scheme != "http" or parts.hostname in LOCAL, event, f"{url!r:.80} is not HTTPS")
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/elicitation#completion-notifications-for-url-mode-elicitation",
+    "Tell only the client that was asked that an elicitation is complete, and name its id.",
+    revisions=["2025-11-25"],
+    moves=MOVES,
+)
+def elicitation_complete_known(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        given = {
+            each.params.get("elicitationId") for each in connection.questions if each.method == "elicitation/create"
+        }
+        for asked in connection.requests:
+            given |= {_object(each).get("elicitationId") for each in _required(asked)}
+        for event in connection.notifications("server", "notifications/elicitation/complete"):
+            named = _object(event.message.get("params")).get("elicitationId")
+            kept = isinstance(named, str) and named in given
+            yield judged(kept, event, f"this client was given no elicitation {named!r:.80}")
+
+
+def _required(asked: Asked) -> list[Any]:
+    found = _object((asked.error or {}).get("data")).get("elicitations")
+    return found if code_of(asked) == URL_REQUIRED and isinstance(found, list) else []
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/elicitation#url-elicitation-required-error",
+    "List in error -32042 the elicitations that are needed: by URL, each with an id.",
+    revisions=["2025-11-25"],
+    moves=MOVES,
+)
+def url_required_error_shape(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for asked in connection.requests:
+            if code_of(asked) != URL_REQUIRED or connection.revision != "2025-11-25":
+                continue
+            wrong = [each for each in map(_object, _required(asked)) if not _is_by_url(each)]
+            kept = bool(_required(asked)) and not wrong
+            yield judged(kept, asked.answers[0], "its elicitations are missing, or not all by URL with an id")
+
+
+def _is_by_url(each: dict[str, Any]) -> bool:
+    return each.get("mode") == "url" and all(isinstance(each.get(key), str) for key in ("url", "elicitationId"))
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/sampling#messages",
+    "Give each message for sampling a role, user or assistant, and content.",
+    revisions=MODERN,
+    moves=MOVES,
+)
+def sampling_message_shape(history: History) -> Iterator[Verdict]:
+    for question in _questions(history, "sampling/createMessage"):
+        wrong = [m for m in question.messages if m.get("role") not in ("user", "assistant") or "content" not in m]
+        yield judged(not wrong, question.event, "a message lacks its role or its content")
+
+
+def _blocks(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [content]
+    return [block for block in map(_object, blocks) if block.get("type") == kind]
+
+
+@rule(
+    "MUST",
+    "server",
+    "client/sampling#tool-use-and-result-balance",
+    "Answer all uses of tools in the next message of sampling, with nothing beside the results.",
+    revisions=since("2025-11-25"),
+    moves=MOVES,
+)
+def sampling_tool_balance(history: History) -> Iterator[Verdict]:
+    for question in _questions(history, "sampling/createMessage"):
+        owed: list[Any] = []
+        problem = None
+        for message in question.messages:
+            content = message.get("content")
+            count = len(content) if isinstance(content, list) else 1
+            results = [block.get("toolUseId") for block in _blocks(message, "tool_result")]
+            if sorted(map(str, results)) != sorted(map(str, owed)):
+                problem = problem or f"the results are of {results}, and the uses {owed}"
+            if results and len(results) != count:
+                problem = problem or "there is something else beside the results"
+            owed = [block.get("id") for block in _blocks(message, "tool_use")]
+        if owed:
+            problem = problem or f"the uses {owed} have no results"
+        yield Verdict(question.event, problem)
+
+
+# --- rounds of input --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/mrtr#server-requirements-basic-workflow",
+    "Put requests for input, a state, or both into a result that asks for input.",
+    revisions=MODERN,
+    moves=(*MOVES, *ROUNDS),
+)
+def input_required_has_content(history: History) -> Iterator[Verdict]:
+    for _, _, answer, result in _rounds(history):
+        kept = result.get("inputRequests") is not None or result.get("requestState") is not None
+        yield judged(kept, answer, "it has neither inputRequests nor requestState")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/mrtr#server-requirements-basic-workflow",
+    "Ask in a round only for elicitation, sampling or roots.",
+    revisions=MODERN,
+    moves=(*MOVES, *ROUNDS),
+)
+def input_requests_known(history: History) -> Iterator[Verdict]:
+    for _, _, answer, result in _rounds(history):
+        for key, each in _object(result.get("inputRequests")).items():
+            method = _object(each).get("method")
+            yield judged(method in NEEDED, answer, f"{key!r:.40} asks for {method!r:.60}")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/mrtr#supported-requests",
+    "Ask for input only in response to tools/call, prompts/get and resources/read.",
+    revisions=MODERN,
+    moves=("list-all", "complete", "discover", *MOVES),
+)
+def input_required_where_allowed(history: History) -> Iterator[Verdict]:
+    for _, asked, answer, _ in _rounds(history):
+        yield judged(asked.method in ASKING, answer, f"{asked.method} is answered with a request for input")
+
+
+def _retries(history: History) -> Iterator[tuple[Connection, Asked, dict[str, Any]]]:
+    """Yield each request with answers or a state, and the newest result before that asked for input for the same."""
+    for connection in history:
+        asking: list[tuple[str, Any, dict[str, Any]]] = []
+        for asked in connection.requests if connection.modern else ():
+            subject = asked.params.get("name", asked.params.get("uri"))
+            if {"inputResponses", "requestState"} & set(asked.params):
+                found = [result for method, what, result in asking if (method, what) == (asked.method, subject)]
+                if found:
+                    yield connection, asked, found[-1]
+            if asked.result is not None and asked.result.get("resultType") == "input_required":
+                asking.append((asked.method, subject, asked.result))
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/mrtr#server-requirements-basic-workflow",
+    "Take a state for what an attacker may have written: answer even if it was changed.",
+    revisions=MODERN,
+    moves=ROUNDS,
+)
+def request_state_tampering_survived(history: History) -> Iterator[Verdict]:
+    for _, asked, before in _retries(history):
+        if "requestState" in asked.params and asked.params["requestState"] != before.get("requestState"):
+            if (mark := lost(asked)) is not None:
+                yield broken(mark, "a request with a state that was changed is not answered")
+            elif asked.answers:
+                yield held(asked.answers[0])
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/mrtr#server-requirements-basic-workflow",
+    "Go on if the client brings no answers, or does not come back.",
+    revisions=MODERN,
+    moves=ROUNDS,
+)
+def unfulfilled_input_survived(history: History) -> Iterator[Verdict]:
+    for connection, asked, answer, _ in _rounds(history):
+        place = connection.position(answer)
+        later = [each for each in connection.requests if connection.position(each.event) > place]
+        if any({"inputResponses"} & set(each.params) for each in later if each.method == asked.method):
+            continue
+        dead = next((mark for each in later if (mark := lost(each)) is not None), None)
+        if later:
+            yield judged(dead is None, dead or answer, "nothing is answered any more after a round that was given up")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "basic/patterns/mrtr#error-handling",
+    "Check the answers that a client brings: what does not fit its question is refused, or asked for again.",
+    revisions=MODERN,
+    moves=ROUNDS,
+)
+def bad_input_responses_refused(history: History) -> Iterator[Verdict]:
+    for _, asked, before in _retries(history):
+        given = asked.params.get("inputResponses")
+        questions = _object(before.get("inputRequests"))
+        wrong = [key for key, each in _object(given).items() if key in questions and not _fits(questions[key], each)]
+        if wrong and asked.result is not None:
+            kept = asked.result.get("resultType") != "complete"
+            yield judged(kept, asked.answers[0], f"the answer to {wrong[0]!r:.40} is accepted")
+        elif wrong and asked.answers:
+            yield held(asked.answers[0])
+
+
+def _fits(question: Any, given: Any) -> bool:
+    try:
+        input_response_from_wire(str(_object(question).get("method")), given)
+    except (ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "basic/patterns/mrtr#error-handling",
+    "Ask again for answers that are missing, rather than refuse.",
+    revisions=MODERN,
+    moves=ROUNDS,
+)
+def missing_input_asked_again(history: History) -> Iterator[Verdict]:
+    for _, asked, before in _retries(history):
+        same = asked.params.get("requestState") == before.get("requestState")
+        if before.get("inputRequests") and same and not asked.params.get("inputResponses") and asked.answers:
+            yield judged(asked.error is None, asked.answers[0], "a retry without answers is refused")
+
+
+# --- caching ----------------------------------------------------------------------------------------------------------
+
+CACHED: Final = (
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+)
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/utilities/caching#cacheable-results",
+    "Say with each result that may be cached how long, not negative, and for whom.",
+    revisions=MODERN,
+    moves=("list-all", "read-resource", "discover"),
+)
+def cache_hints_present(history: History) -> Iterator[Verdict]:
+    for connection, asked in history.requests(*CACHED):
+        result = asked.result
+        if result is not None and connection.modern and result.get("resultType", "complete") == "complete":
+            ttl, scope = result.get("ttlMs"), result.get("cacheScope")
+            known = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl >= 0
+            kept = known and scope in ("public", "private")
+            yield judged(kept, asked.answers[0], f"ttlMs is {ttl!r:.40}, and cacheScope {scope!r:.40}")
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/utilities/caching#interaction-with-pagination",
+    "Give all pages of a list the same cacheScope.",
+    revisions=MODERN,
+    moves=("list-all", "next-page"),
+)
+def cache_scope_same_on_pages(history: History) -> Iterator[Verdict]:
+    for connection, asked in history.requests(*CACHED[1:5]):
+        result, place = asked.result, connection.position(asked.event)
+        if result is None or not connection.modern or "cursor" not in asked.params:
+            continue
+        for before in connection.requests:
+            page = before.result
+            earlier = before.method == asked.method and page is not None and connection.position(before.event) < place
+            if earlier and page is not None and page.get("nextCursor") == asked.params["cursor"]:
+                kept = page.get("cacheScope") == result.get("cacheScope")
+                yield judged(kept, asked.answers[0], "the page before it has another cacheScope")
+                break
