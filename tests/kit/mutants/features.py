@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import trio
+
 from tests.kit.mutants.messages import Hesitant
 from tests.kit.mutants.model import MODERN, Session, breaks
 from tests.kit.mutants.server import NAMES, PREFIX, PROMPTS, QUESTIONS, Message, Refused, Request
@@ -268,6 +270,10 @@ class ProgressAsText(Session):
 @breaks("cancelled-unanswered")
 class AnswersCancelledRequests(Session):
     def cancelled(self, request: Request) -> None:
+        self.nursery.start_soon(self.tell, request)
+
+    async def tell(self, request: Request) -> None:
+        await trio.sleep(0.1)
         self.respond(request, {"jsonrpc": "2.0", "id": request.id, "error": {"code": 0, "message": "cancelled"}})
 
 

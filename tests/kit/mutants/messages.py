@@ -11,6 +11,7 @@ import trio
 from tests.kit.mutants.model import MODERN, Session, breaks, is_response, is_result
 from tests.kit.mutants.server import PREFIX, Batch, Message, Refused, Request
 
+
 class Hesitant(Session):
     """A healthy server that takes a moment, so that requests overlap."""
 
@@ -33,7 +34,7 @@ class AnswersTwice(Session):
 @breaks("response-matches-request", "request-answered")
 class AnswersAnotherId(Session):
     def respond(self, request: Request, response: Message) -> None:
-        super().respond(request, response | ({"id": f"{request.id}?"} if request.method == "prompts/get" else {}))
+        super().respond(request, response | ({"id": f"{request.id}?"} if request.method == "tools/call" else {}))
 
 
 @breaks("response-matches-request", "request-answered", revision=MODERN)
@@ -310,10 +311,3 @@ class WritesLatin(Session):
 class WritesNaN(Session):
     async def tool_add(self, request: Request, arguments: Message) -> Message:
         return await super().tool_add(request, arguments) | {"_meta": {"com.example/cost": float("nan")}}
-
-
-@breaks("stdout-clean")
-class EchoesWhatItGets(Session):
-    def receive(self, text: bytes, origin: Any = None) -> None:
-        super().receive(text, origin)
-        self.deliver(json.loads(text), None) if text.startswith(b'{"jsonrpc"') and b"tools/call" in text else None

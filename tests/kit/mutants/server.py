@@ -88,6 +88,14 @@ QUESTIONS: dict[str, Message] = {
     "roots": {"method": "roots/list"},
 }
 
+ANSWERS: dict[str, Message] = {
+    "elicitation": _object(action={"enum": ["accept", "decline", "cancel"]}),
+    "sampling": _object(role={"enum": ["user", "assistant"]}, content={"type": ["object", "array"]}, model=TEXT),
+    "roots": _object(roots={"type": "array", "items": {"type": "object"}}),
+}
+for _schema in ANSWERS.values():
+    del _schema["additionalProperties"]
+
 
 class Refused(Exception):
     """A request that gets an error."""
@@ -622,8 +630,8 @@ class Session:
         if not all(kind in given for kind in kinds):
             asked = {kind: self.question(kind, request) for kind in kinds}
             return {"resultType": "input_required", "inputRequests": asked, "requestState": self.state(request)}
-        if not all(isinstance(given[kind], dict) for kind in kinds):
-            raise Refused(-32602, "An input response must be an object")
+        if not all(jsonschema_rs.is_valid(ANSWERS[kind], given[kind]) for kind in kinds):
+            raise Refused(-32602, "An input response is invalid")
         return self.text("got " + ", ".join(kinds))
 
     # The rest
