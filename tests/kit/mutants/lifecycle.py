@@ -126,9 +126,13 @@ class RefusesToList(Session):
 
 
 @breaks("input-within-capabilities")
-class AsksForWhatIsUndeclared(Session):
+class SamplesWithTools(Session):
     def may_ask(self, kind: str, request: Request, declared: Message) -> bool:
-        return True
+        return kind == "sampling" and super().may_ask(kind, request, declared)
+
+    def question(self, kind: str, request: Request) -> Message:
+        found = super().question(kind, request)
+        return found | {"params": found["params"] | {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
 
 
 @breaks("input-within-capabilities", "missing-capability-error", revision=MODERN)
