@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -123,6 +124,8 @@ class Web:
         twin: The server.
         nursery: Runs the requests of the legacy era, which outlive their connections.
     """
+
+    session: ClassVar[type[Session]] = Session
 
     def __init__(self, twin: Twin, nursery: trio.Nursery) -> None:
         self.twin = twin
@@ -300,7 +303,9 @@ class Web:
                 self.check_notification(head, message)
         except Refused as refused:
             error = refused.error
-            return self.refuse(400, error["code"], error["message"], request_id, error.get("data"))
+            return self.refuse(
+                self.refusal_status(error["code"]), error["code"], error["message"], request_id, error.get("data")
+            )
         if "id" not in message:
             return self.accepted()
         stream = Stream(0)
@@ -312,6 +317,9 @@ class Web:
         session = self.twin.session(self.twin, nursery, lambda each, about: stream.put(each), finish)
         session.receive(body, stream)
         return await self.answer_to(stream, modern=True)
+
+    def refusal_status(self, code: int) -> int:
+        return 400
 
     def accepted(self) -> Answer:
         return Answer(202)
@@ -361,8 +369,15 @@ class Web:
         for name, schema in TOOLS[params["name"]]["inputSchema"]["properties"].items():
             if "x-mcp-header" in schema and isinstance(arguments, dict):
                 value, header = arguments.get(name), head.headers.get(f"mcp-param-{schema['x-mcp-header']}".lower())
-                if (value is None) != (header is None) or (value is not None and self.decoded(header) != value):
+                if (value is None) != (header is None) or (value is not None and not self.agrees(header, value)):
                     raise Refused(-32020, f"The header of {name} differs from the body")
+
+    def agrees(self, header: Any, value: Any) -> bool:
+        """Return whether a header says what an argument is."""
+        text = self.decoded(header)
+        if type(value) is not int or text is None:
+            return text == value
+        return re.fullmatch(rf"{value}(\.0+)?", text) is not None
 
     def decoded(self, value: str | None) -> str | None:
         """Return the value of a header, which may be in Base64; None if it is malformed."""

@@ -189,7 +189,7 @@ def nothing_after_listen(history: History) -> Iterator[Verdict]:
     "schema#notificationsresourcesupdated",
     "Tell of updates only clients that have subscribed.",
     revisions=LEGACY,
-    moves=("subscribe", "call-tool"),
+    moves=("subscribe", "call-tool", "another-connection"),
 )
 def updates_only_subscribed(history: History) -> Iterator[Verdict]:
     for connection in history:
