@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trio_mcp.sockets.addresses import is_loopback
+from trio_mcp.testing.rules.common import lost
 from trio_mcp.testing.rules.history import Connection, Exchange, History, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.testing.transcript.events import Event
@@ -428,6 +429,8 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
         last = later[-1]
         if answer is not None:
             yield held(answer)
+        elif (mark := lost(asked)) is not None:
+            yield broken(mark, "the request whose stream was broken off never got its response")
         elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
             resumable = any(event.facts.get("event_id") for event in last.received)
             if not resumable and _lives(connection, last.end):
