@@ -19,7 +19,9 @@ from .table import CLIENTS, SERVERS
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kit.peers", description="Check the peers.")
-    parser.add_argument("peer", nargs="*", metavar="PEER", help=f"one of {', '.join((*SERVERS, *CLIENTS))}; all by default")
+    parser.add_argument(
+        "peer", nargs="*", metavar="PEER", help=f"one of {', '.join((*SERVERS, *CLIENTS))}; all by default"
+    )
     parser.add_argument("--transport", choices=("stdio", "http"))
     parser.add_argument("--revision")
     parser.add_argument("--examples", type=int, default=1000, help="for each run (%(default)s; a client gets a tenth)")

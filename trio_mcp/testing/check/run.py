@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import singledispatchmethod
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 import trio
+import trio.testing
 
 from trio_mcp._version import __version__
 from trio_mcp.errors import NegotiationError, TransportError
@@ -131,6 +133,7 @@ class Talk:
         self.wire = wire
         self.revision = revision
         self.requests: list[Sent] = []
+        self._is_open = True
         self._count = count
         self.questions: deque[dict[str, Any]] = deque()
         self._terms = terms
@@ -148,8 +151,8 @@ class Talk:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can be sent."""
-        return self.wire.is_open
+        """Whether anything can be sent, as far as was looked."""
+        return self._is_open
 
     def open_requests(self) -> list[Sent]:
         """Return the requests that are open."""
@@ -226,6 +229,7 @@ class Talk:
     def take(self, event: Event) -> None:
         """Look at an event."""
         if event.kind == "close":
+            self._is_open = False
             for sent in self.requests:
                 sent.over = True
             self.questions.clear()
@@ -267,6 +271,11 @@ class Talk:
                 if sent.method == "subscriptions/listen" and _key(sent.message["id"]) == _subscription(message):
                     sent.acknowledged = True
 
+    async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
+        """End the connection, or over HTTP an open response."""
+        await self.wire.stop(how, which)
+        self._is_open = self.wire.is_open
+
     async def respond(self) -> None:
         """Answer what the server has asked."""
         while self.questions and self.is_open:
@@ -293,6 +302,9 @@ class Runner:
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
         slow: What the application did not do in time: methods, each with the name of what was asked for.
+        longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
+        is_virtual: Whether time is virtual. Then the same answers lead to the same traffic: between two waits the
+            runner does not look at what has come.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
@@ -300,6 +312,9 @@ class Runner:
         self.revision = revision
         self.terms = Terms() if terms is None else terms
         self.talks: list[Talk] = []
+        self.longest_pause = math.inf
+        clock = trio.lowlevel.current_clock()
+        self.is_virtual = isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
@@ -402,7 +417,7 @@ class Runner:
         """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
         deadline = trio.current_time() + timeout
         while True:
-            await self._respond()
+            await self._look()
             if condition():
                 return True
             left = deadline - trio.current_time()
@@ -413,7 +428,11 @@ class Runner:
         self.pump()
         return condition() or any(talk.questions and talk.is_open for talk in self.talks)
 
-    async def _respond(self) -> None:
+    async def _look(self) -> None:
+        """Look at what has come, and answer the server's questions."""
+        if self.is_virtual:
+            # What has come by now must not depend on the order in which Trio runs tasks.
+            await trio.testing.wait_all_tasks_blocked()
         self.pump()
         for talk in self.talks:
             await talk.respond()
@@ -435,7 +454,8 @@ class Runner:
         async with contextlib.AsyncExitStack() as self._extra:
             try:
                 for step in plan:
-                    await self._respond()
+                    if not self.is_virtual:
+                        await self._look()
                     await self._do(step)
                 if settle:
                     await self.settle()
@@ -528,11 +548,13 @@ class Runner:
         if isinstance(step, Await):
             await self.settle()
         elif isinstance(step, Pause):
-            await self.until(lambda: False, step.seconds)
+            await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
+            if isinstance(step, (NextPage, Continue)):
+                await self._look()
             await self._on(step, talk)
 
     async def _pace(self, step: Step) -> None:
@@ -611,7 +633,7 @@ class Runner:
 
     @_on.register
     async def _(self, step: Break, talk: Talk) -> None:
-        await talk.wire.stop(step.how, step.which)
+        await talk.stop(step.how, step.which)
 
     @_on.register
     async def _(self, step: Resume, talk: Talk) -> None:

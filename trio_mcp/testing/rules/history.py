@@ -394,6 +394,7 @@ class History:
         self._prologue = {id(event) for event in events[:since]}
         self.connections: dict[int, Connection] = {}
         self.validators: dict[str, SchemaValidator | None] = {}
+        self._order = {id(event): place for place, event in enumerate(events)}
         for event in events:
             if (connection := self.connections.get(event.connection)) is None:
                 connection = self.connections[event.connection] = Connection(event.connection)
@@ -403,6 +404,10 @@ class History:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self.connections.values())
+
+    def order(self, event: Event) -> int:
+        """Return the place of an event in the transcript; -1 for a part of a batch."""
+        return self._order.get(id(event), -1)
 
     def counts(self, event: Event) -> bool:
         """Return whether a verdict on this event counts, or belongs to the prologue."""

@@ -277,6 +277,8 @@ def notification_unanswered(history: History) -> Iterator[Verdict]:
             continue
         if not all(_is_clear(connection, event) for event in messages_of(connection, "client")):
             continue
+        if connection.revision != "2025-03-26" and any(isinstance(e.message, list) for e in connection.events):
+            continue
         unnamed = [
             e for e in messages_of(connection, "server") if is_response(e.message) and e.message.get("id") is None
         ]
@@ -492,7 +494,7 @@ def error_codes_reserved_json_rpc(history: History) -> Iterator[Verdict]:
     "server",
     "schema",
     "Give each result the form that the schema gives it.",
-    moves=(*CALLS, "complete", "ping", "discover-again", "subscribe", "set-level", "next-page"),
+    moves=(*CALLS, "complete", "ping", "discover", "subscribe", "set-level", "next-page"),
 )
 def result_valid(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -568,7 +570,7 @@ def _message_problem(connection: Connection, event: Event) -> Iterator[Verdict]:
     "basic#resulttype",
     "Put a `resultType` into each result.",
     revisions=MODERN,
-    moves=(*CALLS, "complete", "discover-again"),
+    moves=(*CALLS, "complete", "discover"),
 )
 def result_type_present(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
@@ -585,7 +587,7 @@ def result_type_present(history: History) -> Iterator[Verdict]:
     "basic#resulttype",
     "Use only values of `resultType` that the core defines, or an extension that was declared.",
     revisions=MODERN,
-    moves=(*CALLS, "complete", "discover-again"),
+    moves=(*CALLS, "complete", "discover"),
 )
 def result_type_known(history: History) -> Iterator[Verdict]:
     for connection, event in _said(history):
@@ -663,7 +665,7 @@ def trace_context_format(history: History) -> Iterator[Verdict]:
     "basic#_meta",
     "Name the server's software in the `_meta` of each result.",
     revisions=MODERN,
-    moves=(*CALLS, "discover-again"),
+    moves=(*CALLS, "discover"),
 )
 def server_info_sent(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
