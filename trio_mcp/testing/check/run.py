@@ -26,6 +26,7 @@ from trio_mcp.testing.check.steps import (
     Headers,
     Http,
     NextPage,
+    OnTask,
     Open,
     Pause,
     Plan,
@@ -56,7 +57,7 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
 
-APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/result"})
 """Requests whose work is the application's, and takes as long as it takes."""
 
 MOST_AGAIN: Final = 3
@@ -558,7 +559,7 @@ class Runner:
             await self._on(step, talk)
 
     async def _pace(self, step: Step) -> None:
-        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, Continue, Http, Write)):
+        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
@@ -617,11 +618,20 @@ class Runner:
     @_on.register
     async def _(self, step: NextPage, talk: Talk) -> None:
         found = [
-            each for each in talk.answered() if each.method in LISTS and isinstance(each.result.get("nextCursor"), str)
+            each
+            for each in talk.answered()
+            if each.method in (*LISTS, "tasks/list") and isinstance(each.result.get("nextCursor"), str)
         ]
         if found:
             sent = found[step.which % len(found)]
             await talk.ask(sent.method, {"cursor": sent.result["nextCursor"]})
+
+    @_on.register
+    async def _(self, step: OnTask, talk: Talk) -> None:
+        made = [each.result.get("task") for each in talk.answered()]
+        found = [task["taskId"] for task in made if isinstance(task, dict) and isinstance(task.get("taskId"), str)]
+        if found:
+            await talk.ask(step.method, {"taskId": found[step.which % len(found)]}, Ask(step.method, meta=step.meta))
 
     @_on.register
     async def _(self, step: Continue, talk: Talk) -> None:

@@ -128,7 +128,7 @@ def _is_proper(connection: Connection, asked: Asked) -> bool:
 
 
 # What they take is up to the application: the text limits the time of none.
-_WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+_WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
 _AN_HOUR: Final = 3600.0
 
 

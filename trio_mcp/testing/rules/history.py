@@ -329,8 +329,13 @@ class Connection:
                     )
                     # In the legacy era a lost connection is not a cancellation: the request goes on.
                     modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
-                    if asked is not None and modern and not asked.answers and asked.cancelled is None:
-                        asked.cancelled = event
+                    if asked is not None and modern:
+                        self._give_up(asked, event)
+
+    def _give_up(self, asked: Asked, event: Event) -> None:
+        # What was not answered in time is given up for that reason, which excuses nothing.
+        if asked.cancelled is None and not asked.answers and asked.overdue is None:
+            asked.cancelled = event
 
     def _take_message(self, event: Event) -> None:
         message = event.message
@@ -353,8 +358,8 @@ class Connection:
             params = params if isinstance(params, dict) else {}
             if message["method"] == "notifications/cancelled":
                 found = self._open.get((event.sender, _key(params.get("requestId"))))
-                if found is not None and found.cancelled is None and not found.answers:
-                    found.cancelled = event
+                if found is not None:
+                    self._give_up(found, event)
             elif message["method"] == "notifications/progress":
                 other = OTHER.get(event.sender)
                 if other is not None and (found := self._tokens.get((other, _key(params.get("progressToken"))))):

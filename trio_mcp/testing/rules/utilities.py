@@ -37,7 +37,7 @@ NO_CURSOR: Final = "no:such:cursor:"
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, least severe first."""
 
-CANCELS: Final = ("cancel-open", "cancel-one-of-many")
+CANCELS: Final = ("cancel-open", "cancel-one-of-many", "call-tool")
 CANCELLED: Final = "notifications/cancelled"
 
 
