@@ -188,9 +188,12 @@ def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
     moves=["call-tool", "list-all", "ping"],
 )
 def answer_content_type(history: History) -> Iterator[Verdict]:
-    """Judge each POST of a request that was not refused by an HTTP status."""
-    for _, exchange in over_http(history, "POST"):
+    """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
+    for connection, exchange in over_http(history, "POST"):
         if not is_request(exchange.message) or not 200 <= (exchange.status or 0) < 300:
+            continue
+        asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
+        if asked is not None and asked.cancelled is not None and not asked.answers:
             continue
         response = _response(exchange)
         if exchange.is_stream:
