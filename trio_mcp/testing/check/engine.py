@@ -553,6 +553,8 @@ def _unchecked(rule: Rule, facts: Sequence[Facts]) -> tuple[Status, str]:
     facts = [each for each in facts if each.revision in rule.revisions]
     if not facts:
         return "not checkable", "the target was not spoken to in a revision that has it"
+    if rule.transports and not any(each.transport in rule.transports for each in facts):
+        return "not checkable", f"it concerns another transport ({', '.join(rule.transports)})"
     lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
     if lacks and all(lacks):
         return "not checkable", lacks[0]
