@@ -26,6 +26,7 @@ from trio_mcp.testing.check.steps import (
     Headers,
     Http,
     NextPage,
+    OnTask,
     Open,
     Pause,
     Plan,
@@ -56,7 +57,7 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
 
-APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/result"})
 """Requests whose work is the application's, and takes as long as it takes."""
 
 MOST_AGAIN: Final = 3
@@ -126,6 +127,7 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         requests: The requests of this example, in order.
+        ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
     """
 
     def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
@@ -139,6 +141,8 @@ class Talk:
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
         self._broken: dict[int, list[Sent]] = {}
+        self._streams: set[int] = set()
+        self.ending: set[int] = set()
         self._ids = 0
 
     @property
@@ -165,6 +169,8 @@ class Talk:
         self._by_id.clear()
         self._by_exchange.clear()
         self._broken.clear()
+        self._streams.clear()
+        self.ending.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -235,7 +241,12 @@ class Talk:
             for sent in broken:
                 sent.over = False
             self._by_exchange[event.exchange or 0] = broken
-        elif event.kind == "end" and event.exchange is not None and not event.facts.get("goes_on"):
+        elif event.kind == "response" and event.headers.get("content-type", "").startswith("text/event-stream"):
+            self._streams.add(event.exchange or 0)
+        elif event.kind == "end" and event.exchange is not None:
+            self.ending.discard(event.exchange)
+            if event.facts.get("goes_on"):
+                return
             # Nothing more will come, unless the stream is resumed.
             ended = [sent for sent in self._by_exchange.pop(event.exchange, ()) if not sent.over]
             for sent in ended:
@@ -252,6 +263,8 @@ class Talk:
             if sent is not None and sent.answer is None:
                 sent.answer = message
                 sent.over = True
+            if event.exchange in self._streams:
+                self.ending.add(event.exchange or 0)
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
@@ -465,7 +478,9 @@ class Runner:
         def waited_for() -> list[tuple[Talk, Sent]]:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
-        if await self.until(lambda: not waited_for(), self.terms.deadline):
+        if await self.until(
+            lambda: not waited_for() and not any(talk.ending for talk in self.talks), self.terms.deadline
+        ):
             return
         late = waited_for()
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
@@ -544,7 +559,7 @@ class Runner:
             await self._on(step, talk)
 
     async def _pace(self, step: Step) -> None:
-        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, Continue, Http, Write)):
+        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
@@ -603,11 +618,20 @@ class Runner:
     @_on.register
     async def _(self, step: NextPage, talk: Talk) -> None:
         found = [
-            each for each in talk.answered() if each.method in LISTS and isinstance(each.result.get("nextCursor"), str)
+            each
+            for each in talk.answered()
+            if each.method in (*LISTS, "tasks/list") and isinstance(each.result.get("nextCursor"), str)
         ]
         if found:
             sent = found[step.which % len(found)]
             await talk.ask(sent.method, {"cursor": sent.result["nextCursor"]})
+
+    @_on.register
+    async def _(self, step: OnTask, talk: Talk) -> None:
+        made = [each.result.get("task") for each in talk.answered()]
+        found = [task["taskId"] for task in made if isinstance(task, dict) and isinstance(task.get("taskId"), str)]
+        if found:
+            await talk.ask(step.method, {"taskId": found[step.which % len(found)]}, Ask(step.method, meta=step.meta))
 
     @_on.register
     async def _(self, step: Continue, talk: Talk) -> None:
