@@ -158,7 +158,7 @@ def request_id_fresh(history: History) -> Iterator[Verdict]:
     revisions=MODERN,
     moves=(*CALLS, "call-with-capabilities"),
 )
-def sends_no_requests(history: History) -> Iterator[Verdict]:
+def no_server_requests(history: History) -> Iterator[Verdict]:
     for _, event in _said(history):
         if is_request(event.message):
             yield broken(event, f"a server sends no requests in this revision, but sent {event.message['method']}")
@@ -606,6 +606,23 @@ def result_type_known(history: History) -> Iterator[Verdict]:
             extended = bool(connection.server_capabilities.get("extensions"))
             kept = kind in ("complete", "input_required") or extended
             yield judged(kept, event, f"the resultType {kind!r:.60} is unknown, and no extension was declared")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/versioning#extension-negotiation",
+    "Fall back to the core protocol, or refuse, if the client lacks an extension.",
+    revisions=MODERN,
+    moves=("call-tool", "call-with-capabilities", "list-all"),
+)
+def extension_fallback(history: History) -> Iterator[Verdict]:
+    for _, asked, answer in asked_about(history):
+        kind = (asked.result or {}).get("resultType")
+        declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
+        if isinstance(kind, str) and isinstance(declared, dict) and not declared.get("extensions"):
+            kept = kind in ("complete", "input_required")
+            yield judged(kept, answer, f"the client declared no extension, but the resultType is {kind!r:.60}")
 
 
 # --- `_meta` ----------------------------------------------------------------------------------------------------------
