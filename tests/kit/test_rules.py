@@ -324,7 +324,7 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [old(question(1, "ping"), question("1", "ping"))],
         [old(question(1, "ping"), sent({"jsonrpc": "2.0", "id": 1, "result": {}}), question(1, "ping"))],
     ),
-    "no-server-requests": ([KEPT], [t(CALL, question(1, "roots/list"))]),
+    "sends-no-requests": ([KEPT], [t(CALL, question(1, "roots/list"))]),
     "request-answered": (
         [KEPT, OLD, t(LIST, error(1))],
         [t(LIST, overdue(1)), t(LIST, Event("close", "server")), t(CALL, overdue(1, answered_again=True))],
