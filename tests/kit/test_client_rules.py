@@ -113,6 +113,22 @@ def fetched(kind: str, path: str, *fetches: str) -> list[Event]:
     return seen + [Event("mark", "kit", facts={"what": "fetched", "path": each}) for each in fetches]
 
 
+def tasks(
+    request: dict[str, Any], support: str | None = None, *, offered: bool = True, cancelled: bool = False
+) -> list[Event]:
+    """Return a tool call in a session whose server may run tools as tasks."""
+    start, hello, ready = opening({})
+    if offered:
+        hello[1]["result"]["capabilities"] = {"tasks": {"requests": {"tools": {"call": {}}}}}
+    tool = {"name": "t", **({} if support is None else {"execution": {"taskSupport": support}})}
+    listed = ("client", {"id": 1, "method": "tools/list"}), ("server", {"id": 1, **result({"tools": [tool]})})
+    call = ("client", {"id": 2, "method": "tools/call", "params": {"name": "t", **request}})
+    answer = ("server", {"id": 2, **result({"task": {}} if "task" in request else {"content": []})})
+    cancel = ("client", {"method": "notifications/cancelled", "params": {"requestId": 2 if cancelled else 3}})
+    return messages(start, hello, ready, *listed, call, answer, cancel)
+
+
+TASK: dict[str, Any] = {"task": {}}
 FORM = {"message": "?", "requestedSchema": {"type": "object"}}
 URL = {"message": "?", "mode": "url", "url": "https://x.test"}
 ACCEPTED = result({"action": "accept", "content": {}})
@@ -178,6 +194,15 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     ),
     "header-integer-safe": ([called(HEADER, {"a": 1})], [called(HEADER, {"a": 2**53}, str(2**53))]),
     "bad-header-annotation-refused": ([called(BAD_HEADER, {}, name="u")], [called(BAD_HEADER, {})]),
+    "client-task-within-capabilities": ([tasks({}, offered=False), tasks(TASK)], [tasks(TASK, offered=False)]),
+    "client-task-tool-support": (
+        [tasks({}), tasks(TASK, "required"), tasks({}, "optional"), tasks(TASK, "optional")],
+        [tasks(TASK), tasks(TASK, "forbidden"), tasks({}, "required")],
+    ),
+    "client-task-cancelled-by-method": (
+        [tasks(TASK, "required"), tasks({}, cancelled=True)],
+        [tasks(TASK, "required", cancelled=True)],
+    ),
     "retry-respected": ([resumed(0.5)], [resumed(0.25)]),
     "answer-content-types-read": (
         [discovered({"method": "tools/list", "params": fields()})],

@@ -13,7 +13,7 @@ from trio_mcp.testing.report import form_of
 from trio_mcp.testing.report.table import table
 
 from .page import page
-from .running import Run, baseline, differences, runs
+from .running import baseline, differences, runs
 from .table import CLIENTS, SERVERS
 
 

@@ -159,6 +159,8 @@ def _tools(revision: str) -> st.SearchStrategy[tuple[dict[str, Any], ...]]:
                 "description": f"The tool {name}.",
                 "inputSchema": schema,
                 **({"outputSchema": schema} if schema is REMOTE else {}),
+                # The server declares no tasks, so the tool is called without one, whatever it says.
+                **({"execution": {"taskSupport": "required"}} if schema is OBJECT and revision == "2025-11-25" else {}),
             }
             for name, schema in zip(names, schemas, strict=False)
         )

@@ -115,9 +115,9 @@ def version_mismatch_disconnects(history: History) -> Iterator[Verdict]:
 @rule(
     "MUST",
     "client",
-    "basic#capability-negotiation",
+    "basic/lifecycle#operation",
     "A client uses only what the server has declared.",
-    older="basic/lifecycle#capability-negotiation",
+    revisions=LEGACY_REVISIONS,
 )
 def client_capabilities_respected(history: History) -> Iterator[Verdict]:
     """Judge the requests that need a capability of the server, once the client knows which it has."""

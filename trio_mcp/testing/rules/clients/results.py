@@ -8,7 +8,7 @@ from typing import Any, Final
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers
 from trio_mcp.testing.rules.clients.shared import after, modern, over_http, parts
-from trio_mcp.testing.rules.history import LISTS, Connection, History, is_request
+from trio_mcp.testing.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Verdict, judged, rule
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
@@ -53,8 +53,13 @@ def missing_result_type_complete(history: History) -> Iterator[Verdict]:
     revisions=MODERN_REVISIONS,
 )
 def empty_cursor_followed(history: History) -> Iterator[Verdict]:
-    """Judge each page with an empty cursor that a client has read which follows the other cursors of its lists."""
+    """Judge each page with an empty cursor that a client has read which follows the other cursors of its lists.
+
+    Where a server has sent something malformed, a client may have given up what came with it.
+    """
     for connection in history:
+        if not _is_clean(connection):
+            continue
         pages = [asked for asked in connection.requests if asked.method in LISTS and asked.result is not None]
         followed = [
             (asked.method, asked.params.get("cursor")) for asked in connection.requests if asked.method in LISTS
@@ -68,6 +73,19 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
             if (page.result or {}).get("nextCursor") == "":
                 kept = (page.method, "") in followed
                 yield judged(kept, page.answers[0], "it does not ask for the page at the empty cursor")
+
+
+def _is_clean(connection: Connection) -> bool:
+    """Return whether all that the server has sent is what a client must understand."""
+    ids = {(type(asked.id), asked.id) for asked in connection.requests}
+    for event in connection.messages("server"):
+        message = event.message
+        if is_response(message):
+            if (type(message.get("id")), message.get("id")) not in ids:
+                return False
+        elif not is_request(message) and not is_notification(message):
+            return False
+    return True
 
 
 @rule(
