@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_dry_run_says_what_would_be_called(shop: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("7 examples, 60 seconds at most, seed 0\nshop 1.0.0, over stdio in revision ")
     assert "\n  calls the tools price\n" in ended.stdout
-    assert "\n  leaves alone the tools escape, pack, sleep\n" in ended.stdout
+    assert "\n  not called, since not annotated as read-only: pack, escape, sleep (" in ended.stdout
     assert "\n  answered-once\n" in ended.stdout
 
 
@@ -165,3 +166,32 @@ def test_ctrl_c_shows_what_was_found(twice: Path) -> None:
         process.kill()
     assert process.returncode == 130, err
     assert "It was interrupted: this is what was found until then." in out
+
+
+def test_the_action_checks_and_says_what_it_found(twice: Path) -> None:
+    """The last step of `action.yml`, with a runner's environment."""
+    script = textwrap.dedent((ROOT / "action.yml").read_text().rpartition("run: |\n")[2])
+    program = twice / "trio-mcp" / "bin" / "trio-mcp"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m trio_mcp "$@"\n')
+    program.chmod(0o755)
+    variables = {
+        "RUNNER_TEMP": str(twice),
+        "GITHUB_STEP_SUMMARY": str(twice / "summary"),
+        "GITHUB_OUTPUT": str(twice / "output"),
+        "TARGET": "",
+        "COMMAND": f"{sys.executable} twice.py",
+        "ARGS": "--rules\nanswered-once\n\n--examples\n30\n",
+        "REPORT": "found",
+    }
+    # As GitHub runs a step with `shell: bash`.
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    ended = subprocess.run(bash, cwd=twice, env=environment() | variables, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert (twice / "output").read_text() == "status=1\n"
+    assert "\n    1 MUST is broken.\n" in (twice / "summary").read_text()
+    written = {path.name for path in (twice / "found").iterdir()}
+    assert written == {
+        "answered-once.replay.json",
+        *(f"report.{form}" for form in ("html", "json", "sarif", "txt", "xml")),
+    }
