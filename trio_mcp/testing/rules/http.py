@@ -522,20 +522,22 @@ def message_on_one_stream(history: History) -> Iterator[Verdict]:
             if not exchange.is_stream or (root := _root(connection, exchange)) is None:
                 continue
             for event in received(exchange):
-                if (key := _identity(event.message)) is not None:
+                if (key := _identity(connection, event.message)) is not None:
                     yield judged(
                         first.setdefault(key, root) is root, event, "the message came on another stream before"
                     )
 
 
-def _identity(message: dict[str, Any]) -> Any:
+def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     if is_request(message):
         return "request", type(message["id"]), message["id"]
-    if is_response(message) and isinstance(message.get("id"), (int, str)):
+    # An id or token that the client has used twice may rightly come on two streams.
+    if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
     params = message.get("params")
     if message.get("method") == "notifications/progress" and isinstance(params, dict):
-        return "progress", repr(params.get("progressToken")), repr(params.get("progress"))
+        token = params.get("progressToken")
+        return ("progress", repr(token), repr(params.get("progress"))) if len(connection.givers(token)) == 1 else None
     return None
 
 
