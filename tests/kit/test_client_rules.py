@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.kit.transcripts import NEW, OLD, asked, fields, messages, opening
@@ -134,6 +135,8 @@ URL = {"message": "?", "mode": "url", "url": "https://x.test"}
 ACCEPTED = result({"action": "accept", "content": {}})
 INITIALIZE = {"method": "initialize", "params": {"protocolVersion": OLD}}
 
+GREETED = over_http(({}, INITIALIZE, result({"protocolVersion": OLD})))
+
 # The rule; transcripts that keep it, and transcripts that break it.
 CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     "client-capabilities-declared": (
@@ -206,7 +209,7 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     "retry-respected": ([resumed(0.5)], [resumed(0.25)]),
     "answer-content-types-read": (
         [discovered({"method": "tools/list", "params": fields()})],
-        [discovered(INITIALIZE), over_http(({}, INITIALIZE, result({"protocolVersion": OLD})))],
+        [discovered(INITIALIZE), [*GREETED, *(attrs.evolve(event, connection=1) for event in GREETED)]],
     ),
     "icon-fetch-safe": ([fetched("src", "/icon.png", "/other")], [fetched("src", "/icon.png", "/icon.png")]),
     "remote-ref-not-fetched": ([fetched("$ref", "/a.json")], [fetched("$ref", "/a.json", "/a.json")]),

@@ -13,13 +13,15 @@ from trio_mcp.testing.report import form_of
 from trio_mcp.testing.report.table import table
 
 from .page import page
-from .running import Run, baseline, differences, runs
+from .running import baseline, differences, runs
 from .table import CLIENTS, SERVERS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kit.peers", description="Check the peers.")
-    parser.add_argument("peer", nargs="*", metavar="PEER", help=f"one of {', '.join((*SERVERS, *CLIENTS))}; all by default")
+    parser.add_argument(
+        "peer", nargs="*", metavar="PEER", help=f"one of {', '.join((*SERVERS, *CLIENTS))}; all by default"
+    )
     parser.add_argument("--transport", choices=("stdio", "http"))
     parser.add_argument("--revision")
     parser.add_argument("--examples", type=int, default=1000, help="for each run (%(default)s; a client gets a tenth)")
