@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
-    (r"py:.*", r"SearchStrategy"),  # Hypothesis's
+    (r"py:.*", r"(.*\.)?SearchStrategy"),  # Hypothesis's
 ]
 
 # Internals that some signatures name.

@@ -28,7 +28,14 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.testing import FaultLinks, check_transport
+from trio_mcp.testing import (
+    FaultLinks,
+    check_client,
+    check_server,
+    check_transport,
+    preview_client,
+    preview_server,
+)
 
 HANG = 30  # seconds; only a net
 
@@ -43,8 +50,12 @@ WITHOUT_EFFECT: dict[object, str] = {
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
+    check_client: "looks, and leaves nothing behind",
+    check_server: "looks, and leaves nothing behind",
     check_transport: "looks, and leaves nothing behind",
     failover_client: "opens what no other task sees; its links close as those of their ways do",
+    preview_client: "starts nothing",
+    preview_server: "looks, and leaves nothing behind",
     memory_link_pair: "opens what no other task sees",
 }
 

@@ -16,6 +16,7 @@ import trio.testing
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.public_names import ROOT
 from trio_mcp import (
+    Client,
     EventStore,
     MemoryEventStore,
     Server,
@@ -33,9 +34,19 @@ from trio_mcp import (
     websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
+from trio_mcp.client.targets import Target
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.server.base_server import BaseServer
-from trio_mcp.testing import FaultLinks, FaultProxy, check_transport
+from trio_mcp.testing import (
+    FaultLinks,
+    FaultProxy,
+    check_client,
+    check_server,
+    check_transport,
+    preview_client,
+    preview_server,
+)
+from trio_mcp.types.versions import LATEST_LEGACY
 
 
 @call(memory_link_pair, "with messages as objects, and as bytes")
@@ -48,6 +59,31 @@ async def memory(check: Check) -> None:
 @call(check_transport, "one rule")
 async def contract(check: Check) -> None:
     await check(check_transport(memory_link_pair, rules={"opens"}))
+
+
+@call(check_server, "one example")
+async def check_of_server(check: Check) -> None:
+    await check(check_server(Server("x"), examples=1))
+
+
+@call(preview_server, "one revision")
+async def preview_of_server(check: Check) -> None:
+    await check(preview_server(Server("x"), revisions=[LATEST_LEGACY]))
+
+
+async def connect(target: Target) -> None:
+    async with Client(target):
+        pass
+
+
+@call(check_client, "one example")
+async def check_of_client(check: Check) -> None:
+    await check(check_client(connect, examples=1))
+
+
+@call(preview_client, "one revision")
+async def preview_of_client(check: Check) -> None:
+    await check(preview_client(connect, revisions=[LATEST_LEGACY]))
 
 
 @call(failover_client, "one way")

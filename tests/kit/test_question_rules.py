@@ -119,6 +119,7 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
         [elicited(VISIT), elicited({**VISIT, "url": "http://localhost:1/"})],
         [elicited({**VISIT, "url": "http://x.test/"})],
     ),
+    "elicitation-no-links": ([elicited(FORM)], [elicited({**FORM, "message": "See https://x.test/"})]),
     "elicitation-complete-known": ([told({"elicitationId": "1"})], [told({"elicitationId": "2"}), told({})]),
     "url-required-error-shape": ([refused(VISIT)], [refused(), refused(FORM), refused({**VISIT, "elicitationId": 1})]),
     "sampling-message-shape": (

@@ -173,6 +173,92 @@ COMPLETE = ask(1, "completion/complete", ref={"type": "ref/prompt", "name": "x"}
 PROMPTS = ask(2, "prompts/list")
 CONTENT: dict[str, Any] = {"content": [{"type": "text", "text": "x"}]}
 
+DISCOVER, READ = ask(1, "server/discover"), ask(1, "resources/read", uri="x:y")
+RESOURCES, PAGE = ask(2, "resources/list"), ask(2, "tools/list", cursor="c")
+CLIMB = ask(1, "resources/read", uri="file:///../../etc/passwd")
+READY = tell("notifications/initialized")
+REQUIRED = (meta.PROTOCOL_VERSION, meta.CLIENT_CAPABILITIES)
+TOO_OLD = ask(1, "tools/list", _meta={meta.PROTOCOL_VERSION: "1900-01-01"})
+ERRED = done(1, content=[], isError=True)
+EMBEDDED = {"type": "resource", "resource": {"uri": "x:y", "text": ""}}
+UPDATED = notify("notifications/resources/updated", uri="x:y")
+WATCH = ask(1, "subscriptions/listen", notifications={"resourceSubscriptions": ["x:y"]})
+CHANGED = heard(1, "notifications/tools/list_changed")
+NEEDY = {"name": "x", "arguments": [{"name": "a", "required": True}]}
+
+
+def raw(*events: Event | list[Event], revision: str = LEGACY) -> T:
+    """A transcript with its own opening."""
+    return T(events, revision, hello=False)
+
+
+def hello(version: str) -> Event:
+    return ask(1, "initialize", protocolVersion=version, capabilities={}, clientInfo=INFO)
+
+
+def opened(version: str) -> Event:
+    return result(1, protocolVersion=version, capabilities={}, serverInfo=INFO)
+
+
+HELLO = hello(LEGACY)
+OPENED = raw(HELLO, opened(LEGACY))
+
+
+def without(key: str) -> dict[str, Any]:
+    return {"_meta": {key: None}}
+
+
+def can(*names: str) -> dict[str, Any]:
+    return {"_meta": {meta.CLIENT_CAPABILITIES: {name: {} for name in names}}}
+
+
+def asks(request_id: Any, method: str, /, **params: Any) -> Event:
+    """A request for input."""
+    questions = {"q": {"method": method, "params": params}}
+    return result(request_id, resultType="input_required", inputRequests=questions, requestState="s")
+
+
+def annotated(properties: dict[str, Any]) -> dict[str, Any]:
+    return tools("x", inputSchema={"type": "object", "properties": properties})
+
+
+def in_turns(*names: str) -> list[list[Event]]:
+    """Lists of one tool each, read on two connections in turns."""
+    reads = [[ask(n, "tools/list"), done(n, **tools(name))] for n, name in enumerate(names)]
+    return [on(n % 2, *read) for n, read in enumerate(reads)]
+
+
+def called(arguments: dict[str, Any], answer: Event) -> T:
+    """A call of a tool with schemas."""
+    schemas = {
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        "outputSchema": {"type": "object", "properties": {"b": {"type": "integer"}}},
+    }
+    return t(LIST_2, done(2, **tools("x", **schemas)), ask(1, "tools/call", name="x", arguments=arguments), answer)
+
+
+def missing(answer: Event, revision: str = LATEST) -> T:
+    """A resource is read that is not there."""
+    lists = [RESOURCES, done(2, resources=[]), ask(3, "resources/templates/list"), done(3, resourceTemplates=[])]
+    return T([*lists, READ, answer], revision, server={"resources": {}})
+
+
+def prompted(block: dict[str, Any]) -> T:
+    return t(ask(1, "prompts/get", name="x"), done(1, messages=[{"role": "user", "content": block}]))
+
+
+def got(answer: Event, *prompts: dict[str, Any]) -> T:
+    """A prompt is got without arguments."""
+    return t(PROMPTS, done(2, prompts=[*prompts]), ask(1, "prompts/get", name="x"), answer, server={"prompts": {}})
+
+
+def acknowledged(request_id: Any, /, **filters: Any) -> Event:
+    return heard(request_id, "notifications/subscriptions/acknowledged", notifications=filters)
+
+
+ACK = acknowledged(1, toolsListChanged=True)
+
+
 # For each rule transcripts that keep it, and transcripts that break it.
 ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
     # --- messages ---
@@ -436,10 +522,283 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [t(LIST, done(1, **tools("a"), nextCursor="c"), ask(2, "tools/list", cursor="c"), done(2, **tools("b", "a")))],
     ),
     "server-info-sent": ([KEPT], [t(LIST, result(1, resultType="complete", **TOOLS))]),
+    # --- lifecycle ---
+    "initialize-answered": (
+        [OPENED],
+        [raw(HELLO, result(1, protocolVersion=LEGACY, capabilities={})), raw(HELLO, overdue(1))],
+    ),
+    "version-echoed": (
+        [OPENED],
+        [raw(HELLO, opened(LEGACY), on(1, hello("2025-06-18"), opened(LEGACY)), on(2, HELLO, opened("2025-06-18")))],
+    ),
+    "version-offered": (
+        [raw(hello("1900-01-01"), opened(LEGACY))],
+        [raw(hello("1900-01-01"), opened("1900-01-01"))],
+    ),
+    "version-offered-latest": (
+        [raw(hello("1900-01-01"), opened(LEGACY))],
+        [raw(hello("1900-01-01"), opened(FIRST), on(1, HELLO, opened(LEGACY)))],
+    ),
+    "server-waits-for-initialized": (
+        [raw(HELLO, opened(LEGACY), question(1, "ping"), READY, question(2, "roots/list"))],
+        [raw(HELLO, opened(LEGACY), question(2, "roots/list"), READY)],
+    ),
+    "negotiated-version-kept": (
+        [old(notify("notifications/message", level="info", data=1))],
+        [
+            old(notify("notifications/subscriptions/acknowledged")),
+            old(question(1, "tools/call")),
+            old(question(1, "tasks/get"), revision="2025-06-18"),
+        ],
+    ),
+    "capabilities-declared": (
+        [t(LIST, done(1, **tools("x")), server={"tools": {}}), old(log("info"), server={"logging": {}})],
+        [t(LIST, done(1, **tools("x"))), old(log("info")), t(COMPLETE, done(1, completion={"values": ["x"]}))],
+    ),
+    "capabilities-respected": (
+        [old(notify("notifications/tools/list_changed"), server={"tools": {"listChanged": True}})],
+        [
+            old(notify("notifications/tools/list_changed"), server={"tools": {"listChanged": False}}),
+            old(notify("notifications/resources/updated", uri="x:y"), server={"resources": {}}),
+        ],
+    ),
+    "lists-answered": (
+        [t(LIST, done(1, **TOOLS), server={"tools": {}})],
+        [t(LIST, error(1, -32601), server={"tools": {}}), t(LIST, error(1, -32603), server={"tools": {}})],
+    ),
+    "extension-names": (
+        [t(DISCOVER, done(1, capabilities={"extensions": {"com.example/x": {}}}))],
+        [t(DISCOVER, done(1, capabilities={"extensions": {name: {}}})) for name in ("x", "-/x", "com.example/-")],
+    ),
+    "discover-answered": ([t(DISCOVER, done(1))], [t(DISCOVER, error(1, -32601))]),
+    "unsupported-version-error": (
+        [t(TOO_OLD, error(1, -32022, supported=[LATEST], requested="1900-01-01"))],
+        [
+            t(TOO_OLD, done(1, **TOOLS)),
+            t(TOO_OLD, error(1, -32602)),
+            t(TOO_OLD, error(1, -32022)),
+            t(TOO_OLD, error(1, -32022, supported=[], requested="1900-01-01")),
+            t(TOO_OLD, error(1, -32022, supported=["1900-01-01"], requested="1900-01-01")),
+            t(TOO_OLD, error(1, -32022, supported=[LATEST], requested=LATEST)),
+        ],
+    ),
+    "incomplete-meta-refused": (
+        [t(ask(1, "tools/list", **without(key)), error(1)) for key in REQUIRED],
+        [t(ask(1, "tools/list", **without(key)), wrong) for key in REQUIRED for wrong in (done(1), error(1, -32603))],
+    ),
+    "missing-capability-error": (
+        [t(CALL, error(1, -32021, requiredCapabilities={"sampling": {}}))],
+        [
+            t(CALL, error(1, -32021)),
+            t(CALL, error(1, -32021, requiredCapabilities={})),
+            t(CALL, error(1, -32021, requiredCapabilities={"sampling": {}}), client={"sampling": {}}),
+        ],
+    ),
+    "stateless": (
+        [t(CALL, done(1, **CONTENT))],
+        [t(ask(2, "tools/list", **can("roots")), done(2, **TOOLS), CALL, asks(1, "roots/list"))],
+    ),
+    "initialize-refusal-names-versions": (
+        [t(on(1, HELLO, error(1, -32601, supported=[LATEST])), stamped=False)],
+        [t(on(1, HELLO, error(1, -32601)), stamped=False)],
+    ),
+    "list-same-on-each-connection": (
+        [t(*in_turns("a", "a", "a", "a"))],
+        [t(*in_turns("a", "b", "a", "b"))],
+    ),
+    "connection-not-required": (
+        [raw(on(1, DISCOVER, done(1)), revision=LATEST)],
+        [raw(on(1, DISCOVER, error(1)), revision=LATEST)],
+    ),
+    # --- tools ---
+    "tool-input-schema-valid": (
+        [t(LIST, done(1, **tools("x")))],
+        [t(LIST, done(1, **tools("x", inputSchema=None))), old(LIST, result(1, **tools("x", inputSchema=True)))],
+    ),
+    "schemas-valid": (
+        [t(LIST, done(1, **tools("x", outputSchema={"type": "object", "properties": {"a": {"minimum": 1}}})))],
+        [
+            t(LIST, done(1, **tools("x", inputSchema={"type": "thing"}))),
+            t(LIST, done(1, **tools("x", outputSchema={"properties": []}))),
+            t(LIST, done(1, **tools("x", inputSchema={"type": "object", "minProperties": -1}))),
+        ],
+    ),
+    "tool-name-format": (
+        [t(LIST, done(1, **tools("a.b_C-9")))],
+        [t(LIST, done(1, **tools(name))) for name in ("", "a b", "é", "a,b", "x" * 129)],
+    ),
+    "tool-names-unique": ([t(LIST, done(1, **tools("a", "A")))], [t(LIST, done(1, **tools("a", "b", "a")))]),
+    "list-order-stable": (
+        [t(LIST, done(1, **tools("a", "b")), LIST_2, done(2, **tools("a", "b")))],
+        [t(LIST, done(1, **tools("a", "b")), LIST_2, done(2, **tools("b", "a")))],
+    ),
+    "header-annotation-valid": (
+        [t(LIST, done(1, **annotated({"a": {"type": "string", "x-mcp-header": "Region"}})))],
+        [
+            t(LIST, done(1, **annotated(properties)))
+            for properties in (
+                {"a": {"type": "string", "x-mcp-header": ""}},
+                {"a": {"type": "string", "x-mcp-header": "a b"}},
+                {"a": {"type": "number", "x-mcp-header": "A"}},
+                {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
+                {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}},
+            )
+        ],
+    ),
+    "tool-arguments-validated": (
+        [called({"a": []}, error(1)), called({}, ERRED)],
+        [called({"a": []}, done(1, **CONTENT)), called({}, done(1, **CONTENT))],
+    ),
+    "tool-errors-in-result": ([called({"a": "x"}, ERRED)], [called({"a": "x"}, error(1, -32602))]),
+    "unknown-tool-refused": (
+        [t(LIST_2, done(2, **TOOLS), CALL, error(1))],
+        [t(LIST_2, done(2, **TOOLS), CALL, ERRED)],
+    ),
+    "unknown-tool-code": (
+        [t(LIST_2, done(2, **TOOLS), CALL, error(1), server={"tools": {}})],
+        [t(LIST_2, done(2, **TOOLS), CALL, error(1, -32603), server={"tools": {}})],
+    ),
+    "tool-name-case-sensitive": (
+        [t(LIST_2, done(2, **tools("X")), CALL, error(1))],
+        [t(LIST_2, done(2, **tools("X")), CALL, done(1, **CONTENT))],
+    ),
+    "structured-content-conforms": (
+        [
+            called({"a": 1}, done(1, content=[], structuredContent={"b": 1})),
+            called({"a": 1}, done(1, structuredContent={})),
+        ],
+        [
+            called({"a": 1}, done(1, content=[], structuredContent={"b": "x"})),
+            called({"a": 1}, done(1, content=[], structuredContent=None)),
+            called({"a": 1}, done(1, **CONTENT)),
+        ],
+    ),
+    "structured-content-as-text": (
+        [t(CALL, done(1, content=[{"type": "text", "text": ' {"a": 1.0}'}], structuredContent={"a": 1}))],
+        [t(CALL, done(1, content=[{"type": "text", "text": "a is 1"}], structuredContent={"a": 1}))],
+    ),
+    "embedded-resource-capability": (
+        [t(CALL, done(1, content=[EMBEDDED]), server={"resources": {}}), t(CALL, done(1, **CONTENT))],
+        [t(CALL, done(1, content=[EMBEDDED]))],
+    ),
+    # --- resources ---
+    "blob-is-base64": (
+        [t(READ, done(1, contents=[{"uri": "x:y", "blob": "aGk="}]))],
+        [
+            t(READ, done(1, contents=[{"uri": "x:y", "blob": "a"}])),
+            t(READ, done(1, contents=[{"uri": "x:y", "blob": "aGk"}])),
+            t(CALL, done(1, content=[{"type": "image", "mimeType": "image/png", "data": "<svg>"}])),
+            t(CALL, done(1, content=[{"type": "resource", "resource": {"uri": "x:y", "blob": "*"}}])),
+        ],
+    ),
+    "resource-uri-valid": (
+        [t(RESOURCES, done(2, resources=[{"uri": "a+b.c-1:///x%20y?z#w"}]))],
+        [t(RESOURCES, done(2, resources=[{"uri": uri}])) for uri in ("x", "a b:c", "1a:b", "x:é", "x:a b", "x:%zz")],
+    ),
+    "resource-not-found": (
+        [missing(error(1))],
+        [missing(error(1, -32002)), missing(done(1, contents=[])), missing(error(1, -32603))],
+    ),
+    "resource-not-found-code": (
+        [missing(error(1, -32002), revision=LEGACY)],
+        [missing(error(1), revision=LEGACY), missing(result(1, contents=[]), revision=LEGACY)],
+    ),
+    "malformed-uri-refused": (
+        [t(ask(1, "resources/read", uri="a b"), error(1))],
+        [t(ask(1, "resources/read", uri="a b"), done(1, contents=[{"uri": "a b", "text": ""}]))],
+    ),
+    "path-traversal-refused": (
+        [t(CLIMB, error(1))],
+        [t(CLIMB, done(1, contents=[{"uri": "x:y", "text": "root:x:0:0:root:/root:/bin/sh\n"}]))],
+    ),
+    # --- prompts ---
+    "prompt-content-valid": (
+        [prompted({"type": "text", "text": ""}), prompted({"type": "image", "data": "aGk=", "mimeType": "image/png"})],
+        [
+            prompted({"type": "image", "data": "<svg>", "mimeType": "image/png"}),
+            prompted({"type": "audio", "data": "aGk=", "mimeType": "loud"}),
+            prompted({"type": "resource", "resource": {"uri": "x:y", "text": ""}}),
+            prompted({"type": "resource", "resource": {"uri": "y", "mimeType": "text/plain", "text": ""}}),
+            prompted({"type": "resource", "resource": {"uri": "x:y", "mimeType": "text/plain"}}),
+        ],
+    ),
+    "prompt-errors": (
+        [got(error(1)), got(error(1), NEEDY)],
+        [got(error(1, -32603)), got(done(1, messages=[])), got(done(1, messages=[]), NEEDY)],
+    ),
+    # --- subscriptions ---
+    "listen-acknowledged-first": (
+        [t(LISTEN, ACK, CHANGED), t(LISTEN, heard(2, "notifications/tools/list_changed"), ACK)],
+        [t(LISTEN, CHANGED, ACK), t(LISTEN, overdue(1)), t(LISTEN, done(1))],
+    ),
+    "acknowledged-within-request": (
+        [t(LISTEN, ACK), t(LISTEN, acknowledged(1))],
+        [
+            t(LISTEN, acknowledged(1, promptsListChanged=True)),
+            t(LISTEN, acknowledged(1, resourceSubscriptions=["x:y"])),
+        ],
+    ),
+    "listen-only-requested": (
+        [t(LISTEN, ACK, CHANGED), t(WATCH, ACK, heard(1, "notifications/resources/updated", uri="x:y/z"))],
+        [
+            t(LISTEN, ACK, heard(1, "notifications/prompts/list_changed")),
+            t(WATCH, ACK, heard(1, "notifications/resources/updated", uri="x:z")),
+            t(LISTEN, ACK, heard(1, "notifications/message", level="info", data=1)),
+        ],
+    ),
+    "listen-id-on-notifications": (
+        [t(LISTEN, ACK, CHANGED)],
+        [
+            t(LISTEN, ACK, notify("notifications/tools/list_changed")),
+            t(LISTEN, ACK, heard("1", "notifications/tools/list_changed")),
+            t(LISTEN, notify("notifications/subscriptions/acknowledged", notifications={})),
+        ],
+    ),
+    "listen-result-has-id": (
+        [t(LISTEN, ACK, done(1, _meta={meta.SUBSCRIPTION_ID: 1}))],
+        [t(LISTEN, ACK, done(1)), t(LISTEN, ACK, done(1, _meta={meta.SUBSCRIPTION_ID: "1"}))],
+    ),
+    "nothing-after-listen": ([t(LISTEN, ACK, CHANGED, done(1))], [t(LISTEN, ACK, done(1), CHANGED)]),
+    "updates-only-subscribed": (
+        [old(ask(1, "resources/subscribe", uri="x:y"), UPDATED)],
+        [
+            old(UPDATED),
+            old(
+                *[ask(1, "resources/subscribe", uri="x:y"), result(1)],
+                *[ask(2, "resources/unsubscribe", uri="x:y"), result(2), UPDATED],
+            ),
+        ],
+    ),
 }
 
 # What a rule must not take a stand on.
 SILENT: dict[str, Sequence[T]] = {
+    "version-echoed": [raw(hello("2025-06-18"), opened(LEGACY))],
+    "version-offered": [raw(hello("1900-01-01"), error(1))],
+    "capabilities-declared": [t(LIST, done(1, **TOOLS))],
+    "unsupported-version-error": [old(ask(1, "ping", _meta=TOO_OLD.message["params"]["_meta"]), result(1))],
+    "incomplete-meta-refused": [
+        old(LIST, result(1, tools=[])),
+        t(ask(1, "own/method", **without(REQUIRED[1])), done(1)),
+    ],
+    "list-same-on-each-connection": [t(*in_turns("a", "b", "b", "b")), t(*in_turns("a", "b", "c", "d"))],
+    "structured-content-conforms": [called({"a": 1}, ERRED)],
+    "lists-answered": [t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "x"}), error(1), server={"tools": {}})],
+    "tool-arguments-validated": [
+        called({"a": "x"}, done(1, **CONTENT)),
+        t(CALL, done(1, **CONTENT)),
+        called({"a": 1}, error(1)),
+    ],
+    "schemas-valid": [t(LIST, done(1, **tools("x", inputSchema={"$schema": "urn:own", "type": 5})))],
+    "unknown-tool-refused": [t(LIST_2, done(2, **TOOLS, nextCursor="c"), CALL, done(1, **CONTENT))],
+    "resource-not-found": [
+        missing(done(1, contents=[{"uri": "x:y", "text": ""}])),
+        t(RESOURCES, done(2, resources=[]), READ, error(1, -32603), server={"resources": {}}),
+    ],
+    "listen-acknowledged-first": [t(LISTEN, error(1)), t(LISTEN)],
+    "updates-only-subscribed": [
+        old(ask(1, "resources/subscribe", uri="x:y"), ask(2, "resources/unsubscribe", uri="x:y"), UPDATED)
+    ],
     "request-answered": [
         t(LIST, tell("notifications/cancelled", requestId=1)),
         t(sent({"id": 1, "method": "ping"}), overdue(1)),
@@ -447,7 +806,10 @@ SILENT: dict[str, Sequence[T]] = {
         t(CALL, overdue(1)),
     ],
     "response-matches-request": [t(text(b"{"), error(None)), t(text(b'{"id":7,'), error(7))],
-    "notification-unanswered": [t(text(b"{"), tell("no-such/x"), error(None))],
+    "notification-unanswered": [
+        old(sent([LIST.message]), tell("no-such/x"), error(None)),
+        t(text(b"{"), tell("no-such/x"), error(None)),
+    ],
     "result-valid": [t(LIST, error(1))],
     "answered-once": [t(error(None), error(None))],
     "cancelled-unanswered": [
@@ -495,9 +857,9 @@ def test_rule_is_silent_where_the_text_leaves_room(rule: str) -> None:
 
 
 def test_every_rule_for_servers_is_tried_here() -> None:
-    here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions", "input")
-    rules = [rule.id for rule in RULES.values() if rule.judge.__module__.rpartition(".")[2] in here]
-    assert sorted(rule for rule in rules if RULES[rule].who == "server") == sorted(ROWS)
+    here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions")
+    modules = [f"trio_mcp.testing.rules.{name}" for name in here]
+    assert sorted(rule.id for rule in RULES.values() if rule.judge.__module__ in modules) == sorted(ROWS)
 
 
 def test_the_moves_of_rules_exist() -> None:

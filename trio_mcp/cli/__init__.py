@@ -60,8 +60,10 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.completion import run
         case "check":
             from trio_mcp.cli.check import run
-        case "record" | "replay":
+        case "record":
             from trio_mcp.cli.record import run
+        case "replay":
+            from trio_mcp.cli.replay import run
         case "demo":
             from trio_mcp.cli.demo import run
         case _:

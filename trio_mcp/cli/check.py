@@ -26,31 +26,26 @@ if TYPE_CHECKING:
     # Imported late: they need an extra.
     from trio_mcp.testing.check.report import CheckReport, Preview, Progress
 
-__all__ = ["run"]
+__all__ = ["needs_kit", "run", "runnable"]
 
 EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the target; return 1 if a MUST is broken that is not in the baseline."""
-    # Hypothesis would keep its files in the current directory.
-    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(_cache()))
-    try:
-        import hypothesis  # noqa: F401
-    except ImportError:
-        raise Exit(EXTRA, hint=False) from None
+    needs_kit()
     from trio_mcp.testing.report.json import json_text
     from trio_mcp.testing.report.table import table
 
     check, preview = _prepared(options)
     baseline = _baseline(options.baseline)
     if options.dry_run:
-        with _can_run():
+        with runnable():
             print(_plan(trio.run(preview), options), end="")
         return OK
     files = _Files(options)
     bar = ProgressBar(sys.stderr)
-    with _can_run():
+    with runnable():
         report = trio.run(_until_interrupted, check, bar).knowing(baseline)
     report = attrs.evolve(report, target=_name(options) or report.target)
     print(json_text(report) if options.json else table(report), end="", flush=True)
@@ -61,8 +56,19 @@ def run(options: argparse.Namespace) -> int:
     return INTERRUPTED if report.ended == "interrupted" else report.status
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trio-mcp" / "hypothesis"
+def needs_kit() -> None:
+    """Check that what the kit needs is installed.
+
+    Raises:
+        Exit: If it is not.
+    """
+    # Hypothesis would keep its files in the current directory.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trio-mcp" / "hypothesis"
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache))
+    try:
+        import hypothesis  # noqa: F401
+    except ImportError:
+        raise Exit(EXTRA, hint=False) from None
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -75,7 +81,8 @@ def _name(options: argparse.Namespace) -> str:
 
 
 @contextlib.contextmanager
-def _can_run() -> Iterator[None]:
+def runnable() -> Iterator[None]:
+    """Turn an error that keeps a target from being checked into the end of the command, with status 2."""
     # All are one status here: whether the target is unreachable, silent or speaks something else, it was not checked.
     try:
         yield

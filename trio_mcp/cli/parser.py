@@ -159,6 +159,7 @@ SOCKETS = (
 )
 JSON = Argument("--json", action="store_true", help="print JSON")
 # Options of `check`.
+TIMEOUT = Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response (10)")
 CHECKING = (
     Argument("--client", action="store_true", help="check a client: -- COMMAND is started with the URL of a server"),
     Argument(
@@ -178,7 +179,7 @@ CHECKING = (
     Argument("--examples", type=_positive, default=200, metavar="N", help="how many examples to run (200)"),
     Argument("--time", type=_duration, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
     Argument("--seed", type=int, default=0, metavar="N", help="the same seed sends the same messages (0)"),
-    Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response (10)"),
+    TIMEOUT,
     Argument("--rate", type=_seconds, metavar="N", help="send at most N requests a second"),
     Argument("--allow-writes", action="store_true", help="call every tool, not only those annotated read-only"),
     Argument("--tool", action="append", default=[], metavar="NAME", help="call this tool as well"),
@@ -271,6 +272,7 @@ COMMANDS = {
         "send what a transcript's client said once more, and compare what comes back by the rules",
         (
             Argument("file", metavar="FILE", help="a transcript, or what `check` wrote for a failure"),
+            TIMEOUT,
             JSON,
         ),
         has_target=True,

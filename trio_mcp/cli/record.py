@@ -14,6 +14,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import OK, Exit
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
+from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import target_name
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
@@ -28,6 +29,8 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Record until the server ends, or until Ctrl-C."""
     target = target_of(options)
+    if isinstance(target, FailoverParameters):
+        raise Exit("a recording needs one way to the server, not several", hint=False)
     if isinstance(target, HttpServerParameters) and target.kind == "ws":
         raise Exit("a WebSocket can't be recorded: record the server over another transport", hint=False)
     with _opened(options.file) as file:

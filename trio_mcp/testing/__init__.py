@@ -1,9 +1,13 @@
-"""Tools to test programs that use trio_mcp: links and connections with faults, and a check of transports.
+"""Tools to test programs that speak the protocol: the conformance kit, faults, and a check of transports.
 
-Neither a client nor a server imports it. What needs Hypothesis says so; its extra is ``trio-mcp[testing]``.
+Neither a client nor a server imports it. What needs Hypothesis is imported on first use; its extra is
+``trio-mcp[testing]``.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from trio_mcp.testing.contract.check import ContractBroken, ContractReport, check_transport
 from trio_mcp.testing.contract.rule import Trait
@@ -27,27 +31,79 @@ from trio_mcp.testing.faults.steps import (
     Tear,
 )
 
+# What needs Hypothesis, or is large: `__getattr__` imports it. Type checkers can't follow that.
+if TYPE_CHECKING:
+    from trio_mcp.testing import strategies
+    from trio_mcp.testing.check.clients import StreamClient, check_client, preview_client
+    from trio_mcp.testing.check.engine import check_server, preview_server
+    from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Preview, Progress
+    from trio_mcp.testing.rules.history import Asked, Connection, Exchange, History
+    from trio_mcp.testing.rules.model import Rule, Verdict, broken, held, judged, rule
+    from trio_mcp.testing.transcript.events import Event
+
 __all__ = [
     "ON_LINKS",
     "ON_WIRES",
+    "Asked",
     "Await",
+    "CheckReport",
+    "Connection",
     "ContractBroken",
     "ContractReport",
     "Delay",
     "Drop",
     "Duplicate",
+    "Event",
+    "Exchange",
+    "Failure",
     "FaultLinks",
     "FaultProxy",
     "FaultStatistics",
     "Faults",
+    "History",
+    "Outcome",
     "Pass",
+    "Preview",
+    "Progress",
     "Reset",
+    "Rule",
     "Split",
     "Stall",
     "Step",
+    "StreamClient",
     "Tear",
     "Trait",
+    "Verdict",
+    "broken",
+    "check_client",
+    "check_server",
     "check_transport",
     "fault_scripts",
+    "held",
+    "judged",
+    "preview_client",
+    "preview_server",
     "random_faults",
+    "rule",
+    "strategies",
 ]
+
+_LATE = {
+    "check.clients": ("StreamClient", "check_client", "preview_client"),
+    "check.engine": ("check_server", "preview_server"),
+    "check.report": ("CheckReport", "Failure", "Outcome", "Preview", "Progress"),
+    "rules.history": ("Asked", "Connection", "Exchange", "History"),
+    "rules.model": ("Rule", "Verdict", "broken", "held", "judged", "rule"),
+    "transcript.events": ("Event",),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
+
+
+# PEP 562: called for names that the module does not have yet.
+def __getattr__(name: str) -> Any:
+    if name == "strategies":
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value

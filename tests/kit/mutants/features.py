@@ -6,6 +6,9 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import trio
+
+from tests.kit.mutants.messages import Hesitant
 from tests.kit.mutants.model import MODERN, Session, breaks
 from tests.kit.mutants.server import NAMES, PREFIX, PROMPTS, QUESTIONS, Message, Refused, Request
 
@@ -267,6 +270,10 @@ class ProgressAsText(Session):
 @breaks("cancelled-unanswered")
 class AnswersCancelledRequests(Session):
     def cancelled(self, request: Request) -> None:
+        self.nursery.start_soon(self.tell, request)
+
+    async def tell(self, request: Request) -> None:
+        await trio.sleep(0.1)
         self.respond(request, {"jsonrpc": "2.0", "id": request.id, "error": {"code": 0, "message": "cancelled"}})
 
 
@@ -278,14 +285,14 @@ class IgnoresCancellations(Session):
 
 
 @breaks("request-answered", revision=MODERN)
-class CancelsAllForOne(Session):
+class CancelsAllForOne(Hesitant):
     def cancel(self, request_id: Any) -> None:
         for request in self.open.values():
             request.scope.cancel()
 
 
 @breaks("request-answered")
-class CancelsByPrefixOfId(Session):
+class CancelsByPrefixOfId(Hesitant):
     def cancel(self, request_id: Any) -> None:
         for request in self.open.values():
             if str(request.id)[:1] == str(request_id)[:1]:

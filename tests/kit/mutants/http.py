@@ -66,10 +66,10 @@ class MissingCapabilitiesWith200(Web):
         return 200 if isinstance(response, dict) and response.get("error", {}).get("code") == -32021 else status
 
 
-@breaks("notification-refused-with-error", "header-mismatch-refused", revision=MODERN)
-class AcceptsAnyNotification(Web):
-    def check_notification(self, head: Head, message: Any) -> None:
-        pass
+@breaks("notification-refused-with-error", "notification-accepted-202", "notification-unanswered")
+class RefusesNotificationsWith200(Web):
+    def accepted(self) -> Answer:
+        return attrs.evolve(self.refuse(400, -32600, "No notifications"), status=200)
 
 
 @breaks("get-stream-or-405")
@@ -225,11 +225,12 @@ class ProgressOnGetStream(Web):
         return super().choose(life, message, about)
 
 
-@breaks("stream-messages-should-relate")
-class UpdatesOnStreamsOfRequests(Web):
+@breaks("stream-messages-should-relate", "progress-token-known")
+class ProgressOnStreamsOfOthers(Web):
     def choose(self, life: Life, message: Any, about: Request | None) -> Stream:
-        if about is None and life.session.open:
-            return next(iter(life.session.open.values())).origin  # type: ignore[no-any-return]
+        for other in life.session.open.values():
+            if message.get("method") == "notifications/progress" and other is not about:
+                return other.origin  # type: ignore[no-any-return]
         return super().choose(life, message, about)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from tests.kit.mutants.model import LATEST, LEGACY, MODERN, Session, breaks
-from tests.kit.mutants.server import PREFIX, Message, Refused, Request
+from tests.kit.mutants.server import PAGE, PREFIX, Message, Refused, Request
 
 # --- handshake --------------------------------------------------------------------------------------------------------
 
@@ -176,19 +176,10 @@ class CacheScopeOfItsOwnForEachPage(Session):
         return found | ({"cacheScope": "private"} if "cursor" in request.params and "ttlMs" in found else {})
 
 
-@breaks("tool-names-unique", "page-items-once")
+@breaks("cursors-stable", "tool-names-unique")
 class ListsPageTwice(Session):
     def page(self, request: Request, field: str, items: list[Message]) -> Message:
-        found = super().page(request, field, items)
-        place = self.place(request)
-        return (
-            super().page(request, field, [*items[:3], *items[:place]][: place + 3]) | found
-            if not place
-            else {
-                **found,
-                field: items[:3],
-            }
-        )
+        return super().page(request, field, items) | ({field: items[:PAGE]} if self.place(request) else {})
 
 
 @breaks("bad-cursor-refused")
@@ -207,18 +198,6 @@ class WrongCodeForBadCursor(Session):
             return super().place(request)
         except Refused:
             raise Refused(-32603, "Unknown cursor") from None
-
-
-@breaks("cursors-stable", "bad-cursor-refused")
-class ForgetsCursors(Session):
-    seen = 0
-
-    def place(self, request: Request) -> int:
-        if "cursor" in request.params:
-            self.seen += 1
-            if self.seen > 10 and self.seen % 2:
-                raise Refused(-32602, "Unknown cursor")
-        return super().place(request)
 
 
 @breaks("list-order-stable", "tool-names-unique", "list-same-on-each-connection", revision=MODERN)

@@ -6,8 +6,19 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import trio
+
 from tests.kit.mutants.model import MODERN, Session, breaks, is_response, is_result
 from tests.kit.mutants.server import PREFIX, Batch, Message, Refused, Request
+
+
+class Hesitant(Session):
+    """A healthy server that takes a moment, so that requests overlap."""
+
+    async def answer(self, request: Request) -> Message:
+        await trio.sleep(0.01)
+        return await super().answer(request)
+
 
 # --- responses --------------------------------------------------------------------------------------------------------
 
@@ -23,7 +34,7 @@ class AnswersTwice(Session):
 @breaks("response-matches-request", "request-answered")
 class AnswersAnotherId(Session):
     def respond(self, request: Request, response: Message) -> None:
-        super().respond(request, response | ({"id": f"{request.id}?"} if request.method == "prompts/get" else {}))
+        super().respond(request, response | ({"id": f"{request.id}?"} if request.method == "tools/call" else {}))
 
 
 @breaks("response-matches-request", "request-answered", revision=MODERN)
@@ -52,7 +63,7 @@ class NeverAnswersUnknownMethods(Session):
 
 
 @breaks("request-answered", revision=MODERN)
-class LosesResponsesUnderLoad(Session):
+class LosesResponsesUnderLoad(Hesitant):
     def respond(self, request: Request, response: Message) -> None:
         if len(self.open) < 2:
             super().respond(request, response)
@@ -261,7 +272,7 @@ class GrowsBatches(Session):
         super().respond_to_batch(batch, last)
 
 
-@breaks("request-answered", revision="2025-03-26")
+@breaks("batch-supported", revision="2025-03-26")
 class ShrinksBatches(Session):
     def respond_to_batch(self, batch: Batch, last: Request) -> None:
         batch.responses[1:] = []
@@ -300,10 +311,3 @@ class WritesLatin(Session):
 class WritesNaN(Session):
     async def tool_add(self, request: Request, arguments: Message) -> Message:
         return await super().tool_add(request, arguments) | {"_meta": {"com.example/cost": float("nan")}}
-
-
-@breaks("stdout-clean")
-class EchoesWhatItGets(Session):
-    def receive(self, text: bytes, origin: Any = None) -> None:
-        super().receive(text, origin)
-        self.deliver(json.loads(text), None) if text.startswith(b'{"jsonrpc"') and b"tools/call" in text else None

@@ -88,6 +88,14 @@ QUESTIONS: dict[str, Message] = {
     "roots": {"method": "roots/list"},
 }
 
+ANSWERS: dict[str, Message] = {
+    "elicitation": _object(action={"enum": ["accept", "decline", "cancel"]}),
+    "sampling": _object(role={"enum": ["user", "assistant"]}, content={"type": ["object", "array"]}, model=TEXT),
+    "roots": _object(roots={"type": "array", "items": {"type": "object"}}),
+}
+for _schema in ANSWERS.values():
+    del _schema["additionalProperties"]
+
 
 class Refused(Exception):
     """A request that gets an error."""
@@ -191,6 +199,8 @@ class Twin:
         self.web = web
         self.sessions: list[Session] = []
         self.served = 0
+        # Seconds for a step of the slow tool.
+        self.pause = 0.05
 
 
 class Session:
@@ -547,7 +557,7 @@ class Session:
 
     async def tool_slow(self, request: Request, arguments: Message) -> Message:
         for step in range(arguments["steps"]):
-            await trio.sleep(0.05)
+            await trio.sleep(self.twin.pause)
             self.progress(request, step + 1, arguments["steps"])
             self.log(request, "info", f"step {step}")
         return self.text("done")
@@ -620,8 +630,8 @@ class Session:
         if not all(kind in given for kind in kinds):
             asked = {kind: self.question(kind, request) for kind in kinds}
             return {"resultType": "input_required", "inputRequests": asked, "requestState": self.state(request)}
-        if not all(isinstance(given[kind], dict) for kind in kinds):
-            raise Refused(-32602, "An input response must be an object")
+        if not all(jsonschema_rs.is_valid(ANSWERS[kind], given[kind]) for kind in kinds):
+            raise Refused(-32602, "An input response is invalid")
         return self.text("got " + ", ".join(kinds))
 
     # The rest

@@ -15,7 +15,7 @@ import attrs
 import trio
 import trio.testing
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.client.targets import LinkFactory
 from trio_mcp.errors import TransportError
 from trio_mcp.link import Link
@@ -275,13 +275,11 @@ class _Check:
         async with background_nursery() as nursery:
             nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
             process = await start_process(program)
-            try:
+            async with closing(partial(process.end, GRACE)):
                 await process.stdin.aclose()
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
-            finally:
-                await process.end(GRACE)
         if status:
             last = errors.decode("utf-8", "replace").strip().splitlines()
             run.trouble = f"it exited with status {status}" + (f": {last[-1]}" if last else "")
@@ -385,6 +383,11 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
     place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
     kept = list(events[: place + 1])
 
+    places = {id(event): place for place, event in enumerate(events)}
+
+    def in_order(units: list[list[Event]]) -> list[Event]:
+        return sorted((event for unit in units for event in unit), key=lambda event: places[id(event)])
+
     def shows(tried: list[Event]) -> bool:
         found = _first(rule, tried)
         return found is not None and found.event is verdict.event and found.problem == verdict.problem
@@ -393,18 +396,24 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
         kept = list(events)
         if not shows(kept):
             return kept
-    size = len(kept) // 2
+    # An HTTP exchange stays whole: what else came in a response may be why the client did what it did.
+    grouped: dict[tuple[int, int], list[Event]] = {}
+    for place, event in enumerate(kept):
+        key = (-1, place) if event.exchange is None else (event.connection, event.exchange)
+        grouped.setdefault(key, []).append(event)
+    units = list(grouped.values())
+    size = len(units) // 2
     # Large pieces first, as most of a long transcript has nothing to do with the fault.
     while size:
         at = 0
-        while at < len(kept):
-            tried = list(kept[:at] + kept[at + size :])
-            if verdict.event in kept[at : at + size] or not shows(tried):
+        while at < len(units):
+            tried = in_order(units[:at] + units[at + size :])
+            if any(verdict.event in unit for unit in units[at : at + size]) or not shows(tried):
                 at += size
             else:
-                kept = tried
+                del units[at : at + size]
         size //= 2
-    return kept
+    return in_order(units)
 
 
 def _software(history: History) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import attrs
 import trio
-import trio.testing
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -54,6 +53,9 @@ SHRINKING: Final = 20.0
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
+
+PAUSE: Final = 20
+"""How many times the latency a pause lasts at most (chosen)."""
 
 SLOWER: Final = 5.0
 """How many times slower than at the beginning is told as such (chosen)."""
@@ -131,7 +133,7 @@ class Check:
         self._latencies: list[float] = []
         self._dead = self._closed = self._traffic = 0
         self._life: _Life | None = None
-        self._virtual = isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
+        self._virtual = False
 
     async def run(self) -> None:
         """Run it, until it is complete or its budget is used up.
@@ -185,7 +187,11 @@ class Check:
     async def _live(self, facts: Facts, examples: int, until: float) -> tuple[Facts, bool]:
         """Run examples over one connection; return what is known now, and whether there are more."""
         more = True
+        began = clock.perf_counter()
         async with self._connected(facts.revision) as runner:
+            if not runner.is_virtual:
+                self._sources[-1].opening = clock.perf_counter() - began
+            self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
             runner.forget()
             talk = runner.talks[0]
@@ -248,6 +254,8 @@ class Check:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
         life.plans.append((self._examples, plan))
+        if self._latencies and not self._virtual:
+            runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         seconds, probed = None, False
         with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
@@ -262,7 +270,7 @@ class Check:
         if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1
-            await runner.talks[0].wire.stop("close", 0)
+            await runner.talks[0].stop()
         elif seconds is not None:
             self._dead = 0
             self._latencies.append(seconds)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import singledispatchmethod
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 import trio
+import trio.testing
 
 from trio_mcp._version import __version__
 from trio_mcp.errors import NegotiationError, TransportError
@@ -24,6 +26,7 @@ from trio_mcp.testing.check.steps import (
     Headers,
     Http,
     NextPage,
+    OnTask,
     Open,
     Pause,
     Plan,
@@ -54,7 +57,7 @@ STYLES: Final[tuple[Callable[[int], Any], ...]] = (
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
 
-APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete", "tasks/result"})
 """Requests whose work is the application's, and takes as long as it takes."""
 
 MOST_AGAIN: Final = 3
@@ -124,18 +127,22 @@ class Talk:
         wire: The wire.
         revision: The revision spoken on it.
         requests: The requests of this example, in order.
+        ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
     """
 
     def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
         self.wire = wire
         self.revision = revision
         self.requests: list[Sent] = []
+        self._is_open = True
         self._count = count
         self.questions: deque[dict[str, Any]] = deque()
         self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
         self._broken: dict[int, list[Sent]] = {}
+        self._streams: set[int] = set()
+        self.ending: set[int] = set()
         self._ids = 0
 
     @property
@@ -145,8 +152,8 @@ class Talk:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can be sent."""
-        return self.wire.is_open
+        """Whether anything can be sent, as far as was looked."""
+        return self._is_open
 
     def open_requests(self) -> list[Sent]:
         """Return the requests that are open."""
@@ -162,6 +169,8 @@ class Talk:
         self._by_id.clear()
         self._by_exchange.clear()
         self._broken.clear()
+        self._streams.clear()
+        self.ending.clear()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -221,6 +230,7 @@ class Talk:
     def take(self, event: Event) -> None:
         """Look at an event."""
         if event.kind == "close":
+            self._is_open = False
             for sent in self.requests:
                 sent.over = True
             self.questions.clear()
@@ -231,7 +241,12 @@ class Talk:
             for sent in broken:
                 sent.over = False
             self._by_exchange[event.exchange or 0] = broken
-        elif event.kind == "end" and event.exchange is not None and not event.facts.get("goes_on"):
+        elif event.kind == "response" and event.headers.get("content-type", "").startswith("text/event-stream"):
+            self._streams.add(event.exchange or 0)
+        elif event.kind == "end" and event.exchange is not None:
+            self.ending.discard(event.exchange)
+            if event.facts.get("goes_on"):
+                return
             # Nothing more will come, unless the stream is resumed.
             ended = [sent for sent in self._by_exchange.pop(event.exchange, ()) if not sent.over]
             for sent in ended:
@@ -248,12 +263,19 @@ class Talk:
             if sent is not None and sent.answer is None:
                 sent.answer = message
                 sent.over = True
+            if event.exchange in self._streams:
+                self.ending.add(event.exchange or 0)
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
             for sent in self.requests:
                 if sent.method == "subscriptions/listen" and _key(sent.message["id"]) == _subscription(message):
                     sent.acknowledged = True
+
+    async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
+        """End the connection, or over HTTP an open response."""
+        await self.wire.stop(how, which)
+        self._is_open = self.wire.is_open
 
     async def respond(self) -> None:
         """Answer what the server has asked."""
@@ -281,6 +303,9 @@ class Runner:
         talks: The connections of this example, the main one first.
         asked: How many requests were sent, over all connections.
         slow: What the application did not do in time: methods, each with the name of what was asked for.
+        longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
+        is_virtual: Whether time is virtual. Then the same answers lead to the same traffic: between two waits the
+            runner does not look at what has come.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
@@ -288,6 +313,9 @@ class Runner:
         self.revision = revision
         self.terms = Terms() if terms is None else terms
         self.talks: list[Talk] = []
+        self.longest_pause = math.inf
+        clock = trio.lowlevel.current_clock()
+        self.is_virtual = isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
@@ -390,7 +418,7 @@ class Runner:
         """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
         deadline = trio.current_time() + timeout
         while True:
-            await self._respond()
+            await self._look()
             if condition():
                 return True
             left = deadline - trio.current_time()
@@ -401,7 +429,11 @@ class Runner:
         self.pump()
         return condition() or any(talk.questions and talk.is_open for talk in self.talks)
 
-    async def _respond(self) -> None:
+    async def _look(self) -> None:
+        """Look at what has come, and answer the server's questions."""
+        if self.is_virtual:
+            # What has come by now must not depend on the order in which Trio runs tasks.
+            await trio.testing.wait_all_tasks_blocked()
         self.pump()
         for talk in self.talks:
             await talk.respond()
@@ -423,7 +455,8 @@ class Runner:
         async with contextlib.AsyncExitStack() as self._extra:
             try:
                 for step in plan:
-                    await self._respond()
+                    if not self.is_virtual:
+                        await self._look()
                     await self._do(step)
                 if settle:
                     await self.settle()
@@ -445,7 +478,9 @@ class Runner:
         def waited_for() -> list[tuple[Talk, Sent]]:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
-        if await self.until(lambda: not waited_for(), self.terms.deadline):
+        if await self.until(
+            lambda: not waited_for() and not any(talk.ending for talk in self.talks), self.terms.deadline
+        ):
             return
         late = waited_for()
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
@@ -514,15 +549,17 @@ class Runner:
         if isinstance(step, Await):
             await self.settle()
         elif isinstance(step, Pause):
-            await self.until(lambda: False, step.seconds)
+            await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
+            if isinstance(step, (NextPage, Continue)):
+                await self._look()
             await self._on(step, talk)
 
     async def _pace(self, step: Step) -> None:
-        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, Continue, Http, Write)):
+        if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
@@ -581,11 +618,20 @@ class Runner:
     @_on.register
     async def _(self, step: NextPage, talk: Talk) -> None:
         found = [
-            each for each in talk.answered() if each.method in LISTS and isinstance(each.result.get("nextCursor"), str)
+            each
+            for each in talk.answered()
+            if each.method in (*LISTS, "tasks/list") and isinstance(each.result.get("nextCursor"), str)
         ]
         if found:
             sent = found[step.which % len(found)]
             await talk.ask(sent.method, {"cursor": sent.result["nextCursor"]})
+
+    @_on.register
+    async def _(self, step: OnTask, talk: Talk) -> None:
+        made = [each.result.get("task") for each in talk.answered()]
+        found = [task["taskId"] for task in made if isinstance(task, dict) and isinstance(task.get("taskId"), str)]
+        if found:
+            await talk.ask(step.method, {"taskId": found[step.which % len(found)]}, Ask(step.method, meta=step.meta))
 
     @_on.register
     async def _(self, step: Continue, talk: Talk) -> None:
@@ -597,7 +643,7 @@ class Runner:
 
     @_on.register
     async def _(self, step: Break, talk: Talk) -> None:
-        await talk.wire.stop(step.how, step.which)
+        await talk.stop(step.how, step.which)
 
     @_on.register
     async def _(self, step: Resume, talk: Talk) -> None:

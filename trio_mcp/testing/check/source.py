@@ -14,7 +14,7 @@ from hypothesis.errors import Unsatisfiable
 from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.model import Move
 from trio_mcp.testing.check.run import STYLES
-from trio_mcp.testing.check.steps import Ask, Await, Plan, Step
+from trio_mcp.testing.check.steps import Ask, Await, Break, Open, Plan, Step
 from trio_mcp.testing.strategies.drawing import draws
 
 __all__ = ["CALLS", "MOST_STEPS", "Source"]
@@ -35,6 +35,9 @@ SMALLEST, LARGEST = 8, 256
 OLD: Final = 0.1
 """How often a move is made again all of whose values were used, compared with others (chosen)."""
 
+CHEAP: Final = 0.02
+"""Seconds for which a connection may be opened as often as anything else is done (chosen)."""
+
 ATTEMPTS: Final = 5
 """How often a move is drawn again if all that it would call was called before (chosen)."""
 
@@ -44,11 +47,13 @@ class _Pool:
 
     Attributes:
         is_old: Whether it has few values, which all have been used, and calls something.
+        connects: Whether it opens connections, or ends one.
     """
 
     def __init__(self, move: Move, facts: Facts, seed: str) -> None:
         self.move = move
         self.is_old = False
+        self.connects = move.alone
         self._strategy = move.make(facts)
         self._random = Random(f"{seed} {move.name}")
         self._count = SMALLEST
@@ -76,6 +81,7 @@ class _Pool:
             self.is_old = any(map(_calls, self._all))
             drawn = self._random.sample(self._all, len(self._all))
         self._values.extend(drawn)
+        self.connects = self.connects or any(isinstance(step, (Open, Break)) for plan in drawn for step in plan)
 
 
 class Source:
@@ -90,6 +96,7 @@ class Source:
         seed: Decides everything that is random.
 
     Attributes:
+        opening: Seconds that it takes to open a connection. The longer, the fewer plans do so.
         usable: The moves that can be made.
         asked: How many requests the plans had so far.
         called: How many of them were calls; see `CALLS`.
@@ -98,6 +105,7 @@ class Source:
 
     def __init__(self, facts: Facts, moves: Sequence[Move], seed: str) -> None:
         self.usable = [move for move in moves if not move.lacks(facts)]
+        self.opening = 0.0
         self.asked = self.called = self.repeated = 0
         self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
         self._random = Random(seed)
@@ -119,7 +127,11 @@ class Source:
 
     def _mixed(self) -> list[Plan]:
         """Return the steps of several moves, or of one that must be alone."""
-        weights = [pool.move.weight * (OLD if pool.is_old else 1) for pool in self._pools.values()]
+        rare = min(1.0, CHEAP / max(self.opening, CHEAP))
+        weights = [
+            pool.move.weight * (OLD if pool.is_old else 1) * (rare if pool.connects else 1)
+            for pool in self._pools.values()
+        ]
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)

@@ -20,6 +20,7 @@ __all__ = [
     "Continue",
     "Http",
     "NextPage",
+    "OnTask",
     "Open",
     "Pause",
     "Plan",
@@ -137,6 +138,22 @@ class NextPage:
 
 
 @attrs.frozen
+class OnTask:
+    """Send a request about the task number ``which`` that was made on the connection, counted round.
+
+    Attributes:
+        method: The method: ``tasks/get``, ``tasks/result`` or ``tasks/cancel``.
+        which: The task.
+        meta: What is in its ``_meta``.
+    """
+
+    method: str
+    which: int = 0
+    meta: Mapping[str, Any] = attrs.Factory(dict)
+    connection: int = 0
+
+
+@attrs.frozen
 class Continue:
     """Send the request number ``which`` that was answered with questions again, with responses to them.
 
@@ -189,7 +206,9 @@ class Resume:
     connection: int = 0
 
 
-Step: TypeAlias = Ask | Tell | Write | Http | Cancel | NextPage | Continue | Await | Pause | Open | Break | Resume
+Step: TypeAlias = (
+    Ask | Tell | Write | Http | Cancel | NextPage | OnTask | Continue | Await | Pause | Open | Break | Resume
+)
 Plan: TypeAlias = tuple[Step, ...]
 
 

@@ -54,8 +54,10 @@ class HttpRecorder:
         self._headers = dict(target.headers)
         self._tape = tape
         self._exchanges = itertools.count(1)
-        self._clients: list[Notes] = []
-        self._sessions: dict[str, int] = {}
+        self._numbers = itertools.count()
+        self._sessions: dict[str, Notes] = {}
+        self._plain: Notes | None = None  # the client without a session
+        self._plain_served = False
         self.path = parts.path or "/"
 
     async def serve(self, client: trio.SocketStream) -> None:
@@ -110,26 +112,19 @@ class HttpRecorder:
         """Return the notes of the client that a request comes from: sessions tell clients apart."""
         session = _value(fields, SESSION_ID)
         if session in self._sessions:
-            return self._clients[self._sessions[session]]
-        # A client that opens a session is another one than those that have begun before.
-        if not self._clients or (b'"initialize"' in body and self._opens(body)):
-            self._clients.append(Notes(self._tape, len(self._clients), "http"))
-            return self._clients[-1]
-        return self._clients[0]
+            return self._sessions[session]
+        # The handshake is another client's, unless the one before it has only tried what it was refused.
+        if self._plain is None or (self._plain_served and b'"initialize"' in body and _opens(body)):
+            self._plain, self._plain_served = Notes(self._tape, next(self._numbers), "http"), False
+        return self._plain
 
-    def _opens(self, body: bytes) -> bool:
-        try:
-            message = json.loads(body)
-        except (ValueError, RecursionError):
-            return False
-        # The first one may have probed the server, and be the same client.
-        return isinstance(message, dict) and message.get("method") == "initialize" and bool(self._sessions)
-
-    def opened(self, notes: Notes, fields: Fields) -> None:
-        """Remember the session that a response opens."""
-        session = _value(fields, SESSION_ID)
-        if session:
-            self._sessions.setdefault(session, self._clients.index(notes))
+    def responded(self, notes: Notes, status: int, fields: Fields) -> None:
+        """Remember the session that a response opens, if it does."""
+        if session := _value(fields, SESSION_ID):
+            self._sessions.setdefault(session, notes)
+        if notes is self._plain:
+            self._plain = None if session else notes
+            self._plain_served = self._plain_served or status < 300
 
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request for the server."""
@@ -209,7 +204,7 @@ class _Exchange:
             elif isinstance(event, h11.Response):
                 response = _fields(event)
                 notes.event("response", "server", self.number, status=event.status_code, headers=response)
-                self.recorder.opened(notes, response)
+                self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
                 await self._send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
@@ -264,6 +259,14 @@ class _Reader:
         """Take the end of the body."""
         if self._body:
             self._notes.text("server", bytes(self._body), self._number)
+
+
+def _opens(body: bytes) -> bool:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(message, dict) and message.get("method") == "initialize"
 
 
 def _fields(head: h11.Request | h11.Response) -> Fields:

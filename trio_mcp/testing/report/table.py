@@ -19,7 +19,7 @@ from trio_mcp.testing.report.view import (
     transcript_of,
 )
 
-__all__ = ["failure_lines", "table"]
+__all__ = ["event_line", "failure_lines", "table"]
 
 WIDTH = 100
 """Columns. Fixed, so that a report is the same in a terminal and in a file."""
@@ -86,7 +86,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     if prologue:
         yield f"    (after {len(prologue)} events of connecting and listing)"
     for shown in rest[:MAX_EVENTS]:
-        yield _event(shown)
+        yield event_line(shown)
     if len(rest) > MAX_EVENTS:
         yield f"    … {len(rest) - MAX_EVENTS} more"
 
@@ -94,7 +94,8 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
 ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}
 
 
-def _event(shown: Shown) -> str:
+def event_line(shown: Shown) -> str:
+    """Return an event in a line."""
     event = shown.event
     where = f"[{event.connection}] " if event.connection else ""
     text = f"{shown.time:8.3f} s  {ARROWS[event.sender]} {where}{shown.label}  {shown.detail}".rstrip()

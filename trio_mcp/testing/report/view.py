@@ -28,6 +28,7 @@ __all__ = [
     "headline",
     "sections",
     "shorten",
+    "shown",
     "transcript_of",
 ]
 
@@ -157,15 +158,23 @@ class Shown:
 
 def transcript_of(failure: Failure) -> tuple[list[Shown], list[Shown]]:
     """Return the events of a failure: those of its prologue, and those that matter."""
+    return shown(failure.transcript, failure.at)
+
+
+def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown]]:
+    """Return the events of a transcript as they are shown: those before its first example, and the rest.
+
+    Args:
+        transcript: The events.
+        at: The index of the event that breaks a rule.
+    """
     masker = Masker()
-    events = [masker.event(event) for event in failure.transcript]
-    marks = [
-        number for number, event in enumerate(events) if event.kind == "mark" and event.facts.get("what") == "begin"
-    ]
-    first = marks[0] + 1 if marks else 0
+    events = [masker.event(event) for event in transcript]
+    marks = (place for place, each in enumerate(events) if each.kind == "mark" and each.facts.get("what") == "begin")
+    first = next(marks, -1) + 1
     began = events[first].time if first < len(events) else 0.0
-    shown = [_shown(event, began, number == failure.at) for number, event in enumerate(events)]
-    return shown[:first], shown[first:]
+    found = [_shown(event, began, place == at) for place, event in enumerate(events)]
+    return found[:first], found[first:]
 
 
 def problem_of(outcome: Outcome) -> str:

@@ -33,6 +33,8 @@ __all__ = [
     "pages",
     "schema_problem",
     "since",
+    "subscribed",
+    "subscription_of",
     "until",
 ]
 
@@ -126,7 +128,7 @@ def _is_proper(connection: Connection, asked: Asked) -> bool:
 
 
 # What they take is up to the application: the text limits the time of none.
-_WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+_WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
 _AN_HOUR: Final = 3600.0
 
 
@@ -270,3 +272,23 @@ def notifications(connection: Connection, sender: Sender, *methods: str) -> Iter
     for event in messages_of(connection, sender):
         if is_notification(event.message) and (not methods or event.message["method"] in methods):
             yield event
+
+
+# --- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+def subscription_of(message: Any) -> Any:
+    """Return the subscription's id that a message carries; None if it carries none."""
+    body = message.get("params", message.get("result")) if isinstance(message, dict) else None
+    entries = body.get("_meta") if isinstance(body, dict) else None
+    return entries.get(meta.SUBSCRIPTION_ID) if isinstance(entries, dict) else None
+
+
+def subscribed(connection: Connection, listen: Asked) -> list[Event]:
+    """Return the notifications that carry a subscription's id, in order."""
+    found = []
+    for event in notifications(connection, "server"):
+        named = subscription_of(event.message)
+        if type(named) is type(listen.id) and named == listen.id:
+            found.append(event)
+    return found

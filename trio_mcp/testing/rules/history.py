@@ -329,8 +329,13 @@ class Connection:
                     )
                     # In the legacy era a lost connection is not a cancellation: the request goes on.
                     modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
-                    if asked is not None and modern and not asked.answers and asked.cancelled is None:
-                        asked.cancelled = event
+                    if asked is not None and modern:
+                        self._give_up(asked, event)
+
+    def _give_up(self, asked: Asked, event: Event) -> None:
+        # What was not answered in time is given up for that reason, which excuses nothing.
+        if asked.cancelled is None and not asked.answers and asked.overdue is None:
+            asked.cancelled = event
 
     def _take_message(self, event: Event) -> None:
         message = event.message
@@ -353,8 +358,8 @@ class Connection:
             params = params if isinstance(params, dict) else {}
             if message["method"] == "notifications/cancelled":
                 found = self._open.get((event.sender, _key(params.get("requestId"))))
-                if found is not None and found.cancelled is None and not found.answers:
-                    found.cancelled = event
+                if found is not None:
+                    self._give_up(found, event)
             elif message["method"] == "notifications/progress":
                 other = OTHER.get(event.sender)
                 if other is not None and (found := self._tokens.get((other, _key(params.get("progressToken"))))):
@@ -394,6 +399,7 @@ class History:
         self._prologue = {id(event) for event in events[:since]}
         self.connections: dict[int, Connection] = {}
         self.validators: dict[str, SchemaValidator | None] = {}
+        self._order = {id(event): place for place, event in enumerate(events)}
         for event in events:
             if (connection := self.connections.get(event.connection)) is None:
                 connection = self.connections[event.connection] = Connection(event.connection)
@@ -403,6 +409,10 @@ class History:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self.connections.values())
+
+    def order(self, event: Event) -> int:
+        """Return the place of an event in the transcript; -1 for a part of a batch."""
+        return self._order.get(id(event), -1)
 
     def counts(self, event: Event) -> bool:
         """Return whether a verdict on this event counts, or belongs to the prologue."""

@@ -75,6 +75,13 @@ def _is_whole(exchange: Exchange) -> bool:
     return exchange.end is not None and not exchange.end.facts.get("cut")
 
 
+def _lives(connection: Connection, event: Event) -> bool:
+    """Return whether an event came while neither side had ended the connection or its session."""
+    close = connection.close
+    closed = close is not None and connection.position(event) > connection.position(close)
+    return not closed and not connection.is_after_session(event)
+
+
 def _is_json(exchange: Exchange) -> bool:
     kind = _response(exchange).headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower() == "application/json"
@@ -152,7 +159,7 @@ def notification_accepted_202(history: History) -> Iterator[Verdict]:
     "A notification (in the legacy era a response, too) that is not accepted gets an HTTP error status.",
     older=OLD_POSTS,
     revisions=STREAMABLE,
-    moves=["unknown-notification", "stray-response"],
+    moves=["unknown-notification", "stray-response", "tell-in-unknown-version"],
 )
 def notification_refused_with_error(history: History) -> Iterator[Verdict]:
     """Judge each POST of a notification that got an error."""
@@ -193,6 +200,25 @@ def answer_content_type(history: History) -> Iterator[Verdict]:
         elif _is_whole(exchange):
             one = len(exchange.received) == 1 and isinstance(exchange.received[0].message, dict)
             yield judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic#messages",
+    "Each event of a stream that has data is one message.",
+    older="basic#messages",
+    revisions=STREAMABLE,
+    moves=["call-tool", "list-all"],
+)
+def one_message_an_event(history: History) -> Iterator[Verdict]:
+    """Judge each event of the usual type; an event without data gives a place to resume from."""
+    for _, exchange in over_http(history, "POST", "GET"):
+        for event in exchange.received if exchange.is_stream else ():
+            if event.facts.get("event", "message") == "message" and event.text != b"":
+                found = event.message
+                kept = isinstance(found, list) or is_request(found) or is_notification(found) or is_response(found)
+                yield judged(kept, event, "the data of an event are not a message")
 
 
 # --- the streams of requests ------------------------------------------------------------------------------------------
@@ -274,9 +300,9 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif exchange.end is not None and _is_whole(exchange):
             asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-            given_up = asked is None or asked.cancelled is not None or connection.close is not None
+            given_up = asked is None or asked.cancelled is not None or not _lives(connection, exchange.end)
             resumable = any(event.facts.get("event_id") for event in exchange.received)
-            if not given_up and not resumable and connection.session_end is None:
+            if not given_up and not resumable:
                 yield broken(exchange.end, "the stream ended without the response")
 
 
@@ -292,7 +318,19 @@ def stream_messages_should_relate(history: History) -> Iterator[Verdict]:
     """Judge each response and each progress notification on the stream of a request."""
     for _, exchange, message in _streams(history, modern=False):
         for event in received(exchange):
-            yield from _related(event, message)
+            if event.message.get("method") in CHANGES and message["method"] in QUIET:
+                yield broken(event, f"{event.message['method']} came on the stream of {message['method']}")
+            else:
+                yield from _related(event, message)
+
+
+CHANGES: Final = frozenset(
+    f"notifications/{name}"
+    for name in ("resources/updated", "resources/list_changed", "tools/list_changed", "prompts/list_changed")
+)
+
+QUIET: Final = frozenset({"ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+"""Requests that change nothing."""
 
 
 @rule(
@@ -311,8 +349,8 @@ def stream_messages_relate(history: History) -> Iterator[Verdict]:
             method = event.message.get("method")
             if method == "notifications/message" and listens:
                 yield broken(event, "a log message came on the stream of a subscription")
-            elif method == "notifications/subscriptions/acknowledged" and not listens:
-                yield broken(event, f"the acknowledgement of a subscription came on the stream of {message['method']}")
+            elif (method == "notifications/subscriptions/acknowledged" or method in CHANGES) and not listens:
+                yield broken(event, f"{method} came on the stream of {message['method']}, not of a subscription")
             else:
                 yield from _related(event, message)
 
@@ -348,7 +386,7 @@ def stream_ends_after_response(history: History) -> Iterator[Verdict]:
         if exchange.end is None or not any(_is_answer_to(event, message) for event in exchange.received):
             continue
         if exchange.end.facts.get("how") == "lingering":
-            yield broken(exchange.end, "the stream was still open a second after the response")
+            yield broken(exchange.end, "the stream was still open half a second after the response")
         elif exchange.end.facts.get("by") == "server":
             yield held(exchange.end)
 
@@ -392,7 +430,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
             resumable = any(event.facts.get("event_id") for event in last.received)
-            if not resumable and connection.session_end is None:
+            if not resumable and _lives(connection, last.end):
                 yield broken(last.end, "the request whose stream was broken off never got its response")
 
 
@@ -504,20 +542,29 @@ def _identity(message: dict[str, Any]) -> Any:
     moves=["call-tool", "calls-at-once", "break-and-resume"],
 )
 def event_ids_unique(history: History) -> Iterator[Verdict]:
-    """Judge each message with an id; what is replayed keeps its own, and without a message it is but a place."""
+    """Judge each message with an id; a client that resumes from an older place gets again what came after it."""
     for connection in history:
         if connection.transport != "http" or connection.modern:
             continue
-        streams: dict[str, Exchange] = {}
+        used: dict[str, tuple[Exchange, int]] = {}
+        places: dict[str, int] = {}
         for exchange in connection.exchanges.values():
             root = _root(connection, exchange)
+            if root is None:
+                continue
+            after = places.get(exchange.request.headers.get("last-event-id", ""), -1)
             here: set[str] = set()
-            for event in exchange.received if root is not None else ():
+            for event in exchange.received:
                 event_id = event.facts.get("event_id")
-                if event_id and root is not None and event.kind == "message":
-                    kept = streams.setdefault(event_id, root) is root and event_id not in here
-                    yield judged(kept, event, f"the event id {event_id!r} was used before")
+                # An event that only primes has no message, and is but a place in the stream.
+                if event_id and event.kind == "message":
+                    before, place = used.get(event_id, (None, 0))
+                    again = before is root and exchange is not root and place > after and event_id not in here
+                    yield judged(before is None or again, event, f"the event id {event_id!r} was used before")
+                    used.setdefault(event_id, (root, len(places)))
                     here.add(event_id)
+                if event_id:
+                    places.setdefault(event_id, len(places))
 
 
 @rule(
@@ -673,7 +720,7 @@ def version_header_refused(history: History) -> Iterator[Verdict]:
             continue
         given = connection.session
         wanted = None if given is None else given.headers["mcp-session-id"]
-        if exchange.request.headers.get("mcp-session-id") != wanted or connection.session_end is not None:
+        if exchange.request.headers.get("mcp-session-id") != wanted or connection.is_after_session(exchange.request):
             continue
         # The handshake settles the revision, so there the header has no say.
         is_first = isinstance(exchange.message, dict) and exchange.message.get("method") == "initialize"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -199,6 +200,27 @@ def elicitation_https(history: History) -> Iterator[Verdict]:
         if _is_url(url):
             parts = urlsplit(url)
             yield judged(parts.scheme != "http" or parts.hostname in LOCAL, event, f"{url!r:.80} is not HTTPS")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "client/elicitation#safe-url-handling",
+    "Put no links into a form.",
+    revisions=since("2025-11-25"),
+    moves=MOVES,
+)
+def elicitation_no_links(history: History) -> Iterator[Verdict]:
+    for question in _questions(history, "elicitation/create"):
+        if question.mode == "form":
+            fields = _object(_object(question.params.get("requestedSchema")).get("properties")).values()
+            texts = [question.params.get("message")]
+            texts += [_object(field).get(key) for field in fields for key in ("title", "description")]
+            found = next((text for text in texts if isinstance(text, str) and _LINK.search(text)), None)
+            yield judged(found is None, question.event, f"the form has a link: {found!r:.100}")
+
+
+_LINK: Final = re.compile(r"https?://\S")
 
 
 @rule(

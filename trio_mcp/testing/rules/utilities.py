@@ -22,6 +22,7 @@ from trio_mcp.testing.rules.common import (
     notifications,
     pages,
     since,
+    subscribed,
 )
 from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
@@ -36,7 +37,7 @@ NO_CURSOR: Final = "no:such:cursor:"
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, least severe first."""
 
-CANCELS: Final = ("cancel-open", "cancel-one-of-many")
+CANCELS: Final = ("cancel-open", "cancel-one-of-many", "call-tool")
 CANCELLED: Final = "notifications/cancelled"
 
 
@@ -55,18 +56,7 @@ def _after_cancellation(connection: Connection) -> Iterator[tuple[Asked, int, li
 
 
 def _of_subscription(connection: Connection, asked: Asked) -> list[Event]:
-    return [
-        event
-        for event in notifications(connection, "server")
-        if asked.method == "subscriptions/listen" and _subscription(event) == (type(asked.id), asked.id)
-    ]
-
-
-def _subscription(event: Event) -> tuple[type, Any] | None:
-    params = event.message.get("params")
-    entries = params.get("_meta") if isinstance(params, dict) else None
-    found = entries.get(meta.SUBSCRIPTION_ID) if isinstance(entries, dict) else None
-    return None if found is None else (type(found), found)
+    return subscribed(connection, asked) if asked.method == "subscriptions/listen" else []
 
 
 @rule(

@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
+import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.http.headers import METHOD, PROTOCOL_VERSION, SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, Break, Http, Open, Pause, Plan, Resume, Step, Write
+from trio_mcp.testing.check.steps import Ask, Await, Break, Http, Open, Pause, Plan, Resume, Step, Tell, Write
 from trio_mcp.testing.strategies import CannotGenerate, from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
@@ -122,6 +123,13 @@ def chopped(facts: Facts) -> Plans:
         return (Write(tuple(texts), framed=False, headers=headers),)
 
     return st.sets(st.integers(0, len(pieces) - 2), min_size=1).map(cut)
+
+
+@move(revisions=[*VERSION_HEADER, *MODERN_REVISIONS], needs=HTTP, weight=1)
+def tell_in_unknown_version(facts: Facts) -> Plans:
+    """Send a notification that names a version that there is not."""
+    tell = Tell("notifications/cancelled", {"requestId": "never asked"})
+    return NO_VERSIONS.map(lambda version: (attrs.evolve(tell, headers={PROTOCOL_VERSION: version}),))
 
 
 @move(needs=["transport:stdio"], weight=1, alone=True)

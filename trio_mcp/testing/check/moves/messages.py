@@ -11,7 +11,7 @@ from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.model import move
 from trio_mcp.testing.check.steps import Ask, Await, Break, Open, Plan, Step, Tell, Write
 from trio_mcp.testing.rules.messages import NO_SUCH
-from trio_mcp.types.versions import REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["alive", "text_of"]
 
@@ -114,3 +114,10 @@ def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
     return st.builds(
         lambda step, how: (Open(), step, Break(how, connection=-1), Open(), alive(facts, -1), Await()), asked, hows
     )
+
+
+@move(weight=1)
+def open_in_revision(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Open another connection with the handshake of the legacy era, in a revision that may not exist."""
+    revisions = st.sampled_from([*LEGACY_REVISIONS, *LEGACY_REVISIONS, "1900-01-01", "2999-12-31", "x"])
+    return st.lists(revisions, min_size=1, max_size=2).map(lambda found: tuple(Open(each) for each in found))

@@ -230,3 +230,13 @@ def less_meta(facts: Facts) -> st.SearchStrategy[Plan]:
 
 def _modern_methods(facts: Facts) -> list[str]:
     return ["server/discover", *[f"{kind}/list" for kind in ("tools", "prompts", "resources") if facts.declares(kind)]]
+
+
+@move(needs=["callable_tools"], weight=1)
+def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call a tool under its name in other letters."""
+    names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
+    others = sorted({other for found in names.values() for other in found if other not in facts.tools})
+    if not others:
+        return st.nothing()
+    return st.sampled_from(others).map(lambda name: (Ask("tools/call", {"name": name, "arguments": {}}),))

@@ -58,7 +58,7 @@ RETRY: Final = 1.0
 """Seconds before a stream that the server has closed is resumed, if it has not said how many; at most five times that
 if it has. Chosen."""
 
-LINGERING: Final = 1.0
+LINGERING: Final = 0.5
 """Seconds after a response in which the server may end its stream; then this side does. Chosen."""
 
 RESUMED: Final = 200
@@ -66,6 +66,9 @@ RESUMED: Final = 200
 
 ENDPOINT_TIMEOUT: Final = 10.0
 """Seconds to wait for the path to post to over HTTP+SSE (chosen)."""
+
+EMPTY: Final = 3
+"""Responses without an event after which a stream is not resumed any more (chosen)."""
 
 HEAD_SIZE: Final = 256 * 1024
 """Bytes that the head of a response may have (chosen)."""
@@ -136,6 +139,7 @@ class _Exchange:
         session: The session id in the response.
         last_id: The last event id of the response.
         retry: Seconds to wait before it is resumed.
+        empty: How many responses in a row have brought nothing, this one included.
         answered: Whether the response to the JSON-RPC request came.
     """
 
@@ -153,6 +157,7 @@ class _Exchange:
     session: str | None = None
     last_id: str | None = None
     retry: float = RETRY
+    empty: int = 1
     answered: bool = False
 
     @property
@@ -302,6 +307,7 @@ class HttpWire:
         if resumes is not None:
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
+            exchange.empty = resumes.empty + 1
             facts["resumes"] = resumes.number
         # All is noted before it is sent, and so before anything that the server does about it.
         self.notes.asked()
@@ -416,6 +422,8 @@ class HttpWire:
         own = exchange.number == self._listening
         if self._modern or exchange.status != 200 or not (own or exchange.waits):
             return None
+        if exchange.empty >= EMPTY:
+            return None
         if by == "server" and (own or exchange.last_id is not None) and self._resumed < RESUMED:
             self._resumed += 1
             return min(exchange.retry, 5 * RETRY)
@@ -515,6 +523,7 @@ class HttpWire:
             exchange.last_id = self._shared.events[self.number] = facts["event_id"]
         if "retry" in facts:
             exchange.retry = facts["retry"] / 1000
+        exchange.empty = 0
         self._take(exchange, data, **facts)
 
     def _take(self, exchange: _Exchange, data: bytes, **facts: Any) -> None:

@@ -41,7 +41,7 @@ __all__ = ["websocket_wire"]
 OPENING_TIMEOUT: Final = 10.0
 """Seconds for the handshake (chosen)."""
 
-CLOSE_TIMEOUT: Final = 1.0
+GOODBYE_TIMEOUT: Final = 1.0
 """Seconds for the target to answer a close frame (chosen)."""
 
 
@@ -122,7 +122,7 @@ class WebSocketWire:
             self.notes.close("client", reason)
             with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                 await self._put(self._protocol.send(CloseConnection(code=1000)))
-                with trio.move_on_after(CLOSE_TIMEOUT):
+                with trio.move_on_after(GOODBYE_TIMEOUT):
                     await self._ended.wait()
 
     async def _send(self, text: bytes, frames: bytes) -> None:

@@ -1,0 +1,85 @@
+"""``trio-mcp replay``: say once more what a client said, and compare what comes back by the rules."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_mcp.cli.check import needs_kit, runnable
+from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.targets import target_of
+from trio_mcp.cli.text import clean_line, dumps
+from trio_mcp.client.failover.parameters import FailoverParameters
+
+if TYPE_CHECKING:
+    # Imported late: it needs an extra.
+    from trio_mcp.testing.check.replay import Replayed
+
+__all__ = ["run"]
+
+MOST_EVENTS = 30
+"""Events that are shown before the one that breaks a rule, at most (chosen)."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay; return 1 if something comes out otherwise than before, or a rule is broken."""
+    needs_kit()
+    from trio_mcp.testing.check.plan_files import read_plan_file
+    from trio_mcp.testing.check.replay import replay_plan, replay_transcript
+    from trio_mcp.testing.check.wires.targets import open_wire_for
+    from trio_mcp.testing.transcript.files import kind_of_file, read_transcript
+
+    target = target_of(options)
+    if isinstance(target, FailoverParameters):
+        raise Exit("a replay needs one way to the server, not several", hint=False)
+    deadline = 10.0 if options.timeout is None else options.timeout
+
+    async def replay() -> Replayed:
+        open_wire = open_wire_for(target)
+        if is_plan:
+            return await replay_plan(open_wire, read_plan_file(options.file), deadline=deadline)
+        return await replay_transcript(open_wire, read_transcript(options.file), deadline=deadline)
+
+    with runnable():
+        is_plan = kind_of_file(options.file) == "plan"
+        found = trio.run(replay)
+    if options.json:
+        print(dumps(_as_json(found)))
+    else:
+        print("\n".join(_lines(found, is_plan)))
+    return found.status
+
+
+def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:
+    from trio_mcp.testing.report.table import event_line
+    from trio_mcp.testing.report.view import shown
+    from trio_mcp.testing.rules.catalogue import RULES
+
+    for line in found.differences:
+        yield f"different: {clean_line(line)}"
+    for id_, verdict in found.broken.items():
+        yield f"broken: {id_} ({RULES[id_].level}): {clean_line(verdict.problem or '')}"
+        at = next((place for place, each in enumerate(found.events) if each is verdict.event), len(found.events) - 1)
+        prologue, rest = shown(found.events[: at + 1], at)
+        for each in (rest or prologue)[-MOST_EVENTS:]:
+            yield event_line(each)
+    if found.masked:
+        yield f"note: {found.masked} of the client's messages had a mask in place of a secret"
+    if not found.status:
+        yield "the rule is not broken any more" if is_plan else "the same as before, by the rules"
+
+
+def _as_json(found: Replayed) -> dict[str, object]:
+    from trio_mcp.testing.transcript.files import as_line
+    from trio_mcp.testing.transcript.masking import Masker
+
+    masker = Masker()
+    return {
+        "status": found.status,
+        "differences": list(found.differences),
+        "broken": {id_: verdict.problem for id_, verdict in found.broken.items()},
+        "transcript": [as_line(masker.event(event)) for event in found.events],
+    }

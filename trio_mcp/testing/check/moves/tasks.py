@@ -1,0 +1,115 @@
+"""Tasks, which only 2025-11-25 has: tools called as tasks, asked about, cancelled, listed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import attrs
+from hypothesis import strategies as st
+
+from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves.model import move
+from trio_mcp.testing.check.moves.odd_calls import calls
+from trio_mcp.testing.check.steps import Ask, Await, NextPage, OnTask, Pause, Plan, Step
+from trio_mcp.testing.rules.tasks import ANOTHER, NO_TASK
+from trio_mcp.testing.rules.utilities import NO_CURSOR
+from trio_mcp.types import meta
+
+__all__: list[str] = []
+
+_REVISIONS = ("2025-11-25",)
+_NEEDS = ("callable_tools", "capability:tasks.requests.tools.call")
+_TTL: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {"ttl": 60_000}, {"ttl": 600_000}])
+_PAUSES = st.sampled_from([0.0, 0.0, 0.05, 0.2])
+
+
+def _calls(facts: Facts, support: Collection[str], **more: Any) -> st.SearchStrategy[Ask]:
+    """Return valid calls of tools that support tasks in one of these ways, not yet as tasks."""
+    usable = [name for name in facts.callable_tools if _support(facts, name) in support]
+    return calls(attrs.evolve(facts, callable_tools=tuple(usable)), **more)
+
+
+def _support(facts: Facts, name: str) -> str:
+    execution = facts.tools[name].get("execution")
+    return str(execution.get("taskSupport", "forbidden")) if isinstance(execution, dict) else "forbidden"
+
+
+def _as_tasks(facts: Facts, support: Collection[str] = ("optional", "required")) -> st.SearchStrategy[Ask]:
+    found = _calls(facts, support) | _calls(facts, support, token=True)
+    return st.builds(_as_task, found, _TTL)
+
+
+def _as_task(call: Ask, task: dict[str, Any]) -> Ask:
+    return attrs.evolve(call, params={**(call.params or {}), "task": task})
+
+
+@move(revisions=_REVISIONS, needs=_NEEDS, weight=4)
+def task_run(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call a tool as a task, look at it now and then, and take its result."""
+    get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
+
+    def run(call: Ask, pause: float, before: list[Step], after: list[Step]) -> Plan:
+        return (call, Await(), *before, Pause(pause), result, Await(), get, Await(), *after)
+
+    before = st.sampled_from([[], [get], [get, result]])
+    after = st.sampled_from([[], [result, get], [cancel, Await(), get]])
+    return st.builds(run, _as_tasks(facts), _PAUSES, before, after)
+
+
+@move(revisions=_REVISIONS, needs=(*_NEEDS, "capability:tasks.cancel"), weight=3)
+def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call a tool as a task, cancel it, and look at what becomes of it."""
+    get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
+
+    def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
+        waits = (Pause(before),) if before else ()
+        return (call, Await(), *waits, cancel, Await(), get, Await(), Pause(after), get, Await(), *more)
+
+    more = st.sampled_from([[], [cancel], [result, cancel]])
+    return st.builds(run, _as_tasks(facts), _PAUSES, _PAUSES, more)
+
+
+@move(revisions=_REVISIONS, needs=(*_NEEDS, "capability:tasks.list"), weight=2)
+def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Make tasks, list them, and fetch each."""
+
+    def run(found: list[Ask], more: int) -> Plan:
+        further = [step for _ in range(more) for step in (NextPage(-1), Await())]
+        gets = [OnTask("tasks/get", number) for number in range(len(found))]
+        return (*found, Await(), Ask("tasks/list"), Await(), *further, *gets, Await())
+
+    return st.builds(run, st.lists(_as_tasks(facts), min_size=1, max_size=4), st.integers(0, 2))
+
+
+@move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
+def task_misled(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask about a task, and name another one where it does not count."""
+    entry = {meta.RELATED_TASK: {"taskId": ANOTHER}}
+    return _as_tasks(facts).map(lambda call: (call, Await(), OnTask("tasks/get", -1, entry), Await()))
+
+
+@move(revisions=_REVISIONS, needs=("capability:tasks",), weight=1)
+def task_unknown(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Ask about tasks, and for pages, that were never there."""
+    words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
+    methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if facts.declares("tasks.cancel") else [])]
+    asked = st.builds(lambda method, word: Ask(method, {"taskId": f"{NO_TASK}{word}"}), st.sampled_from(methods), words)
+    if facts.declares("tasks.list"):
+        asked |= words.map(lambda word: Ask("tasks/list", {"cursor": f"{NO_CURSOR}{word}"}))
+    return asked.map(lambda ask: (ask,))
+
+
+@move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
+def task_unsupported(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call tools as tasks that allow none, and tools without a task that require one."""
+    found = st.builds(_as_task, _calls(facts, ["forbidden"]), _TTL) | _calls(facts, ["required"])
+    return found.map(lambda call: (call,))
+
+
+@move(revisions=_REVISIONS, needs=("callable_tools",), weight=1)
+def task_metadata(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call tools as tasks though the server has not heard of tasks."""
+    if facts.declares("tasks.requests.tools.call"):
+        return st.nothing()
+    return st.builds(lambda call, task: (call, Await(), _as_task(call, task), Await()), calls(facts), _TTL)

@@ -1,0 +1,289 @@
+"""Replays: what a client said is said again, and what comes back is compared by the rules, not byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from trio_mcp.testing.check.facts import discover
+from trio_mcp.testing.check.plan_files import PlanFile
+from trio_mcp.testing.check.run import Runner, Terms
+from trio_mcp.testing.check.wires.wire import OpenWire, Wire
+from trio_mcp.testing.rules.catalogue import RULES, judge
+from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.model import Rule, Verdict
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.testing.transcript.files import Transcript, TranscriptError
+from trio_mcp.testing.transcript.tape import Tape
+from trio_mcp.types.versions import LATEST_LEGACY, REVISIONS
+
+__all__ = ["Replayed", "replay_plan", "replay_transcript"]
+
+QUIET: Final = 0.1
+"""Seconds in which what is late still comes (chosen)."""
+
+PAUSE: Final = 0.25
+"""Seconds that are waited where the client waited, at most. Chosen: a cancellation must not overtake what it cancels."""
+
+_LASTING: Final = frozenset({"subscriptions/listen"})
+_OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")
+"""What a server makes up and a client gives back, so that it differs each time."""
+
+
+@attrs.frozen
+class Replayed:
+    """What came of a replay.
+
+    Attributes:
+        events: What happened this time.
+        differences: What came out otherwise than before, a line each.
+        broken: The rules that are broken now and were not in the recording, with the first verdict on each.
+        masked: How many messages were sent with their secrets masked.
+        since: The first event that counts.
+    """
+
+    events: tuple[Event, ...]
+    differences: tuple[str, ...]
+    broken: Mapping[str, Verdict]
+    masked: int = 0
+    since: int = 0
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 if it came out the same, else 1."""
+        return int(bool(self.differences or self.broken))
+
+
+# --- a plan -----------------------------------------------------------------------------------------------------------
+
+
+async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 10.0) -> Replayed:
+    """Run the plan of a failure again, and judge what happens by the rule that it broke.
+
+    Args:
+        open_wire: Opens a connection to the target.
+        file: The plan.
+        deadline: Seconds for a response.
+
+    Raises:
+        TranscriptError: If there is no such rule any more.
+        TransportError, NegotiationError: If the target can't be reached, or does not speak the revision.
+    """
+    if (rule := RULES.get(file.rule)) is None:
+        raise TranscriptError(f"there is no rule {file.rule!r} in this version of trio-mcp")
+    runner = Runner(open_wire, file.revision, Terms(deadline))
+    async with runner.connected():
+        await discover(runner)
+        since = len(runner.tape.events)
+        await runner.run(file.plan)
+        await runner.until(lambda: not runner.talks[0].is_open, QUIET)
+        await runner.probe()
+    events = tuple(runner.tape.events)
+    return Replayed(events, (), _broken(events, [rule], since), since=since)
+
+
+def _broken(events: Sequence[Event], rules: Iterable[Rule], since: int = 0) -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    for rule, verdict in judge(History(events, since=since), rules):
+        if verdict.problem is not None:
+            found.setdefault(rule.id, verdict)
+    return found
+
+
+# --- a transcript -----------------------------------------------------------------------------------------------------
+
+
+async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, deadline: float = 10.0) -> Replayed:
+    """Send what the client of a transcript sent, in the same order, and compare what comes back.
+
+    Each message is sent once the responses have come that stood before it in the transcript. What the server makes up
+    (cursors, states, ids of its own requests, sessions) is given back as it is this time. Over HTTP the headers are
+    made anew.
+
+    Args:
+        open_wire: Opens a connection to the target.
+        transcript: The transcript.
+        deadline: Seconds for a response.
+
+    Raises:
+        TransportError: If the target can't be reached.
+    """
+    replay = _Replay(open_wire, transcript.events, deadline)
+    async with contextlib.AsyncExitStack() as stack:
+        await replay.run(stack)
+    events = tuple(replay.tape.events)
+    rules = [rule for rule in RULES.values() if rule.who != "client"]
+    before = _broken(transcript.events, rules)
+    broken = {id_: verdict for id_, verdict in _broken(events, rules).items() if id_ not in before}
+    sent = [event for event in transcript.events if event.sender == "client" and event.kind in ("message", "text")]
+    masked = sum(bool(event.facts.get("masked")) for event in sent)
+    return Replayed(events, tuple(_differences(replay.before, History(events))), broken, masked)
+
+
+class _Replay:
+    """A replay under way.
+
+    Attributes:
+        tape: What happens this time.
+        before: What happened then.
+    """
+
+    def __init__(self, open_wire: OpenWire, events: Sequence[Event], deadline: float) -> None:
+        self.tape = Tape()
+        self.before = History(events)
+        self._open_wire = open_wire
+        self._events = events
+        self._deadline = deadline
+        self._wires: dict[int, Wire] = {}
+        self._live = History(())
+        self._taken = 0
+        # What the server made up then, and what it makes up now.
+        self._now: dict[str, str] = {}
+        # For each event of the server then: the requests that it answers, and those that it asks, by their places among
+        # the requests of their connection. A batch is several.
+        self._answers: dict[int, list[tuple[int, int]]] = {}
+        self._asks: dict[int, list[tuple[int, int]]] = {}
+        for connection in self.before:
+            for place, asked in enumerate(connection.requests):
+                for answer in asked.answers[:1]:
+                    outer = connection.events[connection.position(answer)]
+                    self._answers.setdefault(id(outer), []).append((connection.number, place))
+            for place, asked in enumerate(connection.questions):
+                outer = connection.events[connection.position(asked.event)]
+                self._asks.setdefault(id(outer), []).append((connection.number, place))
+
+    async def run(self, stack: contextlib.AsyncExitStack) -> None:
+        """Send all that was sent."""
+        said: list[Event] = []
+        last = 0.0
+        for event in self._events:
+            pause, last = event.time - last, event.time
+            if event.sender == "server":
+                said.append(event)
+            elif event.sender == "client" and event.kind in ("open", "message", "text", "end"):
+                wire = self._wires.get(event.connection) or await self._open(event.connection, stack)
+                await self._catch_up(said)
+                said.clear()
+                await trio.sleep(min(max(pause, 0), PAUSE))
+                await self._send(wire, event)
+        await self._catch_up(said)
+        await trio.sleep(QUIET)
+
+    async def _open(self, number: int, stack: contextlib.AsyncExitStack) -> Wire:
+        revision = self.before.connections[number].revision
+        revision = revision if revision in REVISIONS else LATEST_LEGACY
+        wire = await stack.enter_async_context(self._open_wire(self.tape, number, revision))
+        self._wires[number] = wire
+        return wire
+
+    async def _catch_up(self, said: Sequence[Event]) -> None:
+        """Wait for what the server said then: responses, and questions of its own."""
+        answers = [each for event in said for each in self._answers.get(id(event), ())]
+        asks = [each for event in said for each in self._asks.get(id(event), ())]
+        if answers or asks:
+            await self.tape.until(lambda: self._has_come(answers, asks), self._deadline)
+        for number, place in answers:
+            self._learn(self.before.connections[number].requests[place], self._request(number, place))
+
+    def _has_come(self, answers: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]) -> bool:
+        for event in self.tape.events[self._taken :]:
+            self._live.connections.setdefault(event.connection, Connection(event.connection)).take(event)
+        self._taken = len(self.tape.events)
+        return all(
+            (live := self._request(number, place)) is not None and (live.answers or live.cancelled is not None)
+            for number, place in answers
+            if self._is_open(number)
+        ) and all(self._question(number, place) is not None for number, place in asks if self._is_open(number))
+
+    def _is_open(self, number: int) -> bool:
+        return number in self._wires and self._wires[number].is_open
+
+    def _request(self, number: int, place: int) -> Asked | None:
+        connection = self._live.connections.get(number)
+        return connection.requests[place] if connection and place < len(connection.requests) else None
+
+    def _question(self, number: int, place: int) -> Asked | None:
+        connection = self._live.connections.get(number)
+        return connection.questions[place] if connection and place < len(connection.questions) else None
+
+    def _learn(self, before: Asked, live: Asked | None) -> None:
+        """Learn what the server has made up: what a client gives back must be what it gets this time."""
+        then, now = before.result, None if live is None else live.result
+        if then is None or now is None:
+            return
+        for name in _OPAQUE:
+            if isinstance(then.get(name), str) and isinstance(now.get(name), str):
+                self._now[then[name]] = now[name]
+        old, new = then.get("inputRequests"), now.get("inputRequests")
+        if isinstance(old, dict) and isinstance(new, dict):
+            self._now |= dict(zip(old, new, strict=False))
+
+    def _as_now(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self._now.get(name, name): self._as_now(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._as_now(each) for each in value]
+        return self._now.get(value, value) if isinstance(value, str) else value
+
+    # --- what is sent -------------------------------------------------------------------------------------------------
+
+    async def _send(self, wire: Wire, event: Event) -> None:
+        if event.kind == "end":
+            await self._give_up(wire, event)
+        elif event.kind == "text":
+            await wire.write([event.text or b""])
+        elif isinstance(event.message, dict):
+            await wire.send(self._message(event))
+        elif event.message is not None:
+            await wire.send(event.message)
+
+    def _message(self, event: Event) -> dict[str, Any]:
+        message: dict[str, Any] = event.message
+        if is_response(message):
+            return {**message, "id": self._question_now(event)}
+        if "params" in message and (is_request(message) or is_notification(message)):
+            return {**message, "params": self._as_now(message["params"])}
+        return message
+
+    def _question_now(self, event: Event) -> Any:
+        """Return the id of the question that a response of the client answers, as it is this time."""
+        wanted = event.message.get("id")
+        for place, asked in enumerate(self.before.connections[event.connection].questions):
+            if asked.id == wanted and type(asked.id) is type(wanted):
+                live = self._question(event.connection, place)
+                return wanted if live is None else live.id
+        return wanted
+
+    async def _give_up(self, wire: Wire, event: Event) -> None:
+        """Close the response to a request, as the client did: in the modern era it cancels the request."""
+        connection = self.before.connections[event.connection]
+        exchange = connection.exchanges.get(event.exchange or 0) if connection.modern else None
+        for sent in () if exchange is None else exchange.sent:
+            if is_request(sent.message):
+                await wire.cancel(sent.message["id"], None)
+
+
+def _differences(before: History, now: History) -> Iterable[str]:
+    for connection in before:
+        live = now.connections.get(connection.number)
+        requests = [] if live is None else live.requests
+        for place, asked in enumerate(connection.requests):
+            then, today = _kind(asked), _kind(requests[place]) if place < len(requests) else "it could not be sent"
+            # What was given up may be answered or not.
+            if then != today and asked.cancelled is None and asked.method not in _LASTING:
+                yield f"{asked.method} #{asked.id}: {then} before, {today} now"
+
+
+def _kind(asked: Asked) -> str:
+    if not asked.answers:
+        return "no response"
+    if asked.error is not None:
+        return f"error {asked.error.get('code')}"
+    if asked.result is not None and asked.result.get("isError") is True:
+        return "a result that says isError"
+    kind = asked.result.get("resultType", "complete") if asked.result is not None else "complete"
+    return "a result" if kind == "complete" else f"a result of the type {kind!r}"

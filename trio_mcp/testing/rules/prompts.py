@@ -1,0 +1,89 @@
+"""Rules for prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from trio_mcp.testing.rules.common import asked_about, code_of, declares, is_unknown
+from trio_mcp.testing.rules.history import History
+from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.testing.rules.resources import blocks_of, is_base64
+from trio_mcp.types import error_codes
+
+__all__: list[str] = []
+
+# A type and a subtype (RFC 6838, section 4.2), with or without parameters.
+_MIME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;.*)?")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/prompts#image-content",
+    "Send images and audio as Base64 with a MIME type; give embedded resources a URI, a MIME type, and text or Base64.",
+    moves=("get-prompt",),
+)
+def prompt_content_valid(history: History) -> Iterator[Verdict]:
+    for _, asked in history.requests("prompts/get"):
+        for block in blocks_of(asked.result, "messages"):
+            yield Verdict(asked.answers[0], _problem(block))
+
+
+def _problem(block: dict[str, Any]) -> str | None:
+    kind = block.get("type")
+    if kind in ("image", "audio"):
+        if not is_base64(block.get("data")):
+            return f"the data of the {kind} are not Base64"
+        mime = block.get("mimeType")
+        return None if _is_mime(mime) else f"the MIME type of the {kind} is {mime!r:.60}"
+    resource = block.get("resource")
+    if kind == "resource" and isinstance(resource, dict):
+        uri, mime = resource.get("uri"), resource.get("mimeType")
+        if not isinstance(uri, str) or _SCHEME.fullmatch(uri) is None:
+            return f"the URI of the resource is {uri!r:.60}"
+        if not _is_mime(mime):
+            return f"the MIME type of the resource is {mime!r:.60}"
+        if not isinstance(resource.get("text"), str) and not is_base64(resource.get("blob")):
+            return "the resource has neither text nor Base64"
+    return None
+
+
+def _is_mime(value: Any) -> bool:
+    return isinstance(value, str) and _MIME.fullmatch(value) is not None
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/prompts#error-handling",
+    "Answer -32602 for a prompt that isn't there, or without an argument that it requires.",
+    moves=("get-unknown-prompt", "prompt-without-arguments"),
+)
+def prompt_errors(history: History) -> Iterator[Verdict]:
+    for connection, asked, answer in asked_about(history, "prompts/get"):
+        name = asked.params.get("name")
+        if not declares(connection.server_capabilities, "prompts"):
+            continue
+        if is_unknown(connection, "prompts/list", name):
+            what = f"there is no prompt {name!r:.60}"
+        else:
+            given = asked.params.get("arguments")
+            missing = _required(connection.listed["prompts/list"].get(str(name))) - set(given or ())
+            if not missing:
+                continue
+            what = f"the prompt {name!r:.60} lacks {', '.join(sorted(missing))}"
+        code = code_of(asked)
+        shown = "a result" if asked.error is None else f"{code}"
+        yield judged(code == error_codes.INVALID_PARAMS, answer, f"{what}, but was answered with {shown}, not -32602")
+
+
+def _required(prompt: dict[str, Any] | None) -> set[str]:
+    arguments = (prompt or {}).get("arguments")
+    return {
+        each["name"]
+        for each in (arguments if isinstance(arguments, list) else ())
+        if isinstance(each, dict) and each.get("required") is True and isinstance(each.get("name"), str)
+    }

@@ -1,0 +1,391 @@
+"""Rules for tools: their definitions, their arguments, and their results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from trio_mcp.schema.validator import DIALECTS
+from trio_mcp.testing.rules.common import (
+    MODERN,
+    asked_about,
+    code_of,
+    declares,
+    is_unknown,
+    named,
+    pages,
+    schema_problem,
+    since,
+)
+from trio_mcp.testing.rules.history import Asked, Connection, History
+from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types import error_codes
+
+__all__: list[str] = []
+
+LISTING: Final = ("list-all", "list-twice", "next-page")
+CALLING: Final = ("call-tool", "calls-at-once", "call-with-progress")
+
+
+# --- definitions ------------------------------------------------------------------------------------------------------
+
+
+def _listed(history: History) -> Iterator[tuple[Connection, Event, dict[str, Any]]]:
+    for connection, asked in history.requests("tools/list"):
+        items = (asked.result or {}).get("tools")
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict):
+                yield connection, asked.answers[0], item
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/tools#tool",
+    "Give each tool an input schema that is a JSON Schema object.",
+    revisions=since("2025-11-25"),
+    moves=LISTING,
+)
+def tool_input_schema_valid(history: History) -> Iterator[Verdict]:
+    for _, event, tool in _listed(history):
+        schema = tool.get("inputSchema")
+        kept = isinstance(schema, dict)
+        yield judged(kept, event, f"the inputSchema of {tool.get('name')!r:.60} is not an object")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic#schema-validation",
+    "Send schemas that are valid in their dialect.",
+    revisions=since("2025-11-25"),
+    moves=LISTING,
+)
+def schemas_valid(history: History) -> Iterator[Verdict]:
+    for _, event, tool in _listed(history):
+        for key in ("inputSchema", "outputSchema"):
+            schema = tool.get(key)
+            if isinstance(schema, dict) and (problem := _schema_fault(schema)) != "unknown":
+                yield judged(not problem, event, f"the {key} of {tool.get('name')!r:.60} is invalid: {problem}")
+
+
+def _schema_fault(schema: dict[str, Any]) -> str:
+    """Say what is wrong with a schema by the schema of its dialect; ``unknown`` for a dialect that is not known."""
+    import jsonschema_rs  # loaded only where schemas are checked
+
+    dialect = schema.get("$schema", DIALECTS[0])
+    if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
+        return "unknown"
+    try:
+        jsonschema_rs.meta.validate(schema)
+    except jsonschema_rs.ValidationError as exc:
+        return str(exc.message)[:200]
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return "unknown"
+    return ""
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#tool-names",
+    "Build tool names from 1 to 128 ASCII letters, digits, `_`, `-` and `.`.",
+    revisions=since("2025-11-25"),
+    moves=LISTING,
+)
+def tool_name_format(history: History) -> Iterator[Verdict]:
+    for _, event, tool in _listed(history):
+        name = tool.get("name")
+        if isinstance(name, str):
+            shown = f"{name!r:.140}" if len(name) <= 128 else f"{name[:20]!r}… of {len(name)} characters"
+            yield judged(_NAME.fullmatch(name) is not None, event, f"the tool name {shown} is not of that form")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#tool-names",
+    "Offer no two tools of one name.",
+    revisions=since("2025-11-25"),
+    moves=LISTING,
+)
+def tool_names_unique(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for chain in pages(connection, "tools/list"):
+            for page in chain[:1]:  # an overlap of pages is another fault
+                names = named([page], "tools", "name")
+                twice = sorted({name for name in names if names.count(name) > 1})
+                yield judged(not twice, page.answers[0], f"two tools are called {', '.join(twice[:3])}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#capabilities",
+    "List unchanged tools in the same order each time.",
+    revisions=MODERN,
+    moves=("list-twice", "list-all", "list-everywhere"),
+)
+def list_order_stable(history: History) -> Iterator[Verdict]:
+    last: dict[Any, list[str]] = {}
+    for _, asked, answer in asked_about(history, "tools/list"):
+        names = named([asked], "tools", "name")
+        cursor = asked.params.get("cursor")
+        before = last.get(cursor)
+        if before is not None and sorted(before) == sorted(names):
+            yield judged(before == names, answer, "the same tools came in another order before")
+        last[cursor] = names
+
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A field name (RFC 9110, section 5.6.2)."""
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/tools#x-mcp-header",
+    "Annotate arguments with `x-mcp-header` as the rules for it say.",
+    revisions=MODERN,
+    moves=LISTING,
+)
+def header_annotation_valid(history: History) -> Iterator[Verdict]:
+    for _, event, tool in _listed(history):
+        schema = tool.get("inputSchema")
+        if isinstance(schema, dict):
+            found = list(_annotations(schema, True))
+            if found:
+                problem = _annotation_problem(found)
+                yield judged(problem is None, event, f"the tool {tool.get('name')!r:.60}: {problem}")
+
+
+def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]]:
+    """Yield each annotation, the type it is on, and whether a chain of properties leads to it from the root."""
+    if not isinstance(schema, dict):
+        return
+    for key, inner in schema.items():
+        if key == "properties" and isinstance(inner, dict):
+            for each in inner.values():
+                if isinstance(each, dict) and "x-mcp-header" in each:
+                    yield each["x-mcp-header"], each.get("type"), reachable
+                yield from _annotations(each, reachable)
+        elif key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
+            yield from _beside(inner)
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inner, list):
+            for each in inner:
+                yield from _beside(each)
+        elif key in ("$defs", "definitions", "patternProperties", "dependentSchemas") and isinstance(inner, dict):
+            for each in inner.values():
+                yield from _beside(each)
+
+
+def _beside(schema: Any) -> Iterator[tuple[Any, Any, bool]]:
+    """Yield the annotations of a subschema that no chain of properties leads to."""
+    if isinstance(schema, dict):
+        if "x-mcp-header" in schema:
+            yield schema["x-mcp-header"], schema.get("type"), False
+        yield from _annotations(schema, False)
+
+
+def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
+    names = [name.lower() for name, _, _ in found if isinstance(name, str)]
+    for name, kind, reachable in found:
+        if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
+            return f"the x-mcp-header {name!r:.60} is not the name of a header"
+        if names.count(name.lower()) > 1:
+            return f"the x-mcp-header {name!r:.60} is used more than once"
+        if kind not in ("integer", "string", "boolean"):
+            return f"the x-mcp-header {name!r:.60} is on the type {kind!r:.60}"
+        if not reachable:
+            return f"the x-mcp-header {name!r:.60} is on a schema that no chain of properties leads to"
+    return None
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def _called(history: History) -> Iterator[tuple[Asked, Event, dict[str, Any]]]:
+    """Yield the answered calls of tools that are listed, where all lists agree on their definition."""
+    definitions: dict[str, list[dict[str, Any]]] = {}
+    for _, _, tool in _listed(history):
+        definitions.setdefault(str(tool.get("name")), []).append(tool)
+    for _, asked, answer in asked_about(history, "tools/call"):
+        found = definitions.get(str(asked.params.get("name")), [])
+        if found and all(each == found[0] for each in found) and "task" not in asked.params:
+            yield asked, answer, found[0]
+
+
+def _is_final(result: dict[str, Any] | None) -> bool:
+    return result is not None and result.get("resultType", "complete") == "complete"
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/tools#security-considerations",
+    "Check the arguments of a tool call: don't serve what the tool's input schema forbids.",
+    moves=("call-near-valid",),
+)
+def tool_arguments_validated(history: History) -> Iterator[Verdict]:
+    for asked, answer, tool in _called(history):
+        arguments = asked.params.get("arguments", {})
+        problem = schema_problem(history, tool.get("inputSchema"), arguments)
+        if problem is None or _is_conversion(tool["inputSchema"], arguments):
+            continue
+        result = asked.result
+        served = _is_final(result) and result is not None and result.get("isError") is not True
+        yield judged(not served, answer, f"{asked.params['name']} was served with invalid arguments: {problem}")
+
+
+def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
+    """Return whether arguments may have been checked and converted: a text for a number, and the like.
+
+    The text asks for a check. It does not forbid to take "5" for 5.
+    """
+    import jsonschema_rs  # loaded only where schemas are checked
+
+    kinds = ("Type", "AnyOf", "OneOf")
+    return all(
+        type(error.kind).__name__.removeprefix("ValidationErrorKind_") in kinds
+        and not isinstance(error.instance, (dict, list))
+        for error in jsonschema_rs.validator_for(schema).iter_errors(arguments)
+    )
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#error-handling",
+    "Report invalid arguments in the result, with `isError`, so that a model sees them.",
+    revisions=since("2025-11-25"),
+    moves=("call-near-valid",),
+)
+def tool_errors_in_result(history: History) -> Iterator[Verdict]:
+    for asked, answer, tool in _called(history):
+        if "requestState" in asked.params or "inputResponses" in asked.params:
+            continue
+        if schema_problem(history, tool.get("inputSchema"), asked.params.get("arguments", {})) is not None:
+            kept = code_of(asked) != error_codes.INVALID_PARAMS
+            yield judged(kept, answer, "invalid arguments were answered with -32602, which models don't see")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#error-handling",
+    "Answer a call of an unknown tool with an error, not with a result.",
+    moves=("call-unknown-tool",),
+)
+def unknown_tool_refused(history: History) -> Iterator[Verdict]:
+    for connection, asked, answer in asked_about(history, "tools/call"):
+        name = asked.params.get("name")
+        if is_unknown(connection, "tools/list", name):
+            yield judged(asked.error is not None, answer, f"there is no tool {name!r:.60}, but the call has a result")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#error-handling",
+    "Answer -32602 to a call of an unknown tool.",
+    moves=("call-unknown-tool",),
+)
+def unknown_tool_code(history: History) -> Iterator[Verdict]:
+    for connection, asked, answer in asked_about(history, "tools/call"):
+        if asked.error is None or not declares(connection.server_capabilities, "tools"):
+            continue
+        if is_unknown(connection, "tools/list", asked.params.get("name")):
+            kept = code_of(asked) == error_codes.INVALID_PARAMS
+            yield judged(kept, answer, f"an unknown tool was answered with {code_of(asked)}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#tool-names",
+    "Treat tool names that differ in case as different names.",
+    revisions=since("2025-11-25"),
+    moves=("call-in-other-case",),
+)
+def tool_name_case_sensitive(history: History) -> Iterator[Verdict]:
+    for connection, asked, answer in asked_about(history, "tools/call"):
+        name = str(asked.params.get("name"))
+        similar = [each for each in connection.tools if each.lower() == name.lower()]
+        if similar and is_unknown(connection, "tools/list", name):
+            result = asked.result
+            served = result is not None and result.get("isError") is not True
+            yield judged(not served, answer, f"{name} was taken for {similar[0]}")
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/tools#output-schema",
+    "Return structured content that fits the tool's output schema.",
+    revisions=since("2025-06-18"),
+    moves=CALLING,
+)
+def structured_content_conforms(history: History) -> Iterator[Verdict]:
+    for asked, answer, tool in _called(history):
+        result, schema = asked.result, tool.get("outputSchema")
+        if not isinstance(schema, dict) or result is None or not _is_final(result) or result.get("isError") is True:
+            continue
+        if "structuredContent" not in result:
+            yield broken(answer, f"{asked.params['name']} has an output schema, but the result no structuredContent")
+            continue
+        problem = schema_problem(history, schema, result["structuredContent"])
+        yield judged(problem is None, answer, f"the structuredContent of {asked.params['name']}: {problem}")
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#structured-content",
+    "Repeat structured content as JSON text, for older clients.",
+    revisions=since("2025-06-18"),
+    moves=CALLING,
+)
+def structured_content_as_text(history: History) -> Iterator[Verdict]:
+    for _, asked, answer in asked_about(history, "tools/call"):
+        result = asked.result
+        if result is None or "structuredContent" not in result or not _is_final(result):
+            continue
+        blocks = result.get("content")
+        texts = [each.get("text") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
+        kept = any(isinstance(text, str) and _holds(text, result["structuredContent"]) for text in texts)
+        yield judged(kept, answer, "no text block has the structured content as JSON")
+
+
+def _holds(text: str, value: Any) -> bool:
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#embedded-resources",
+    "Declare the resources capability if tools embed resources.",
+    revisions=since("2025-06-18"),
+    moves=CALLING,
+)
+def embedded_resource_capability(history: History) -> Iterator[Verdict]:
+    for connection, asked, answer in asked_about(history, "tools/call"):
+        blocks = (asked.result or {}).get("content")
+        kinds = [each.get("type") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
+        if "resource" in kinds:
+            kept = declares(connection.server_capabilities, "resources")
+            yield judged(kept, answer, "a tool embeds a resource, but resources is not declared")
+        elif kinds:
+            yield held(answer)
