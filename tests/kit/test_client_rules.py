@@ -106,12 +106,12 @@ def discovered(*later: dict[str, Any]) -> list[Event]:
     return over_http(({}, *probe), *[({}, each, result({})) for each in later])
 
 
-def fetched(kind: str, path: str, *fetches: str) -> list[Event]:
+def fetched(kind: str, path: str, *fetches: str, secret: Any = ()) -> list[Event]:
     """Return a message with a URL of the kit's server, and what the client loads from there."""
     seen = messages(
         ("client", {"id": 1, "method": "x", "params": fields()}), ("server", result({kind: f"{KIT}{path}"}))
     )
-    return seen + [Event("mark", "kit", facts={"what": "fetched", "path": each}) for each in fetches]
+    return seen + [Event("mark", "kit", facts={"what": "fetched", "path": each, "secret": secret}) for each in fetches]
 
 
 def tasks(
@@ -212,6 +212,18 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
         [discovered(INITIALIZE), [*GREETED, *(attrs.evolve(event, connection=1) for event in GREETED)]],
     ),
     "icon-fetch-safe": ([fetched("src", "/icon.png", "/other")], [fetched("src", "/icon.png", "/icon.png")]),
+    "icon-without-credentials": (
+        [fetched("src", "/icon.png", "/icon.png")],
+        [fetched("src", "/icon.png", "/icon.png", secret=["cookie"])],
+    ),
+    "icon-origin-checked": (
+        [fetched("src", "/foreign.png", "/other")],
+        [fetched("src", "/foreign.png", "/foreign.png")],
+    ),
+    "icon-redirect-refused": (
+        [fetched("src", "/icon.png", "/icon.png")],
+        [fetched("src", "/icon.png", "/icon.png", "/moved.png")],
+    ),
     "remote-ref-not-fetched": ([fetched("$ref", "/a.json")], [fetched("$ref", "/a.json", "/a.json")]),
     "elicitation-not-prefetched": ([fetched("url", "/visit")], [fetched("url", "/visit", "/visit")]),
 }
