@@ -6,7 +6,7 @@ import base64
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -123,6 +123,9 @@ class Web:
         twin: The server.
         nursery: Runs the requests of the legacy era, which outlive their connections.
     """
+
+    session: ClassVar[type[Session] | None] = None
+    """The class of its sessions; None for the healthy one."""
 
     def __init__(self, twin: Twin, nursery: trio.Nursery) -> None:
         self.twin = twin
