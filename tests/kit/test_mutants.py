@@ -19,11 +19,13 @@ from trio_mcp.testing.check.report import CheckReport
 from trio_mcp.testing.rules.catalogue import RULES
 
 EXAMPLES = 200
-SECONDS = 20.0
+SECONDS = 10.0
 MESSAGES = 6
 
 UNTESTED: dict[str, str] = {}
 """Rules that no mutant breaks, with the reason."""
+
+KNOWN = [name for name, mutant in MUTANTS.items() if mutant.rule in RULES]
 
 REAL = [
     "answers another id over tcp",
@@ -55,7 +57,7 @@ def found(report: CheckReport, rule: str, also: frozenset[str], *, messages: int
     assert failure.messages <= messages, [event.message for event in failure.transcript]
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", KNOWN)
 async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
     mutant = MUTANTS[name]
     async with in_memory(mutant.twin(), mutant.over, name) as target:
@@ -64,7 +66,7 @@ async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.tes
 
 
 @pytest.mark.again
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", KNOWN)
 async def test_a_mutant_breaks_no_other_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
     mutant = MUTANTS[name]
     async with in_memory(mutant.twin(), mutant.over, name) as target:

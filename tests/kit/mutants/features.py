@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,13 +82,13 @@ class TwoParametersInOneHeader(Session):
         return [tool, *super().tools(request)]
 
 
-@breaks("tool-content-shape")
+@breaks("result-valid")
 class ContentWithoutType(Session):
     async def tool_show(self, request: Request, arguments: Message) -> Message:
         return {"content": [{"text": "a picture"}]}
 
 
-@breaks("tool-content-shape", revision=MODERN)
+@breaks("result-valid", revision=MODERN)
 class ImageNotInBase64(Session):
     async def tool_show(self, request: Request, arguments: Message) -> Message:
         return {"content": [{"type": "image", "data": "<png>", "mimeType": "image/png"}]}
@@ -123,25 +122,19 @@ class UriWithoutScheme(Session):
         return {"resources": [{"uri": "one memo", "name": "one"}]}
 
 
-@breaks("resource-contents-shape")
+@breaks("result-valid")
 class ContentsWithoutUri(Session):
     async def resources_read(self, request: Request) -> Message:
         return {"contents": [{"text": "one"}]} if await super().resources_read(request) else {}
 
 
-@breaks("subscription-updates")
-class ForgetsSubscribers(Session):
-    async def tool_touch(self, request: Request, arguments: Message) -> Message:
-        return self.text("touched")
-
-
-@breaks("update-only-if-subscribed")
+@breaks("updates-only-subscribed")
 class UpdatesAfterUnsubscribing(Session):
     async def resources_unsubscribe(self, request: Request) -> Message:
         return {}
 
 
-@breaks("update-only-if-subscribed")
+@breaks("updates-only-subscribed")
 class UpdatesWithoutSubscription(Session):
     def updated(self, uri: str) -> None:
         self.notify("notifications/resources/updated", {"uri": uri})
@@ -214,7 +207,7 @@ class LogsUnasked(Session):
         self.notify("notifications/message", {"level": "emergency", "data": data}, request)
 
 
-@breaks("log-level-valid", "log-level-respected")
+@breaks("notification-valid", "log-level-respected")
 class LogsAtUnknownLevel(Session):
     def log(self, request: Request, level: str, data: Any) -> None:
         self.notify("notifications/message", {"level": "loud", "data": data}, request)
@@ -258,7 +251,7 @@ class ProgressForTokenOfAnotherType(Session):
         yield message
 
 
-@breaks("progress-shape", "progress-increases")
+@breaks("notification-valid", "progress-increases")
 class ProgressAsText(Session):
     def progress(self, request: Request, progress: Any, total: float) -> None:
         super().progress(request, f"{progress} of {total}", total)  # type: ignore[arg-type]
@@ -315,7 +308,7 @@ class AcknowledgesLate(Session):
         super().acknowledge(request, honoured)
 
 
-@breaks("listen-acknowledges-subset", revision=MODERN)
+@breaks("acknowledged-within-request", revision=MODERN)
 class AcknowledgesMoreThanAsked(Session):
     def honoured(self, wanted: Message) -> Message:
         return {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
@@ -350,11 +343,11 @@ class TellsOfAllResources(Session):
             self.tell_listener(each["request"], "notifications/resources/updated", {"uri": uri})
 
 
-@breaks("listen-survives-requests", revision=MODERN)
-class LosesNotificationsUnderLoad(Session):
-    def changed(self, kind: str) -> None:
-        if len(self.open) <= len(self.listening) + 1:
-            super().changed(kind)
+@breaks("listen-acknowledged-first", "request-answered", revision=MODERN)
+class LosesNotificationsUnderLoad(Hesitant):
+    def acknowledge(self, request: Request, honoured: Message) -> None:
+        if len(self.open) < 2:
+            super().acknowledge(request, honoured)
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
@@ -377,18 +370,6 @@ class AsksForNothing(Session):
 class AsksWithUnknownMethod(Session):
     def question(self, kind: str, request: Request) -> Message:
         return {"method": "user/ask", "params": {"message": "Who?"}}
-
-
-@breaks("request-state-tampering-refused", revision=MODERN)
-class TrustsRequestState(Session):
-    def state(self, request: Request) -> str:
-        return str(request.params.get("requestState", super().state(request)))
-
-
-@breaks("request-state-bound", revision=MODERN)
-class TakesStateOfOtherRequests(Session):
-    def state(self, request: Request) -> str:
-        return hashlib.sha256(b"for all").hexdigest()
 
 
 @breaks("missing-input-asked-again", revision=MODERN)

@@ -24,6 +24,7 @@ from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
 from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan
+from trio_mcp.testing.check.usage import Usage, grown, usage_of
 from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.rules.catalogue import select
@@ -53,6 +54,9 @@ SHRINKING: Final = 20.0
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
+
+WARM: Final = 50
+"""Examples after which a process is warm, and between two looks at what it uses (chosen)."""
 
 PAUSE: Final = 20
 """How many times the latency a pause lasts at most (chosen)."""
@@ -134,6 +138,7 @@ class Check:
         self._dead = self._closed = self._traffic = 0
         self._life: _Life | None = None
         self._virtual = False
+        self._usage: tuple[Usage, Usage] | None = None
 
     async def run(self) -> None:
         """Run it, until it is complete or its budget is used up.
@@ -208,11 +213,20 @@ class Check:
                     self._on_progress(self._progress)
                 if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
-            self._traffic += getattr(talk.wire, "traffic", 0)
+                self._measure(life)
+            self._traffic += runner.tape.traffic
         # With the end of the connection, which rules look at, too.
         await self._judge(life, facts)
         self._life = None
         return facts, more
+
+    def _measure(self, life: _Life) -> None:
+        """Look now and then at what a process uses."""
+        count = len(life.plans)
+        pid = getattr(life.runner.talks[0].wire, "pid", None)
+        if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
+            life.usage = life.usage or usage
+            self._usage = life.usage, usage
 
     def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
@@ -235,7 +249,7 @@ class Check:
             or self._dead >= MOST_DEAD
             or self._all_broken
             or clock.perf_counter() >= until
-            or self._traffic + getattr(life.runner.talks[0].wire, "traffic", 0) >= self._options.max_bytes
+            or self._traffic + life.runner.tape.traffic >= self._options.max_bytes
         )
 
     @contextlib.asynccontextmanager
@@ -346,7 +360,7 @@ class Check:
             clock.perf_counter() - self._began,
             self._generating,
             tuple(map(self._outcome, self._options.rules)),
-            tuple(dict.fromkeys(notes + self._notes + self._slowness())),
+            tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._leaks())),
             self._ended or "interrupted",
             self._figures(),
         )
@@ -368,7 +382,14 @@ class Check:
         }
         if self._latencies:
             figures["latency at the beginning"], figures["latency at the end"] = self._first_and_last()
+        if self._usage is not None:
+            for name, value in attrs.asdict(self._usage[0]).items():
+                figures[f"{name} at the beginning"] = value
+                figures[f"{name} at the end"] = getattr(self._usage[1], name)
         return figures
+
+    def _leaks(self) -> list[str]:
+        return grown(*self._usage) if self._usage is not None else []
 
     def _first_and_last(self) -> tuple[float, float]:
         tenth = max(1, len(self._latencies) // 10)
@@ -394,6 +415,7 @@ class _Life:
     judging: Judging
     plans: list[tuple[int, Plan]] = attrs.Factory(list)
     judged: int = 0
+    usage: Usage | None = None
 
 
 def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
@@ -553,6 +575,8 @@ def _unchecked(rule: Rule, facts: Sequence[Facts]) -> tuple[Status, str]:
     facts = [each for each in facts if each.revision in rule.revisions]
     if not facts:
         return "not checkable", "the target was not spoken to in a revision that has it"
+    if rule.transports and not any(each.transport in rule.transports for each in facts):
+        return "not checkable", f"it concerns another transport ({', '.join(rule.transports)})"
     lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
     if lacks and all(lacks):
         return "not checkable", lacks[0]

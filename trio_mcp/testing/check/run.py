@@ -263,8 +263,9 @@ class Talk:
             if sent is not None and sent.answer is None:
                 sent.answer = message
                 sent.over = True
-            if event.exchange in self._streams:
-                self.ending.add(event.exchange or 0)
+            # Only the stream of a request ends with its response; one that serves many requests does not.
+            if event.exchange in self._streams and event.exchange in self._by_exchange:
+                self.ending.add(event.exchange)
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":

@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trio_mcp.sockets.addresses import is_loopback
+from trio_mcp.testing.rules.common import lost
 from trio_mcp.testing.rules.history import Connection, Exchange, History, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.testing.transcript.events import Event
@@ -187,9 +188,12 @@ def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
     moves=["call-tool", "list-all", "ping"],
 )
 def answer_content_type(history: History) -> Iterator[Verdict]:
-    """Judge each POST of a request that was not refused by an HTTP status."""
-    for _, exchange in over_http(history, "POST"):
+    """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
+    for connection, exchange in over_http(history, "POST"):
         if not is_request(exchange.message) or not 200 <= (exchange.status or 0) < 300:
+            continue
+        asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
+        if asked is not None and asked.cancelled is not None and not asked.answers:
             continue
         response = _response(exchange)
         if exchange.is_stream:
@@ -428,6 +432,8 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
         last = later[-1]
         if answer is not None:
             yield held(answer)
+        elif (mark := lost(asked)) is not None:
+            yield broken(mark, "the request whose stream was broken off never got its response")
         elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
             resumable = any(event.facts.get("event_id") for event in last.received)
             if not resumable and _lives(connection, last.end):
@@ -516,20 +522,22 @@ def message_on_one_stream(history: History) -> Iterator[Verdict]:
             if not exchange.is_stream or (root := _root(connection, exchange)) is None:
                 continue
             for event in received(exchange):
-                if (key := _identity(event.message)) is not None:
+                if (key := _identity(connection, event.message)) is not None:
                     yield judged(
                         first.setdefault(key, root) is root, event, "the message came on another stream before"
                     )
 
 
-def _identity(message: dict[str, Any]) -> Any:
+def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     if is_request(message):
         return "request", type(message["id"]), message["id"]
-    if is_response(message) and isinstance(message.get("id"), (int, str)):
+    # An id or token that the client has used twice may rightly come on two streams.
+    if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
     params = message.get("params")
     if message.get("method") == "notifications/progress" and isinstance(params, dict):
-        return "progress", repr(params.get("progressToken")), repr(params.get("progress"))
+        token = params.get("progressToken")
+        return ("progress", repr(token), repr(params.get("progress"))) if len(connection.givers(token)) == 1 else None
     return None
 
 
