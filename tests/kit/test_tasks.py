@@ -6,8 +6,8 @@ import pytest
 import trio.testing
 
 from tests.kit.mutants.server import Twin
-from tests.kit.mutants.tasks import TaskSession
 from tests.kit.mutants.targets import in_memory
+from tests.kit.mutants.tasks import TaskSession
 from trio_mcp.testing.check.engine import check_server
 from trio_mcp.testing.rules.catalogue import RULES
 

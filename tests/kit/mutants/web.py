@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -202,8 +203,9 @@ class Web:
             headers.append(("Content-Length", str(len(answer.body))))
         await send(h11.Response(status_code=answer.status, headers=headers))
         if answer.stream is not None:
-            async for data in self.events(answer.stream, answer.start):
-                await send(h11.Data(data))
+            async with contextlib.aclosing(self.events(answer.stream, answer.start)) as events:
+                async for data in events:
+                    await send(h11.Data(data))
         elif answer.body:
             await send(h11.Data(answer.body))
         await send(h11.EndOfMessage())
