@@ -6,11 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import command, environment, run
+from tests.cli.running import ROOT, command, environment, run
 
 TWICE = """
 import json, pathlib, sys
@@ -53,9 +54,16 @@ def test_a_broken_server_is_told_what_it_breaks(twice: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     assert "✗ answered-once  MUST" in ended.stdout
     assert ended.stdout.endswith("\n1 MUST is broken.\n")
-    assert "To see it again: trio-mcp replay out/answered-once.replay.json TARGET" in ended.stderr
+    assert "To see a failure again: trio-mcp replay out/answered-once.replay.json TARGET" in ended.stderr
     assert (twice / "out" / "report.html").read_text().startswith("<!doctype html>")
     assert json.loads((twice / "out" / "report.json").read_text())["counts"]["broken"] == 1
+
+    # What was written shows it again, as long as it is there.
+    replay = ("replay", "out/answered-once.replay.json", "--", sys.executable, "twice.py")
+    ended = run(twice, *replay, imported=KIT)
+    assert (ended.returncode, ended.stdout.splitlines()[0][:29]) == (1, "broken: answered-once (MUST):"), ended.stderr
+    ended = run(twice, *replay, "HEALTHY", imported=KIT)
+    assert (ended.returncode, ended.stdout) == (0, "the rule is not broken any more\n"), ended.stderr
 
     # What is known does not fail, and a rule that holds again is named.
     ended = check(twice, *RULES, "--baseline", "known.yml", "--", sys.executable, "twice.py")
@@ -72,8 +80,41 @@ def test_a_dry_run_says_what_would_be_called(shop: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("7 examples, 60 seconds at most, seed 0\nshop 1.0.0, over stdio in revision ")
     assert "\n  calls the tools price\n" in ended.stdout
-    assert "\n  leaves alone the tools escape, pack, sleep\n" in ended.stdout
+    assert "\n  not called, since not annotated as read-only: pack, escape, sleep (" in ended.stdout
     assert "\n  answered-once\n" in ended.stdout
+
+
+def test_a_process_is_recorded_and_replayed(shop: Path) -> None:
+    behind = [sys.executable, "-m", "trio_mcp", "record", "said.jsonl", "shop.py"]
+    # A server process gets a short list of variables only.
+    ended = run(shop, "call", "price", "item=pear", "--env", f"PYTHONPATH={ROOT}", "--", *behind)
+    assert (ended.returncode, ended.stdout) == (0, "45\n"), ended.stderr
+    assert (shop / "said.jsonl").stat().st_mode & 0o777 == 0o600
+
+    ended = run(shop, "replay", "said.jsonl", "shop.py", imported=KIT)
+    assert (ended.returncode, ended.stdout) == (0, "the same as before, by the rules\n"), ended.stderr
+    (shop / "shop.py").write_text((shop / "shop.py").read_text().replace('"pear": 45', '"plum": 45'))
+    ended = run(shop, "replay", "said.jsonl", "shop.py", "--json", imported=KIT)
+    assert ended.returncode == 1, ended.stderr
+    (line,) = json.loads(ended.stdout)["differences"]
+    assert line.endswith(": a result before, a result that says isError now")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("replay none.jsonl twice.py", "can't read none.jsonl: No such file or directory"),
+        ("replay twice.py twice.py", "twice.py: this is neither a transcript nor a plan of trio-mcp"),
+        ("record no/such/folder.jsonl twice.py", "can't write no/such/folder.jsonl: No such file or directory"),
+        ("record said.jsonl ws://127.0.0.1:9/", "a WebSocket can't be recorded"),
+        ("record said.jsonl --port 99999 http://127.0.0.1:9/", "--port must be from 0 to 65535; got 99999"),
+    ],
+)
+def test_what_can_not_be_recorded_or_replayed_is_one_line(twice: Path, line: str, problem: str) -> None:
+    ended = run(twice, *line.split(), imported=KIT)
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert problem in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 REFUSED = {
@@ -125,3 +166,32 @@ def test_ctrl_c_shows_what_was_found(twice: Path) -> None:
         process.kill()
     assert process.returncode == 130, err
     assert "It was interrupted: this is what was found until then." in out
+
+
+def test_the_action_checks_and_says_what_it_found(twice: Path) -> None:
+    """The last step of `action.yml`, with a runner's environment."""
+    script = textwrap.dedent((ROOT / "action.yml").read_text().rpartition("run: |\n")[2])
+    program = twice / "trio-mcp" / "bin" / "trio-mcp"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m trio_mcp "$@"\n')
+    program.chmod(0o755)
+    variables = {
+        "RUNNER_TEMP": str(twice),
+        "GITHUB_STEP_SUMMARY": str(twice / "summary"),
+        "GITHUB_OUTPUT": str(twice / "output"),
+        "TARGET": "",
+        "COMMAND": f"{sys.executable} twice.py",
+        "ARGS": "--rules\nanswered-once\n\n--examples\n30\n",
+        "REPORT": "found",
+    }
+    # As GitHub runs a step with `shell: bash`.
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    ended = subprocess.run(bash, cwd=twice, env=environment() | variables, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert (twice / "output").read_text() == "status=1\n"
+    assert "\n    1 MUST is broken.\n" in (twice / "summary").read_text()
+    written = {path.name for path in (twice / "found").iterdir()}
+    assert written == {
+        "answered-once.replay.json",
+        *(f"report.{form}" for form in ("html", "json", "sarif", "txt", "xml")),
+    }

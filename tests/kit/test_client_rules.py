@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.kit.transcripts import NEW, OLD, asked, fields, messages, opening
@@ -105,12 +106,12 @@ def discovered(*later: dict[str, Any]) -> list[Event]:
     return over_http(({}, *probe), *[({}, each, result({})) for each in later])
 
 
-def fetched(kind: str, path: str, *fetches: str) -> list[Event]:
+def fetched(kind: str, path: str, *fetches: str, secret: Any = ()) -> list[Event]:
     """Return a message with a URL of the kit's server, and what the client loads from there."""
     seen = messages(
         ("client", {"id": 1, "method": "x", "params": fields()}), ("server", result({kind: f"{KIT}{path}"}))
     )
-    return seen + [Event("mark", "kit", facts={"what": "fetched", "path": each}) for each in fetches]
+    return seen + [Event("mark", "kit", facts={"what": "fetched", "path": each, "secret": secret}) for each in fetches]
 
 
 def tasks(
@@ -133,6 +134,8 @@ FORM = {"message": "?", "requestedSchema": {"type": "object"}}
 URL = {"message": "?", "mode": "url", "url": "https://x.test"}
 ACCEPTED = result({"action": "accept", "content": {}})
 INITIALIZE = {"method": "initialize", "params": {"protocolVersion": OLD}}
+
+GREETED = over_http(({}, INITIALIZE, result({"protocolVersion": OLD})))
 
 # The rule; transcripts that keep it, and transcripts that break it.
 CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
@@ -206,9 +209,21 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     "retry-respected": ([resumed(0.5)], [resumed(0.25)]),
     "answer-content-types-read": (
         [discovered({"method": "tools/list", "params": fields()})],
-        [discovered(INITIALIZE), over_http(({}, INITIALIZE, result({"protocolVersion": OLD})))],
+        [discovered(INITIALIZE), [*GREETED, *(attrs.evolve(event, connection=1) for event in GREETED)]],
     ),
     "icon-fetch-safe": ([fetched("src", "/icon.png", "/other")], [fetched("src", "/icon.png", "/icon.png")]),
+    "icon-without-credentials": (
+        [fetched("src", "/icon.png", "/icon.png")],
+        [fetched("src", "/icon.png", "/icon.png", secret=["cookie"])],
+    ),
+    "icon-origin-checked": (
+        [fetched("src", "/foreign.png", "/other")],
+        [fetched("src", "/foreign.png", "/foreign.png")],
+    ),
+    "icon-redirect-refused": (
+        [fetched("src", "/icon.png", "/icon.png")],
+        [fetched("src", "/icon.png", "/icon.png", "/moved.png")],
+    ),
     "remote-ref-not-fetched": ([fetched("$ref", "/a.json")], [fetched("$ref", "/a.json", "/a.json")]),
     "elicitation-not-prefetched": ([fetched("url", "/visit")], [fetched("url", "/visit", "/visit")]),
 }

@@ -63,7 +63,7 @@ async def test_our_client_keeps_every_rule(revision: str, autojump_clock: MockCl
     """In memory, in each revision."""
     report = await check_client(use_everything, revisions=[revision], examples=60, seed=7)
     assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
-    assert sum(outcome.status == "held" for outcome in report.outcomes) > 15
+    assert sum(outcome.status == "held" for outcome in report.outcomes) >= 15
     assert report.examples == 60
     assert report.info.startswith("trio_mcp ")
 

@@ -50,8 +50,9 @@ def shop(*, sold_out: bool = False, secret: str = "one") -> Server:
         return f"ordered {answer.data.item}" if answer.data is not None else "nothing ordered"
 
     @server.tool
-    async def wait() -> None:
+    async def wait(ctx: Context) -> None:
         """Wait."""
+        await ctx.report_progress(1)
         await trio.sleep_forever()
 
     return server
@@ -90,8 +91,8 @@ async def _talk(target: SingleTarget, mode: str) -> None:
         result = await client.call_tool("price", {"item": "pear", "password": "hunter2"})
         assert "4 cents" in str(result.data)
         assert (await client.call_tool("order")).data == "ordered pear"
-        with trio.move_on_after(0.1):
-            await client.call_tool("wait")
+        with trio.CancelScope() as scope:
+            await client.call_tool("wait", on_progress=lambda progress: scope.cancel())
 
 
 async def _transcript(folder: Path, way: str, mode: str) -> Transcript:

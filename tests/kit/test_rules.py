@@ -76,6 +76,37 @@ def cancel(request_id: Any) -> Event:
     return tell("notifications/cancelled", requestId=request_id)
 
 
+def cancels(request_id: Any) -> Event:
+    return notify("notifications/cancelled", requestId=request_id)
+
+
+def streamed(*events: Event) -> list[Event]:
+    """The same over HTTP, in an exchange that the server ends."""
+    facts = {"method": "POST", "path": "/", "headers": []}
+    head = {"status": 200, "headers": [("content-type", "text/event-stream")]}
+    asked, *rest = [attrs.evolve(event, exchange=1) for event in events]
+    opens = Event("request", "client", exchange=1, facts=facts), asked
+    return [*opens, Event("response", "server", exchange=1, facts=head), *rest, ENDED]
+
+
+ENDED = Event("end", "server", exchange=1, facts={"by": "server", "cut": False})
+
+
+def acknowledged(request_id: Any, /, **filters: Any) -> Event:
+    return heard(request_id, "notifications/subscriptions/acknowledged", notifications=filters)
+
+
+def changing(*notices: Event) -> list[Event]:
+    """A list of tools that changes while the client listens."""
+    listens = ask(1, "subscriptions/listen", notifications={"toolsListChanged": True})
+    reads = ask(2, "tools/list"), done(2, **tools("a")), *notices, ask(3, "tools/list"), done(3, **tools("b"))
+    more = [event for n in (4, 5, 6) for event in (ask(n, "ping"), result(n))]
+    return [listens, acknowledged(1, toolsListChanged=True), *reads, *more]
+
+
+LIVE = {"tools": {"listChanged": True}}
+
+
 def progress(value: float, token: Any = "t") -> Event:
     return notify("notifications/progress", progressToken=token, progress=value)
 
@@ -252,10 +283,6 @@ def got(answer: Event, *prompts: dict[str, Any]) -> T:
     return t(PROMPTS, done(2, prompts=[*prompts]), ask(1, "prompts/get", name="x"), answer, server={"prompts": {}})
 
 
-def acknowledged(request_id: Any, /, **filters: Any) -> Event:
-    return heard(request_id, "notifications/subscriptions/acknowledged", notifications=filters)
-
-
 ACK = acknowledged(1, toolsListChanged=True)
 
 
@@ -386,6 +413,10 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [KEPT, t(LIST, done(1, resultType="own"), server={"extensions": {"com.example/x": {}}})],
         [t(LIST, done(1, resultType="own"))],
     ),
+    "extension-fallback": (
+        [KEPT],
+        [t(LIST, done(1, resultType="own"), server={"extensions": {"com.example/x": {}}})],
+    ),
     "meta-keys-well-formed": (
         [t(LIST, done(1, **TOOLS, _meta={"com.example/key": 1})), old(LIST, result(1, tools=[], _meta={"a.b_c": 1}))],
         [
@@ -441,6 +472,22 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
             old(question(7, "ping"), notify("notifications/cancelled", requestId="7")),
         ],
     ),
+    "cancel-open-request": (
+        [
+            old(question(7, "ping"), cancels(7)),
+            old(question(7, "ping"), sent({"jsonrpc": "2.0", "id": 7, "result": {}}), cancels(7)),
+        ],
+        [
+            old(
+                *[question(7, "ping"), sent({"jsonrpc": "2.0", "id": 7, "result": {}})],
+                *[ask(1, "ping"), result(1), cancels(7)],
+            )
+        ],
+    ),
+    "cancel-names-request": (
+        [old(cancels(7)), t(cancels("x"))],
+        [old(cancels(None)), old(notify("notifications/cancelled")), t(cancels(1.5))],
+    ),
     "progress-token-known": (
         [t(TOKEN, progress(1), done(1))],
         [
@@ -453,6 +500,10 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
     "no-progress-after-end": (
         [t(TOKEN, progress(1), done(1)), old(TOKEN, result(1))],
         [t(TOKEN, done(1), progress(1)), old(TOKEN, error(1), progress(1))],
+    ),
+    "progress-token-type": (
+        [t(TOKEN, progress(1))],
+        [t(TOKEN, progress(1, token=wrong)) for wrong in WRONG_IDS],
     ),
     "progress-increases": (
         [t(TOKEN, progress(0), progress(0.1), progress(5))],
@@ -484,6 +535,13 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
             t(LIST, log("error")),
             t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "error"}), log("info"), done(1)),
             t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "info"}), done(1), log("info")),
+        ],
+    ),
+    "log-on-own-stream": (
+        [t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "info"}), log("info"), done(1))],
+        [
+            t(LISTEN, ACK, heard(1, "notifications/message", level="info", data=1)),
+            t(*streamed(LIST, log("info"), done(1))),
         ],
     ),
     "log-level-errors": (
@@ -610,7 +668,15 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [raw(on(1, DISCOVER, done(1)), revision=LATEST)],
         [raw(on(1, DISCOVER, error(1)), revision=LATEST)],
     ),
+    "roots-change-survived": (
+        [old(tell("notifications/roots/list_changed"), ask(1, "ping"), result(1))],
+        [old(tell("notifications/roots/list_changed"), ask(1, "ping"), overdue(1))],
+    ),
     # --- tools ---
+    "schemas-in-2020-12": (
+        [t(LIST, done(1, **tools("x", outputSchema={"$schema": "https://json-schema.org/draft/2020-12/schema"})))],
+        [t(LIST, done(1, **tools("x", inputSchema={"$schema": "http://json-schema.org/draft-07/schema#"})))],
+    ),
     "tool-input-schema-valid": (
         [t(LIST, done(1, **tools("x")))],
         [t(LIST, done(1, **tools("x", inputSchema=None))), old(LIST, result(1, **tools("x", inputSchema=True)))],
@@ -759,6 +825,18 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         [t(LISTEN, ACK, done(1)), t(LISTEN, ACK, done(1, _meta={meta.SUBSCRIPTION_ID: "1"}))],
     ),
     "nothing-after-listen": ([t(LISTEN, ACK, CHANGED, done(1))], [t(LISTEN, ACK, done(1), CHANGED)]),
+    "listen-teardown-announced": (
+        [t(LISTEN, ACK, done(1)), t(*streamed(LISTEN, ACK, notify("notifications/cancelled", requestId=1)))],
+        [t(*streamed(LISTEN, ACK))],
+    ),
+    "listen-ends-with-result": (
+        [t(LISTEN, ACK, done(1))],
+        [t(*streamed(LISTEN, ACK)), t(LISTEN, ACK, notify("notifications/cancelled", requestId=1))],
+    ),
+    "list-change-announced": (
+        [t(*changing(CHANGED), server=LIVE), old(*changing(notify("notifications/tools/list_changed")), server=LIVE)],
+        [t(*changing(), server=LIVE), old(*changing(), server=LIVE)],
+    ),
     "updates-only-subscribed": (
         [old(ask(1, "resources/subscribe", uri="x:y"), UPDATED)],
         [

@@ -103,9 +103,8 @@ def _prepared(
     options: argparse.Namespace,
 ) -> tuple[Callable[..., Awaitable[CheckReport]], Callable[[], Awaitable[Preview]]]:
     """Return the functions that check the target, and that say what would be done."""
-    from trio_mcp.testing.check.clients import check_client
+    from trio_mcp.testing.check.clients import check_client, preview_client
     from trio_mcp.testing.check.engine import check_server, preview_server
-    from trio_mcp.testing.check.report import Preview
     from trio_mcp.testing.rules.catalogue import select
 
     patterns = [each.strip() for words in options.rules or ["*"] for each in words.split(",") if each.strip()]
@@ -114,24 +113,23 @@ def _prepared(
     except ValueError as exc:
         raise Exit(str(exc)) from None
     settings: dict[str, Any] = {"revisions": options.revisions, "rules": [rule.id for rule in rules]}
-    limits = {"examples": options.examples, "time": options.time, "seed": options.seed}
-    if options.timeout is not None:
-        limits["deadline"] = options.timeout
+    limits = {"time": options.time, "seed": options.seed}
+    # Only what is given: the two sides have defaults of their own.
+    given = {"examples": options.examples, "deadline": options.timeout, "rate": options.rate}
+    limits |= {name: value for name, value in given.items() if value is not None}
     if not options.client:
         settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
         target = target_of(options)
-        check = partial(check_server, target, **settings, **limits, rate=options.rate)
+        check = partial(check_server, target, **settings, **limits)
         return check, partial(preview_server, target, **settings)
     if options.process is None:
         raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
     for name in ("allow_writes", "tool", "header", "env", "rate"):
         if getattr(options, name):
             raise Exit(f"--{name.replace('_', '-')} is for servers")
-
-    async def preview_client() -> Preview:
-        return Preview((), tuple(rules), {})
-
-    return partial(check_client, options.process, **settings, **limits), preview_client
+    return partial(check_client, options.process, **settings, **limits), partial(
+        preview_client, options.process, **settings
+    )
 
 
 async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: ProgressBar) -> CheckReport:
@@ -192,13 +190,13 @@ class _Files:
         if self._baseline:
             found = [(each.rule.id, each.failure.problem if each.failure else "") for each in report.broken]
             self._write(self._baseline, baseline_text(found))
-        if self._replays is not None and report.broken:
+        if self._replays is not None and any(each.failure for each in report.broken):
             try:
                 written = write_plan_files(report, self._replays)
             except OSError as exc:
                 raise Exit(f"can't write to {self._replays}: {exc.strerror}", hint=False) from None
-            for path in written:
-                print(f"To see it again: trio-mcp replay {clean(str(path))} TARGET", file=sys.stderr)
+            name = clean(str(written[0] if len(written) == 1 else Path(self._replays, "RULE.replay.json")))
+            print(f"To see a failure again: trio-mcp replay {name} TARGET", file=sys.stderr)
 
     def _write(self, path: str, text: str) -> None:
         try:
@@ -211,19 +209,21 @@ class _Files:
 
 
 def _plan(preview: Preview, options: argparse.Namespace) -> str:
-    lines = [f"{options.examples} examples, {options.time:g} seconds at most, seed {options.seed}"]
+    examples = options.examples or (50 if options.client else 200)
+    lines = [f"{examples} examples, {options.time:g} seconds at most, seed {options.seed}"]
     if options.rate is not None:
         lines[0] += f", {options.rate:g} requests a second at most"
     for facts in preview.facts:
         info = facts.server_info
         name = clean_line(f"{info.get('name', 'a server without a name')} {info.get('version', '')}")
         lines.append(f"{name}, over {facts.transport} in revision {facts.revision}")
-        callable_ = set(facts.callable_tools)
-        lines += _listed("  calls the tools", sorted(callable_))
-        lines += _listed("  leaves alone the tools", sorted(set(facts.tools) - callable_))
+        lines += _listed("  calls the tools", sorted(facts.callable_tools))
         lines += [f"  {clean_line(note)}" for note in facts.skipped]
         lines.append(f"  reads {len(facts.resources)} resources, gets {len(facts.prompts)} prompts")
         lines += _listed("  makes the moves", preview.moves.get(facts.revision, ()))
+    if not preview.facts:
+        for revision, turns in preview.moves.items():
+            lines += _listed(f"serves revision {revision}, with the turns", turns)
     checkable = [rule for rule in preview.rules if rule.id not in preview.not_checkable]
     lines.append(f"judges {len(checkable)} rules")
     lines += [f"  {rule.id}" for rule in checkable]

@@ -176,7 +176,7 @@ CHECKING = (
         metavar="RULES",
         help="only these: ids, patterns with * or section:PREFIX, with commas between them",
     ),
-    Argument("--examples", type=_positive, default=200, metavar="N", help="how many examples to run (200)"),
+    Argument("--examples", type=_positive, metavar="N", help="how many examples to run (200; with --client 50)"),
     Argument("--time", type=_duration, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
     Argument("--seed", type=int, default=0, metavar="N", help="the same seed sends the same messages (0)"),
     TIMEOUT,

@@ -66,10 +66,13 @@ async def _between(target: Any, tape: FileTape, port: int) -> None:
     if isinstance(target, StdioServerParameters):
         await record_process(target, tape)
         return
+    # The resolver would take its remainder.
+    if not 0 <= port < 65536:
+        raise Exit(f"--port must be from 0 to 65535; got {port}")
     try:
         listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
-    except (OSError, OverflowError) as exc:
-        raise Exit(f"can't listen on port {port}: {getattr(exc, 'strerror', None) or exc}", hint=False) from None
+    except OSError as exc:
+        raise Exit(f"can't listen on port {port}: {exc.strerror or exc}", hint=False) from None
     place = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
     recorder = HttpRecorder(target, tape) if isinstance(target, HttpServerParameters) else None
     url = f"tcp://{place}" if recorder is None else f"http://{place}{recorder.path}"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trio_mcp.testing.check.clients import StreamClient, check_client, preview_client
     from trio_mcp.testing.check.engine import check_server, preview_server
     from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Preview, Progress
+    from trio_mcp.testing.plugin import conformance_tests
     from trio_mcp.testing.rules.history import Asked, Connection, Exchange, History
     from trio_mcp.testing.rules.model import Rule, Verdict, broken, held, judged, rule
     from trio_mcp.testing.transcript.events import Event
@@ -78,6 +79,7 @@ __all__ = [
     "check_client",
     "check_server",
     "check_transport",
+    "conformance_tests",
     "fault_scripts",
     "held",
     "judged",
@@ -92,6 +94,7 @@ _LATE = {
     "check.clients": ("StreamClient", "check_client", "preview_client"),
     "check.engine": ("check_server", "preview_server"),
     "check.report": ("CheckReport", "Failure", "Outcome", "Preview", "Progress"),
+    "plugin": ("conformance_tests",),
     "rules.history": ("Asked", "Connection", "Exchange", "History"),
     "rules.model": ("Rule", "Verdict", "broken", "held", "judged", "rule"),
     "transcript.events": ("Event",),

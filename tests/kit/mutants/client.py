@@ -14,6 +14,7 @@ import h11
 import trio
 
 from tests.kit.mutants.server import LEGACY, MODERN, PREFIX, Message, is_id
+from trio_mcp.http.param_headers import parameter_headers
 
 Connect: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
 
@@ -111,12 +112,21 @@ class Client:
 
     async def use(self, kind: str, item: Message) -> None:
         if kind == "tools":
-            await self.call(item)
+            if self.may_call(item):
+                await self.call(item)
         elif kind == "prompts":
             arguments = {each["name"]: "x" for each in item.get("arguments", ())}
             await self.ask("prompts/get", {"name": item["name"], "arguments": arguments})
         else:
             await self.ask("resources/read", {"uri": item["uri"]})
+
+    def may_call(self, tool: Message) -> bool:
+        """Return whether the names of headers in a tool's schema follow their rules, which matters over HTTP."""
+        try:
+            parameter_headers(tool["inputSchema"])
+        except ValueError:
+            return not self.modern or self.over != "http"
+        return True
 
     async def call(self, tool: Message) -> None:
         self.counted += 1
@@ -161,7 +171,8 @@ class Client:
             message = {"jsonrpc": "2.0", "id": request_id, "method": method} | ({"params": body} if body else {})
             response = await self.exchange(message, tool)
             result = response.get("result", {})
-            if result.get("resultType") != "input_required":
+            asked = result.get("inputRequests", {}).values()
+            if result.get("resultType") != "input_required" or any(map(self.refuses, asked)):
                 break
             token = None if token is None else self.token() + "."
             params |= self.retry(result)
@@ -200,6 +211,11 @@ class Client:
             return {"role": "assistant", "content": {"type": "text", "text": "Hello."}, "model": "none"}
         return {"action": "accept", "content": {"name": "Ann", "age": 3}}
 
+    def refuses(self, question: Message) -> bool:
+        """Return whether a question is of a kind that was not declared."""
+        params = question.get("params", {})
+        return "tools" in params or params.get("mode") == "url"
+
     async def take(self, message: Any) -> None:
         """Take a message of the server."""
         if not isinstance(message, dict):
@@ -224,6 +240,8 @@ class Client:
     def response(self, question: Message) -> Message:
         if question["method"] == "ping":
             return {"result": {}}
+        if self.refuses(question):
+            return {"error": {"code": -32602, "message": "Not declared"}}
         if question["method"] in ("roots/list", "sampling/createMessage", "elicitation/create"):
             return {"result": self.answer(question)}
         return {"error": {"code": -32601, "message": "Unknown method"}}
@@ -407,6 +425,7 @@ def sample(schema: Message) -> Message:
     return {
         name: each["enum"][0] if "enum" in each else values[each["type"]]
         for name, each in schema.get("properties", {}).items()
+        if "$ref" not in each
     }
 
 

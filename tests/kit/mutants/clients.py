@@ -143,7 +143,7 @@ class RefusesPingsOfServers(Client):
 class AnswersUnknownQuestions(Client):
     def response(self, question: Message) -> Message:
         found = super().response(question)
-        return {"result": {}} if "error" in found else found
+        return {"result": {}} if "error" in found and not self.refuses(question) else found
 
 
 @breaks("client-results-valid")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import secrets
@@ -125,7 +126,8 @@ class Web:
         nursery: Runs the requests of the legacy era, which outlive their connections.
     """
 
-    session: ClassVar[type[Session]] = Session
+    session: ClassVar[type[Session] | None] = None
+    """The class of its sessions; None for the healthy one."""
 
     def __init__(self, twin: Twin, nursery: trio.Nursery) -> None:
         self.twin = twin
@@ -202,8 +204,9 @@ class Web:
             headers.append(("Content-Length", str(len(answer.body))))
         await send(h11.Response(status_code=answer.status, headers=headers))
         if answer.stream is not None:
-            async for data in self.events(answer.stream, answer.start):
-                await send(h11.Data(data))
+            async with contextlib.aclosing(self.events(answer.stream, answer.start)) as events:
+                async for data in events:
+                    await send(h11.Data(data))
         elif answer.body:
             await send(h11.Data(answer.body))
         await send(h11.EndOfMessage())

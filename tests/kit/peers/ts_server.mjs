@@ -82,8 +82,10 @@ const tools = {
     async (_, { mcpReq }, server, extra, era) => {
       const ask = v1 ? () => server.server.elicitInput(COLOUR, { relatedRequestId: extra.requestId }) : () => mcpReq.elicitInput(COLOUR);
       if (era !== "modern") return text((await ask()).action);
-      const { colour } = mcpReq.inputResponses ?? {};
-      return colour ? text(colour.action) : sdk.inputRequired({ inputRequests: { colour: sdk.inputRequired.elicit(COLOUR) } });
+      const answer = sdk.inputResponse(mcpReq.inputResponses, "colour");
+      if (answer.kind === "elicit" && ["decline", "cancel"].includes(answer.action)) return text(answer.action);
+      const given = sdk.acceptedContent(mcpReq.inputResponses, "colour", z.object({ colour: z.string().optional() }));
+      return given ? text("accept") : sdk.inputRequired({ inputRequests: { colour: sdk.inputRequired.elicit(COLOUR) } });
     },
   ],
 };

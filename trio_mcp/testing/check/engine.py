@@ -17,13 +17,14 @@ from trio_mcp.client.targets import Target, target_name
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
 from trio_mcp.testing.check.facts import Facts, discover
 from trio_mcp.testing.check.judging import Found, Judging
-from trio_mcp.testing.check.moves.catalogue import MOVES
+from trio_mcp.testing.check.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.testing.check.moves.model import Move
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress, Status
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
 from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan
+from trio_mcp.testing.check.usage import Usage, grown, usage_of
 from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.rules.catalogue import select
@@ -53,6 +54,9 @@ SHRINKING: Final = 20.0
 
 QUIET, QUIET_VIRTUAL = 0.05, 1.5
 """Seconds after an example in which what is late still comes. On a virtual clock they cost nothing (chosen)."""
+
+WARM: Final = 50
+"""Examples after which a process is warm, and between two looks at what it uses (chosen)."""
 
 PAUSE: Final = 20
 """How many times the latency a pause lasts at most (chosen)."""
@@ -93,11 +97,8 @@ class Options:
 
     @property
     def moves(self) -> list[Move]:
-        """The moves that the rules name; all if a rule names none, since anything may be its occasion."""
-        if self.every_move or not all(rule.moves for rule in self.rules):
-            return list(MOVES.values())
-        named = {name for rule in self.rules for name in rule.moves}
-        return [move for name, move in MOVES.items() if name in named]
+        """The moves to make."""
+        return list(MOVES.values()) if self.every_move else moves_for(self.rules)
 
 
 class Check:
@@ -134,6 +135,7 @@ class Check:
         self._dead = self._closed = self._traffic = 0
         self._life: _Life | None = None
         self._virtual = False
+        self._usage: tuple[Usage, Usage] | None = None
 
     async def run(self) -> None:
         """Run it, until it is complete or its budget is used up.
@@ -208,11 +210,20 @@ class Check:
                     self._on_progress(self._progress)
                 if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
-            self._traffic += getattr(talk.wire, "traffic", 0)
+                self._measure(life)
+            self._traffic += runner.tape.traffic
         # With the end of the connection, which rules look at, too.
         await self._judge(life, facts)
         self._life = None
         return facts, more
+
+    def _measure(self, life: _Life) -> None:
+        """Look now and then at what a process uses."""
+        count = len(life.plans)
+        pid = getattr(life.runner.talks[0].wire, "pid", None)
+        if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
+            life.usage = life.usage or usage
+            self._usage = life.usage, usage
 
     def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
@@ -235,7 +246,7 @@ class Check:
             or self._dead >= MOST_DEAD
             or self._all_broken
             or clock.perf_counter() >= until
-            or self._traffic + getattr(life.runner.talks[0].wire, "traffic", 0) >= self._options.max_bytes
+            or self._traffic + life.runner.tape.traffic >= self._options.max_bytes
         )
 
     @contextlib.asynccontextmanager
@@ -346,7 +357,7 @@ class Check:
             clock.perf_counter() - self._began,
             self._generating,
             tuple(map(self._outcome, self._options.rules)),
-            tuple(dict.fromkeys(notes + self._notes + self._slowness())),
+            tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._leaks())),
             self._ended or "interrupted",
             self._figures(),
         )
@@ -357,8 +368,9 @@ class Check:
             return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options.baseline)
         if occasions:
             return Outcome(rule, "held", occasions)
-        status, reason = _unchecked(rule, self.facts)
-        return Outcome(rule, status, reason=reason)
+        if reason := lacking(rule, self.facts):
+            return Outcome(rule, "not checkable", reason=reason)
+        return Outcome(rule, "not exercised", reason="nothing that it applies to has happened")
 
     def _figures(self) -> dict[str, Any]:
         figures: dict[str, Any] = {
@@ -368,7 +380,14 @@ class Check:
         }
         if self._latencies:
             figures["latency at the beginning"], figures["latency at the end"] = self._first_and_last()
+        if self._usage is not None:
+            for name, value in attrs.asdict(self._usage[0]).items():
+                figures[f"{name} at the beginning"] = value
+                figures[f"{name} at the end"] = getattr(self._usage[1], name)
         return figures
+
+    def _leaks(self) -> list[str]:
+        return grown(*self._usage) if self._usage is not None else []
 
     def _first_and_last(self) -> tuple[float, float]:
         tenth = max(1, len(self._latencies) // 10)
@@ -394,6 +413,7 @@ class _Life:
     judging: Judging
     plans: list[tuple[int, Plan]] = attrs.Factory(list)
     judged: int = 0
+    usage: Usage | None = None
 
 
 def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
@@ -526,12 +546,11 @@ async def preview_server(
     """
     options = _options(revisions, rules, allow_writes=allow_writes, tools=tuple(tools))
     facts = await meet(_wire(target), options)
-    outcomes = [(rule, _unchecked(rule, facts)) for rule in options.rules]
     return Preview(
         tuple(facts),
         options.rules,
         {each.revision: tuple(move.name for move in options.moves if not move.lacks(each)) for each in facts},
-        {rule.id: reason for rule, (status, reason) in outcomes if status == "not checkable"},
+        {rule.id: reason for rule in options.rules if (reason := lacking(rule, facts))},
     )
 
 
@@ -546,14 +565,3 @@ def _wire(target: Target | WireTarget) -> OpenWire:
     if isinstance(target, (list, tuple, FailoverParameters)):
         raise ValueError("a check needs one way to the server, not several: check each of them by itself")
     return open_wire_for(target)  # type: ignore[arg-type]
-
-
-def _unchecked(rule: Rule, facts: Sequence[Facts]) -> tuple[Status, str]:
-    """Return what becomes of a rule that had no occasion, and why."""
-    facts = [each for each in facts if each.revision in rule.revisions]
-    if not facts:
-        return "not checkable", "the target was not spoken to in a revision that has it"
-    lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
-    if lacks and all(lacks):
-        return "not checkable", lacks[0]
-    return "not exercised", "nothing that it applies to has happened"

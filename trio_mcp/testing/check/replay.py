@@ -27,7 +27,7 @@ QUIET: Final = 0.1
 """Seconds in which what is late still comes (chosen)."""
 
 PAUSE: Final = 0.25
-"""Seconds that are waited where the client waited, at most. Chosen: a cancellation must not overtake what it cancels."""
+"""Seconds for which the client's own pauses are kept, at most. Chosen: no cancellation overtakes what it cancels."""
 
 _LASTING: Final = frozenset({"subscriptions/listen"})
 _OPAQUE: Final = ("nextCursor", "requestState", "taskId", "elicitationId")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import attrs
@@ -29,6 +31,9 @@ REPEATS: Final = 5
 
 INSISTENT: Final = 3
 """How often a plan that did break the rule is run before it counts as one that does not (chosen)."""
+
+SLOW: Final = 0.1
+"""Seconds to open a connection from which on smaller plans are tried on one connection (chosen)."""
 
 BEFORE: Final = (0, 1, 4, 16, 64)
 """How many of the plans before it on the same connection are put in front of one that breaks nothing alone."""
@@ -64,7 +69,7 @@ class Shrinker:
 
     def __init__(
         self,
-        connect: Callable[[], Any],
+        connect: Callable[[], AbstractAsyncContextManager[Runner]],
         rule: Rule,
         schemas: Mapping[str, Any],
         *,
@@ -78,7 +83,10 @@ class Shrinker:
         self._quiet = quiet
         self._runs = 0
         self._tries = 1
-        self._best: Shown | None = None
+        self._opening = 0.0
+        self._shared: contextlib.AsyncExitStack | None = None
+        self._bench: Runner | None = None
+        self._prologue: list[Event] = []
 
     async def shrink(self, first: Shown, before: Sequence[Plan], revision: str, example: int) -> Failure:
         """Return the failure, as small as it becomes.
@@ -92,15 +100,26 @@ class Shrinker:
         best = await self._confirmed(first, before)
         if best is None:
             return _failure(first, revision, example, 0, self._runs)
-        best = await self._fewer_steps(best)
-        best = await self._simpler_steps(best)
+        smaller = await self._smaller(best)
         seen = of = 0
         while of < REPEATS * self._tries and (of == 0 or clock.perf_counter() < self._until):
             of += 1
-            again = await self._run(best.plan, probe=best.probed)
+            again = await self._run(smaller.plan, probe=smaller.probed)
             if again is not None:
-                seen, best = seen + 1, again
-        return _failure(best, revision, example, seen, of)
+                seen, smaller = seen + 1, again
+        return _failure(smaller, revision, example, seen, of)
+
+    async def _smaller(self, best: Shown) -> Shown:
+        """Return the smallest plan found that shows it on a fresh connection."""
+        if self._opening > SLOW:
+            # All on one connection, which is much quicker, if what comes of it holds on a fresh one.
+            async with contextlib.AsyncExitStack() as self._shared:
+                smaller = await self._simpler_steps(await self._fewer_steps(best))
+            self._shared = self._bench = None
+            shown = await self._run(smaller.plan, probe=smaller.probed)
+            if shown is not None:
+                return shown
+        return await self._simpler_steps(await self._fewer_steps(best))
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -109,27 +128,39 @@ class Shrinker:
         return self._runs < MOST_RUNS and clock.perf_counter() < self._until
 
     async def _run(self, plan: Plan, *, probe: bool) -> Shown | None:
-        """Run a plan on a fresh connection; return what was seen if it broke the rule."""
+        """Run a plan on a fresh connection, or on the shared one; return what was seen if it broke the rule."""
         self._runs += 1
         try:
+            if self._shared is not None:
+                if self._bench is None or not self._bench.talks[0].is_open:
+                    self._bench = await self._shared.enter_async_context(self._connect())
+                    self._prologue = list(self._bench.tape.events)
+                self._bench.forget()
+                await self._play(self._bench, plan, probe)
+                events = [*self._prologue, *self._bench.tape.events]
+                return self._shown(plan, events, len(self._prologue), probe)
+            began = clock.perf_counter()
             async with self._connect() as runner:
-                assert isinstance(runner, Runner)
+                self._opening = clock.perf_counter() - began
                 since = len(runner.tape.events)
-                await runner.run(plan)
-                await runner.until(lambda: not runner.talks[0].is_open, self._quiet)
-                if probe:
-                    await runner.probe()
+                await self._play(runner, plan, probe)
         except TrioMcpError:
             return None  # it can't be reached now; whether it ever can be again, others find out
-        events = runner.tape.events
-        # The end of the connection, which the kit causes, belongs to a failure only if it breaks the rule.
+        # With the end of the connection, which some rules look at.
+        return self._shown(plan, runner.tape.events, since, probe)
+
+    async def _play(self, runner: Runner, plan: Plan, probe: bool) -> None:
+        await runner.run(plan)
+        await runner.until(lambda: not runner.talks[0].is_open, self._quiet)
+        if probe:
+            await runner.probe()
+
+    def _shown(self, plan: Plan, events: Sequence[Event], since: int, probe: bool) -> Shown | None:
         found = self._verdict(events, since)
         if found is None:
             return None
         shown = events[: _place(events, found.event) + 1]
-        if self._verdict(shown, since) is None:
-            shown = events
-        return Shown(plan, tuple(shown), found, probe)
+        return Shown(plan, tuple(events if self._verdict(shown, since) is None else shown), found, probe)
 
     def _verdict(self, events: Sequence[Event], since: int) -> Verdict | None:
         verdicts = judge(History(events, since=since), [self._rule])

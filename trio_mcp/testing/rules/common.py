@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification
+from trio_mcp.testing.rules.model import Verdict, broken, held
 from trio_mcp.testing.rules.shape import flaw
 from trio_mcp.testing.transcript.events import Event, Sender
 from trio_mcp.types import meta
@@ -35,6 +36,7 @@ __all__ = [
     "since",
     "subscribed",
     "subscription_of",
+    "survived",
     "until",
 ]
 
@@ -144,6 +146,22 @@ def lost(asked: Asked) -> Event | None:
     if asked.method in _WORK and not mark.facts.get("answered_again") and mark.facts.get("seconds", 0) < _AN_HOUR:
         return None
     return mark
+
+
+def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
+    """Judge whether the server still answers after something."""
+    place = connection.position(event)
+    for asked in connection.requests:
+        if connection.position(asked.event) > place and is_plain(connection, asked.event):
+            if asked.answers:
+                yield held(asked.answers[0])
+            elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
+                continue  # which says nothing
+            elif (mark := lost(asked)) is not None:
+                yield broken(mark, f"{asked.method} was not answered any more")
+            elif connection.close is not None and connection.close.sender == "server":
+                yield broken(connection.close, "the server ended")
+            return
 
 
 def answer_of(asked: Asked) -> Event | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trio_mcp.sockets.addresses import is_loopback
+from trio_mcp.testing.rules.common import lost
 from trio_mcp.testing.rules.history import Connection, Exchange, History, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.testing.transcript.events import Event
@@ -20,6 +22,8 @@ __all__ = ["ELSEWHERE", "is_clean", "is_no_version", "over_http", "received"]
 STREAMABLE: Final = REVISIONS[1:]
 SESSIONS: Final = LEGACY_REVISIONS[1:]
 VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
+
+http_rule: Final = partial(rule, transports=["http"])
 
 POSTS = "basic/transports/streamable-http#sending-messages"
 STREAMS = "basic/transports/streamable-http#receiving-messages"
@@ -90,7 +94,7 @@ def _is_json(exchange: Exchange) -> bool:
 # --- requests and their responses -------------------------------------------------------------------------------------
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic/transports/streamable-http",
@@ -106,7 +110,7 @@ def endpoint_methods(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status not in (405, 501), _response(exchange), f"a POST got {exchange.status}")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     SECURITY,
@@ -132,7 +136,7 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or is_loopback(host)
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     POSTS,
@@ -152,7 +156,7 @@ def notification_accepted_202(history: History) -> Iterator[Verdict]:
                 yield judged(status == 202, _response(exchange), f"a notification got status {status}, not 202")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     POSTS,
@@ -177,7 +181,7 @@ def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
             yield connection, exchange
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     POSTS,
@@ -187,9 +191,12 @@ def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
     moves=["call-tool", "list-all", "ping"],
 )
 def answer_content_type(history: History) -> Iterator[Verdict]:
-    """Judge each POST of a request that was not refused by an HTTP status."""
-    for _, exchange in over_http(history, "POST"):
+    """Judge each POST of a request that was neither refused by an HTTP status nor cancelled before."""
+    for connection, exchange in over_http(history, "POST"):
         if not is_request(exchange.message) or not 200 <= (exchange.status or 0) < 300:
+            continue
+        asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
+        if asked is not None and asked.cancelled is not None and not asked.answers:
             continue
         response = _response(exchange)
         if exchange.is_stream:
@@ -202,7 +209,7 @@ def answer_content_type(history: History) -> Iterator[Verdict]:
             yield judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic#messages",
@@ -236,7 +243,7 @@ def _is_answer_to(event: Event, message: Any) -> bool:
     return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -253,7 +260,7 @@ def stream_primed(history: History) -> Iterator[Verdict]:
             yield judged(primed, first, "the stream has event ids, but its first event has data, or no id")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -284,7 +291,7 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
     return exchange
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -306,7 +313,7 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
                 yield broken(exchange.end, "the stream ended without the response")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -333,7 +340,7 @@ QUIET: Final = frozenset({"ping", "tools/list", "prompts/list", "resources/list"
 """Requests that change nothing."""
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     STREAMS,
@@ -371,7 +378,7 @@ def _related(event: Event, message: dict[str, Any]) -> Iterator[Verdict]:
         yield judged(token == own, event, f"progress of another request came, with the token {token!r}")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     STREAMS,
@@ -391,7 +398,7 @@ def stream_ends_after_response(history: History) -> Iterator[Verdict]:
             yield held(exchange.end)
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     STREAMS,
@@ -406,7 +413,7 @@ def stream_unbuffered_header(history: History) -> Iterator[Verdict]:
         yield judged((value or "").strip().lower() == "no", _response(exchange), f"X-Accel-Buffering is {value!r}")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -428,6 +435,8 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
         last = later[-1]
         if answer is not None:
             yield held(answer)
+        elif (mark := lost(asked)) is not None:
+            yield broken(mark, "the request whose stream was broken off never got its response")
         elif last.end is not None and last.end.facts.get("by") == "server" and _is_whole(last):
             resumable = any(event.facts.get("event_id") for event in last.received)
             if not resumable and _lives(connection, last.end):
@@ -437,7 +446,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
 # --- the streams of sessions ------------------------------------------------------------------------------------------
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_GET,
@@ -462,7 +471,7 @@ def _own_streams(history: History) -> Iterator[tuple[Connection, Exchange]]:
             yield connection, exchange
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_GET,
@@ -477,7 +486,7 @@ def get_stream_no_response(history: History) -> Iterator[Verdict]:
             yield judged(not is_response(event.message), event, "a response came on the stream of the session")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_GET,
@@ -498,7 +507,7 @@ def get_stream_unrelated(history: History) -> Iterator[Verdict]:
                 yield judged(asked is None, event, "progress of a request came on the stream of the session")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic/transports#multiple-connections",
@@ -516,24 +525,26 @@ def message_on_one_stream(history: History) -> Iterator[Verdict]:
             if not exchange.is_stream or (root := _root(connection, exchange)) is None:
                 continue
             for event in received(exchange):
-                if (key := _identity(event.message)) is not None:
+                if (key := _identity(connection, event.message)) is not None:
                     yield judged(
                         first.setdefault(key, root) is root, event, "the message came on another stream before"
                     )
 
 
-def _identity(message: dict[str, Any]) -> Any:
+def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     if is_request(message):
         return "request", type(message["id"]), message["id"]
-    if is_response(message) and isinstance(message.get("id"), (int, str)):
+    # An id or token that the client has used twice may rightly come on two streams.
+    if is_response(message) and isinstance(message.get("id"), (int, str)) and connection.uses(message["id"]) == 1:
         return "response", type(message["id"]), message["id"]
     params = message.get("params")
     if message.get("method") == "notifications/progress" and isinstance(params, dict):
-        return "progress", repr(params.get("progressToken")), repr(params.get("progress"))
+        token = params.get("progressToken")
+        return ("progress", repr(token), repr(params.get("progress"))) if len(connection.givers(token)) == 1 else None
     return None
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_RESUMING,
@@ -567,7 +578,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
                     places.setdefault(event_id, len(places))
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_RESUMING,
@@ -613,7 +624,7 @@ def _in_session(connection: Connection, exchange: Exchange) -> bool:
     return headers.get("mcp-protocol-version", connection.revision) == connection.revision
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_SESSIONS,
@@ -634,7 +645,7 @@ SHORTEST_ID: Final = 8
 """Characters of a session id that can't be guessed, at the least. Chosen: shorter ones have under 53 bits."""
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_SESSIONS,
@@ -658,7 +669,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
         earlier.append(session)
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_SESSIONS,
@@ -681,7 +692,7 @@ def session_id_required(history: History) -> Iterator[Verdict]:
             yield judged(status == 400, _response(exchange), f"a request without the session id got {status}")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_SESSIONS,
@@ -704,7 +715,7 @@ def session_ended_404(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status == 404, _response(exchange), problem)
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic/transports#protocol-version-header",

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final
 
 from trio_mcp.http.headers import NAMED_BY
-from trio_mcp.http.param_headers import ANNOTATION, ParameterHeader, parameter_headers
+from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.testing.rules.history import Connection, Exchange, History, is_request
 from trio_mcp.testing.rules.http import ELSEWHERE, is_clean, is_no_version, over_http, received
-from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
+from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import (
@@ -32,8 +32,8 @@ VERSION = "basic/transports/streamable-http#protocol-version-header"
 CUSTOM = "basic/transports/streamable-http#server-behavior-for-custom-headers"
 
 # Every rule here is one of the modern era, for servers.
-must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS)
-should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS)
+must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS, transports=["http"])
+should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS, transports=["http"])
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -390,28 +390,3 @@ def _is_sound(connection: Connection, exchange: Exchange) -> bool:
         return False
     params = message.get("params")
     return isinstance(params, dict) and "_meta" in params and _agrees(connection, exchange, message)
-
-
-# --- tools ------------------------------------------------------------------------------------------------------------
-
-
-@must(
-    "basic/transports/streamable-http#schema-extension",
-    "Each `x-mcp-header` of a tool is a valid name, used once, on a parameter that can be a header.",
-    moves=["list-all"],
-)
-def header_annotation_valid(history: History) -> Iterator[Verdict]:
-    """Judge each listed tool that has one, over any transport."""
-    for connection, asked in history.requests("tools/list"):
-        tools = (asked.result or {}).get("tools")
-        for tool in tools if connection.modern and isinstance(tools, list) else ():
-            if isinstance(tool, dict) and ANNOTATION in repr(tool.get("inputSchema")):
-                yield _annotated(asked.answers[0], tool)
-
-
-def _annotated(event: Event, tool: dict[str, Any]) -> Verdict:
-    try:
-        parameter_headers(tool.get("inputSchema"))
-    except ValueError as exc:
-        return broken(event, f"the tool {tool.get('name')!r}: {exc}")
-    return held(event)

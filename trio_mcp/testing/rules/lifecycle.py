@@ -18,6 +18,7 @@ from trio_mcp.testing.rules.common import (
     lost,
     notifications,
     since,
+    survived,
 )
 from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History, is_response
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
@@ -451,6 +452,7 @@ def stateless(history: History) -> Iterator[Verdict]:
     "server",
     "basic/versioning#backward-compatibility-with-initialization-based-versions",
     "Name the versions spoken when a modern-only server refuses `initialize`.",
+    older="basic/lifecycle#version-negotiation",
     moves=("open-in-revision",),
 )
 def initialize_refusal_names_versions(history: History) -> Iterator[Verdict]:
@@ -516,3 +518,18 @@ def connection_not_required(history: History) -> Iterator[Verdict]:
 
 def _declared_anywhere(history: History, name: str) -> bool:
     return any(declares(connection.server_capabilities, name) for connection in history)
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "client/roots#implementation-guidelines",
+    "Cope with changed roots.",
+    revisions=LEGACY,
+    moves=("roots-changed",),
+)
+def roots_change_survived(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        if connection.hello is not None and is_ordered(connection):
+            for event in notifications(connection, "client", "notifications/roots/list_changed"):
+                yield from survived(connection, event)

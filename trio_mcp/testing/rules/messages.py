@@ -510,6 +510,9 @@ def result_valid(history: History) -> Iterator[Verdict]:
             answer = answer_of(asked)
             if answer is None or "result" not in answer.message:
                 continue
+            # A server of both eras may take a request that does not declare the modern one for one of the other.
+            if connection.modern and asked.meta.get(meta.PROTOCOL_VERSION) not in MODERN:
+                continue
             result = answer.message["result"]
             yield Verdict(answer, _result_problem(connection, asked, result))
 
@@ -572,6 +575,17 @@ def _message_problem(connection: Connection, event: Event) -> Iterator[Verdict]:
     yield Verdict(event, None if None in problems else f"{message['method']}: {problems[0]}")
 
 
+def _results(history: History) -> Iterator[tuple[Connection, Event, dict[str, Any]]]:
+    """Yield the results of requests that declare the modern era, each for itself, as every request there must."""
+    for connection in history:
+        for asked in connection.requests:
+            if asked.meta.get(meta.PROTOCOL_VERSION) in MODERN:
+                for event in asked.answers:
+                    result = event.message.get("result")
+                    if isinstance(result, dict):
+                        yield connection, event, result
+
+
 @rule(
     "MUST",
     "server",
@@ -581,12 +595,10 @@ def _message_problem(connection: Connection, event: Event) -> Iterator[Verdict]:
     moves=(*CALLS, "complete", "discover"),
 )
 def result_type_present(history: History) -> Iterator[Verdict]:
-    for _, event in _said(history):
-        result = event.message.get("result") if is_response(event.message) else None
-        if isinstance(result, dict):
-            kind = result.get("resultType")
-            shown = "missing" if "resultType" not in result else json_type(kind)
-            yield judged(isinstance(kind, str), event, f"resultType must be a string, but is {shown}")
+    for _, event, result in _results(history):
+        kind = result.get("resultType")
+        shown = "missing" if "resultType" not in result else json_type(kind)
+        yield judged(isinstance(kind, str), event, f"resultType must be a string, but is {shown}")
 
 
 @rule(
@@ -598,14 +610,30 @@ def result_type_present(history: History) -> Iterator[Verdict]:
     moves=(*CALLS, "complete", "discover"),
 )
 def result_type_known(history: History) -> Iterator[Verdict]:
-    for connection, event in _said(history):
-        result = event.message.get("result") if is_response(event.message) else None
-        kind = result.get("resultType") if isinstance(result, dict) else None
+    for connection, event, result in _results(history):
+        kind = result.get("resultType")
         if isinstance(kind, str):
             # What an extension adds is not known here.
             extended = bool(connection.server_capabilities.get("extensions"))
             kept = kind in ("complete", "input_required") or extended
             yield judged(kept, event, f"the resultType {kind!r:.60} is unknown, and no extension was declared")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/versioning#extension-negotiation",
+    "Fall back to the core protocol, or refuse, if the client lacks an extension.",
+    revisions=MODERN,
+    moves=("call-tool", "call-with-capabilities", "list-all"),
+)
+def extension_fallback(history: History) -> Iterator[Verdict]:
+    for _, asked, answer in asked_about(history):
+        kind = (asked.result or {}).get("resultType")
+        declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
+        if isinstance(kind, str) and isinstance(declared, dict) and not declared.get("extensions"):
+            kept = kind in ("complete", "input_required")
+            yield judged(kept, answer, f"the client declared no extension, but the resultType is {kind!r:.60}")
 
 
 # --- `_meta` ----------------------------------------------------------------------------------------------------------
@@ -676,10 +704,8 @@ def trace_context_format(history: History) -> Iterator[Verdict]:
     moves=(*CALLS, "discover"),
 )
 def server_info_sent(history: History) -> Iterator[Verdict]:
-    for _, event in _said(history):
-        result = event.message.get("result") if is_response(event.message) else None
-        if isinstance(result, dict):
-            found = result.get("_meta")
-            info = found.get(meta.SERVER_INFO) if isinstance(found, dict) else None
-            kept = isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
-            yield judged(kept, event, f"_meta lacks {meta.SERVER_INFO} with a name and a version")
+    for _, event, result in _results(history):
+        found = result.get("_meta")
+        info = found.get(meta.SERVER_INFO) if isinstance(found, dict) else None
+        kept = isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
+        yield judged(kept, event, f"_meta lacks {meta.SERVER_INFO} with a name and a version")

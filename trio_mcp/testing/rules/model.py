@@ -65,6 +65,7 @@ class Rule:
         moves: The names of the moves that give it occasions (`trio_mcp.testing.check.moves`).
         judge: Yields a verdict for each occasion in a history. It sees only what passed between the two sides, and is
             silent where that does not decide.
+        transports: The transports that it is about; empty for all.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Rule:
     who: Who
     moves: tuple[str, ...]
     judge: Judge
+    transports: tuple[str, ...] = ()
 
     def link(self, revision: str | None = None) -> str:
         """Return the URL of its section, in a revision or the newest one that has it."""
@@ -93,8 +95,18 @@ def rule(
     older: str = "",
     revisions: Sequence[str] = REVISIONS,
     moves: Sequence[str] = (),
+    transports: Sequence[str] = (),
 ) -> Callable[[Judge], Rule]:
     """Turn a function into the rule of its name."""
     return lambda judge: Rule(
-        judge.__name__.replace("_", "-"), level, sentence, section, older, tuple(revisions), who, tuple(moves), judge
+        judge.__name__.replace("_", "-"),
+        level,
+        sentence,
+        section,
+        older,
+        tuple(revisions),
+        who,
+        tuple(moves),
+        judge,
+        tuple(transports),
     )

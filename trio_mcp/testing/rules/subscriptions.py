@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
 from trio_mcp.testing.rules.common import (
     LEGACY,
     MODERN,
+    declares,
     is_ordered,
     is_plain,
     is_proper,
     lost,
+    named,
     notifications,
+    pages,
     subscribed,
     subscription_of,
 )
-from trio_mcp.testing.rules.history import Asked, Connection, History
+from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
 
 __all__: list[str] = []
@@ -178,6 +182,109 @@ def nothing_after_listen(history: History) -> Iterator[Verdict]:
             yield broken(late[0], f"{late[0].message['method']} came after the end of the subscription {asked.id!r}")
         else:
             yield held(asked.answers[0])
+
+
+def _ended_by_server(connection: Connection, asked: Asked) -> bool:
+    """Return whether the server ended the stream of a subscription over HTTP, properly, without a response."""
+    exchange = connection.exchanges.get(asked.event.exchange) if asked.event.exchange is not None else None
+    end = exchange.end if exchange is not None and exchange.is_stream else None
+    return end is not None and end.facts.get("by") == "server" and not end.facts.get("cut") and not asked.answers
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/cancellation",
+    "Send `notifications/cancelled` for a subscription that the server ends, or at least its response.",
+    revisions=MODERN,
+    moves=LISTENING,
+)
+def listen_teardown_announced(history: History) -> Iterator[Verdict]:
+    # One page demands the notification, another wants the response instead. A server that sends neither is at fault.
+    for connection, asked in _listens(history):
+        if asked.answers:
+            yield held(asked.answers[0])
+        elif _ended_by_server(connection, asked):
+            told = list(notifications(connection, "server", "notifications/cancelled"))
+            kept = any(event.message.get("params", {}).get("requestId") == asked.id for event in told)
+            yield judged(kept, connection.exchanges[asked.event.exchange or 0].end or asked.event, _WITHOUT)
+
+
+_WITHOUT: Final = "the server ended a subscription without a word"
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "basic/patterns/subscriptions#graceful-closure",
+    "End a subscription with a response to its request when the server ends it.",
+    revisions=MODERN,
+    moves=LISTENING,
+)
+def listen_ends_with_result(history: History) -> Iterator[Verdict]:
+    for connection, asked in _listens(history):
+        cancelled = [
+            event
+            for event in notifications(connection, "server", "notifications/cancelled")
+            if isinstance(event.message.get("params"), dict) and event.message["params"].get("requestId") == asked.id
+        ]
+        if asked.answers:
+            yield held(asked.answers[0])
+        elif cancelled or _ended_by_server(connection, asked):
+            yield broken(cancelled[0] if cancelled else asked.event, "the server ended a subscription without a result")
+
+
+_LISTED_CHANGES: Final = {
+    "tools/list": ("notifications/tools/list_changed", "tools.listChanged"),
+    "prompts/list": ("notifications/prompts/list_changed", "prompts.listChanged"),
+    "resources/list": ("notifications/resources/list_changed", "resources.listChanged"),
+}
+
+
+@rule(
+    "SHOULD",
+    "server",
+    "server/tools#list-changed-notification",
+    "Announce a changed list, if `listChanged` was declared, to clients that listen for it.",
+    moves=("list-twice", "listen", "call-tool"),
+)
+def list_change_announced(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for method, (notice, capability) in _LISTED_CHANGES.items():
+            if not declares(connection.server_capabilities, capability):
+                continue
+            field, key = LISTS[method]
+            readings = [
+                chain for chain in pages(connection, method) if (chain[-1].result or {}).get("nextCursor") is None
+            ]
+            for one, other in itertools.pairwise(readings):
+                before, now = set(named(one, field, key)), set(named(other, field, key))
+                if before == now or not _is_listening(connection, one[0], other[-1], _FLAGS[notice]):
+                    continue
+                start = connection.position(one[0].event)
+                told = any(connection.position(event) > start for event in notifications(connection, "server", notice))
+                # It may still be on its way, unless much has come since.
+                end = connection.position(other[-1].answers[0])
+                later = sum(bool(a.answers) and connection.position(a.event) > end for a in connection.requests)
+                if told or later >= 3:
+                    changed = ", ".join(sorted(map(str, before ^ now))[:3])
+                    yield judged(told, other[-1].answers[0], f"{method} changed ({changed}), but was not announced")
+
+
+def _is_listening(connection: Connection, one: Asked, other: Asked, flag: str) -> bool:
+    """Return whether the client is told of changes all the time between two requests."""
+    if not connection.modern:
+        return True
+    start, end = connection.position(one.event), connection.position(other.answers[0])
+    for listen in connection.requests:
+        if listen.method != "subscriptions/listen" or listen.answers:
+            continue
+        acks = [e for e in subscribed(connection, listen) if e.message["method"] == ACKNOWLEDGED]
+        agreed = acks[0].message["params"].get("notifications") if acks else None
+        until = connection.position(listen.cancelled) if listen.cancelled is not None else end + 1
+        if isinstance(agreed, dict) and agreed.get(flag) is True and connection.position(acks[0]) < start:
+            return until > end
+    return False
 
 
 # --- the legacy era ---------------------------------------------------------------------------------------------------

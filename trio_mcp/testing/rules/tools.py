@@ -88,6 +88,24 @@ def _schema_fault(schema: dict[str, Any]) -> str:
     return ""
 
 
+@rule(
+    "SHOULD",
+    "server",
+    "basic#schema-dialect",
+    "Write schemas in JSON Schema 2020-12.",
+    revisions=since("2025-11-25"),
+    moves=LISTING,
+)
+def schemas_in_2020_12(history: History) -> Iterator[Verdict]:
+    for _, event, tool in _listed(history):
+        for key in ("inputSchema", "outputSchema"):
+            schema = tool.get(key)
+            if isinstance(schema, dict):
+                dialect = schema.get("$schema", DIALECTS[0])
+                kept = isinstance(dialect, str) and dialect.removesuffix("#") == DIALECTS[0]
+                yield judged(kept, event, f"the {key} of {tool.get('name')!r:.60} is in {dialect!r:.80}")
+
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 

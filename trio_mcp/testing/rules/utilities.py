@@ -17,12 +17,13 @@ from trio_mcp.testing.rules.common import (
     is_plain,
     is_proper,
     is_unknown,
-    lost,
     named,
     notifications,
     pages,
     since,
     subscribed,
+    subscription_of,
+    survived,
 )
 from trio_mcp.testing.rules.history import LISTS, Asked, Connection, History
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
@@ -123,22 +124,6 @@ def nothing_after_cancel(history: History) -> Iterator[Verdict]:
                     yield held(connection.events[known])
 
 
-def _survived(connection: Connection, event: Event) -> Iterator[Verdict]:
-    """Judge whether the server still answers after something."""
-    place = connection.position(event)
-    for asked in connection.requests:
-        if connection.position(asked.event) > place and is_plain(connection, asked.event):
-            if asked.answers:
-                yield held(asked.answers[0])
-            elif asked.cancelled is not None or (asked.overdue is not None and lost(asked) is None):
-                continue  # which says nothing
-            elif (mark := lost(asked)) is not None:
-                yield broken(mark, f"{asked.method} was not answered any more")
-            elif connection.close is not None and connection.close.sender == "server":
-                yield broken(connection.close, "the server ended")
-            return
-
-
 @rule(
     "MUST",
     "server",
@@ -154,7 +139,7 @@ def cancel_races_survived(history: History) -> Iterator[Verdict]:
         for event in notifications(connection, "client", CANCELLED):
             asked = _cancelled(connection, event)
             if asked is not None and is_plain(connection, event):
-                yield from _survived(connection, event)
+                yield from survived(connection, event)
 
 
 def _cancelled(connection: Connection, event: Event) -> Asked | None:
@@ -182,7 +167,7 @@ def bad_cancel_ignored(history: History) -> Iterator[Verdict]:
             for event in notifications(connection, "client", CANCELLED):
                 asked = _cancelled(connection, event)
                 if asked is None or asked.cancelled is not event:
-                    yield from _survived(connection, event)
+                    yield from survived(connection, event)
 
 
 @rule(
@@ -225,6 +210,45 @@ def cancel_known_request(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"the server sent no request with the id {found!r:.60}")
 
 
+@rule(
+    "MUST",
+    "server",
+    "basic/utilities/cancellation#behavior-requirements",
+    "Cancel a request only while it is open.",
+    revisions=LEGACY,
+    moves=("call-tool", "cancel-open"),
+)
+def cancel_open_request(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for event in notifications(connection, "server", CANCELLED):
+            params = event.message.get("params")
+            found = params.get("requestId") if isinstance(params, dict) else None
+            asked = next((a for a in connection.questions if type(a.id) is type(found) and a.id == found), None)
+            if asked is None:
+                continue
+            # The response may have crossed the cancellation, unless the server has surely read it.
+            known = has_read(connection, asked.answers[0]) if asked.answers else None
+            kept = known is None or known > connection.position(event)
+            yield judged(kept, event, f"{asked.method} (id {found!r:.60}) was answered already")
+
+
+@rule(
+    "MUST",
+    "server",
+    "schema#cancellednotificationparams",
+    "Name the request in a cancellation.",
+    older="schema#cancellednotificationparams-requestid",
+    moves=("call-tool", "cancel-open", "listen"),
+)
+def cancel_names_request(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for event in notifications(connection, "server", CANCELLED):
+            params = event.message.get("params")
+            found = params.get("requestId") if isinstance(params, dict) else None
+            kept = isinstance(found, (str, int)) and not isinstance(found, bool)
+            yield judged(kept, event, "the cancellation names no request")
+
+
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 PROGRESS: Final = ("call-with-progress", "calls-at-once")
@@ -257,6 +281,22 @@ def progress_token_known(history: History) -> Iterator[Verdict]:
             elsewhere = any(other.givers(token) for other in history if other is not connection)
             more = "; it belongs to another connection" if elsewhere else ""
             yield judged(kept, event, f"no request gave the token {token!r:.60}{more}")
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/patterns/progress#progress-flow",
+    "Use strings or integers as progress tokens.",
+    older="basic/utilities/progress#progress-flow",
+    moves=PROGRESS,
+)
+def progress_token_type(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for event, params in _progress(connection):
+            token = params.get("progressToken")
+            kept = isinstance(token, (str, int)) and not isinstance(token, bool)
+            yield judged(kept, event, f"the token {token!r:.60} is neither a string nor an integer")
 
 
 @rule(
@@ -418,6 +458,27 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, f"the level is {level}, but {asked_for}")
         if not any(_logged(connection)):
             yield from (held(asked.answers[0]) for asked in connection.requests if asked.answers)
+
+
+@rule(
+    "MUST",
+    "server",
+    "server/utilities/logging#per-request-log-level",
+    "Send log messages only on the stream of the request that asked for them.",
+    revisions=MODERN,
+    moves=("call-with-logging", "listen"),
+)
+def log_on_own_stream(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        for event, _ in _logged(connection):
+            if subscription_of(event.message) is not None:
+                yield broken(event, "a log message carries the id of a subscription")
+            elif event.exchange is not None:
+                of = [asked for asked in connection.requests if asked.event.exchange == event.exchange]
+                kept = any(meta.LOG_LEVEL in asked.meta for asked in of)
+                yield judged(kept or not of, event, "a log message came on the stream of a request that asked for none")
+            else:
+                yield held(event)
 
 
 @rule(

@@ -36,7 +36,7 @@ MARKS = {
     "half closed": "the client has ended its sending, and still reads",
     "flood": "the target sent more than is kept, so the kit closed the connection: `reason`",
     "unrecorded": "what `by` sends is passed on, but not recorded any more: `reason`",
-    "fetched": "the client asked the server of the kit for something else than MCP, at `path`",
+    "fetched": "the client asked the server of the kit for something else than MCP, at `path`, with `secret` headers",
     "stderr": "the process wrote `text` to its standard error",
 }
 """What a mark can say."""

@@ -17,10 +17,12 @@ class Tape:
 
     Attributes:
         events: What has happened so far, in order.
+        traffic: Bytes that were sent and received, as far as wires count them.
     """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.traffic = 0
         self._began = trio.current_time()
         self._news = trio.lowlevel.ParkingLot()
 

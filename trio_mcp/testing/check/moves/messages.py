@@ -121,3 +121,9 @@ def open_in_revision(facts: Facts) -> st.SearchStrategy[Plan]:
     """Open another connection with the handshake of the legacy era, in a revision that may not exist."""
     revisions = st.sampled_from([*LEGACY_REVISIONS, *LEGACY_REVISIONS, "1900-01-01", "2999-12-31", "x"])
     return st.lists(revisions, min_size=1, max_size=2).map(lambda found: tuple(Open(each) for each in found))
+
+
+@move(revisions=LEGACY_REVISIONS, weight=1)
+def roots_changed(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Tell the server that the client's roots have changed."""
+    return st.just((Tell("notifications/roots/list_changed"), alive(facts)))

@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp.http.sse import encode_event, encode_priming_event
 from trio_mcp.testing.check.serving.script import Script
-from trio_mcp.testing.check.serving.server import ScriptedServer, Send
+from trio_mcp.testing.check.serving.server import ICON, MOVED, ScriptedServer, Send, elsewhere
 from trio_mcp.testing.rules.history import is_request
 from trio_mcp.testing.transcript.events import Kind, Sender
 from trio_mcp.testing.transcript.tape import Tape
@@ -116,8 +116,11 @@ class HttpServing:
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
         if path.partition("?")[0] != PATH:
             # What is fetched besides, such as an icon, does not belong to MCP.
-            self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path)
-            await wire.send(h11.Response(status_code=404, headers=[("content-length", "0")]), h11.EndOfMessage())
+            secret = sorted({"authorization", "cookie", "mcp-session-id"} & set(headers))
+            self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path, secret=secret)
+            moved = [("location", elsewhere(f"http://{headers.get('host')}") + MOVED)] if path == ICON else []
+            response = h11.Response(status_code=302 if moved else 404, headers=[("content-length", "0"), *moved])
+            await wire.send(response, h11.EndOfMessage())
             return
         self._exchanges += 1
         exchange = self._exchanges

@@ -13,7 +13,7 @@ from trio_mcp.testing.rules.history import is_notification, is_request, is_respo
 from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.types import error_codes, meta
 
-__all__ = ["ScriptedServer", "Send"]
+__all__ = ["FOREIGN", "ICON", "MOVED", "ScriptedServer", "Send", "elsewhere"]
 
 Send = Callable[[Any], Awaitable[None]]
 """Sends a message on the stream that belongs to the request being met, and notes it on the tape."""
@@ -98,6 +98,18 @@ def _with_tools(mode: str) -> dict[str, Any]:
 def _by_url(revision: str, base: str) -> dict[str, Any]:
     asked = {"mode": "url", "message": "Please visit this page.", "url": f"{base}/visit"}
     return {**asked, "elicitationId": "visit-1"} if revision == "2025-11-25" else asked
+
+
+ICON: Final = "/icon.png"
+"""The path of an icon, which redirects to `MOVED` on another origin."""
+MOVED: Final = "/moved.png"
+FOREIGN: Final = "/foreign.png"
+"""The path of an icon that is on another origin from the beginning."""
+
+
+def elsewhere(base: str) -> str:
+    """Return the same server as another origin."""
+    return base.replace("127.0.0.1", "localhost")
 
 
 class ScriptedServer:
@@ -329,7 +341,8 @@ class ScriptedServer:
 
     def _shown(self, items: Sequence[Any]) -> list[Any]:
         """Return items with icons, where the revision has them, and with the URLs of this server."""
-        icons = {"icons": [{"src": f"{self._base}/icon.png", "mimeType": "image/png"}]}
+        urls = (self._base + ICON, elsewhere(self._base) + FOREIGN)
+        icons = {"icons": [{"src": url, "mimeType": "image/png"} for url in urls]}
         shown = [{**item, **icons} if self.script.revision >= "2025-11-25" else item for item in items]
         found: list[Any] = json.loads(json.dumps(shown).replace(BASE, self._base))
         return found

@@ -58,6 +58,9 @@ RETRY: Final = 1.0
 """Seconds before a stream that the server has closed is resumed, if it has not said how many; at most five times that
 if it has. Chosen."""
 
+MOMENT: Final = 0.05
+"""Seconds for the first event id of a stream that is to be broken off (chosen)."""
+
 LINGERING: Final = 0.5
 """Seconds after a response in which the server may end its stream; then this side does. Chosen."""
 
@@ -181,6 +184,7 @@ class HttpWire:
     ) -> None:
         self.number = number
         self.notes = Notes(tape, number, self.transport)
+        self._tape = tape
         self._server = server
         self._nursery = nursery
         self._shared = shared
@@ -234,13 +238,19 @@ class HttpWire:
         await trio.lowlevel.checkpoint()
 
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
-        """End the open response number ``which``, counted round."""
+        """End the open response number ``which``, counted round: of those to requests, if there are any.
+
+        Below 0 it is given a moment for an event id, from which it can be resumed.
+        """
         await trio.lowlevel.checkpoint()
-        exchanges = list(self._open.values())
+        asked = [each for each in self._open.values() if each.waits]
+        exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
             return
         exchange = exchanges[which % len(exchanges)]
+        if which < 0:
+            await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
             await self._give_up(exchange, how)
         elif isinstance(exchange.stream, trio.abc.HalfCloseableStream):
@@ -560,7 +570,7 @@ class SseWire(HttpWire):
 
     transport = "sse"
 
-    async def open(self, tape: Tape) -> None:
+    async def open(self) -> None:
         """Open the stream, and wait for the path to post to.
 
         Raises:
@@ -569,7 +579,7 @@ class SseWire(HttpWire):
         self._listens = True
         self._endpoint = False
         exchange = self._start("GET", [], {})
-        await tape.until(lambda: self._endpoint or exchange.done.is_set(), ENDPOINT_TIMEOUT)
+        await self._tape.until(lambda: self._endpoint or exchange.done.is_set(), ENDPOINT_TIMEOUT)
         if not self._endpoint:
             raise TransportError(f"{self._server.name} did not name the path to post to: does it speak HTTP+SSE?")
 
@@ -615,7 +625,7 @@ def http_wire(
         async with background_nursery(leave) as nursery:
             if parameters.kind == "sse":
                 wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
-                await old.open(tape)
+                await old.open()
             else:
                 wires.append(HttpWire(tape, number, revision, server, nursery, shared))
             yield wires[0]

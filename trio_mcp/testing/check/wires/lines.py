@@ -218,10 +218,15 @@ def memory_wire(server: Servable) -> OpenWire:
 
 
 class ProcessWire(LinesWire):
-    """A wire to a process, over its standard streams."""
+    """A wire to a process, over its standard streams.
+
+    Attributes:
+        pid: The id of the process, and of its group.
+    """
 
     def __init__(self, tape: Tape, number: int, child: ChildProcess, grace: float) -> None:
         super().__init__(tape, number, "stdio", trio.StapledStream(child.stdin, child.stdout))
+        self.pid = child.pid
         self._child = child
         self._grace = grace
         self._ending = False

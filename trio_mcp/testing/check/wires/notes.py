@@ -53,6 +53,8 @@ class Notes:
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
         """Note a text of either side: as a message if it is JSON."""
+        if sender == "client":
+            self._tape.traffic += len(text)
         try:
             # Not `loads` of bytes, which would take UTF-16 too; and Python's NaN and Infinity are not JSON.
             message = json.loads(text.decode(), parse_constant=_refuse)
@@ -86,6 +88,7 @@ class Notes:
         Raises:
             TooMuch: If it is more than `MOST` since something was sent.
         """
+        self._tape.traffic += size
         self._unasked += size
         if self._unasked > MOST:
             raise TooMuch(f"more than {MOST} bytes came after the last thing that was sent")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import unquote
 
 import jsonschema_rs
 from pydantic import ValidationError
@@ -129,14 +130,14 @@ def elicitation_answer_conforms(history: History) -> Iterator[Verdict]:
             yield judged(kept, event, "the content does not fit the form")
 
 
-@rule("MUST", "client", "client/roots#root", "The URI of a root begins with file://.")
+@rule("MUST", "client", "client/roots#root", "The URI of a root begins with file://, and does not climb.")
 def root_uri_is_file(history: History) -> Iterator[Verdict]:
     """Judge each list of roots."""
     for event, method, _, result in _given(history):
         roots = result.get("roots")
         if method == "roots/list" and isinstance(roots, list):
             uris = [str(root.get("uri")) for root in roots if isinstance(root, dict)]
-            wrong = [uri for uri in uris if not uri.startswith("file://")]
+            wrong = [uri for uri in uris if not uri.startswith("file://") or ".." in unquote(uri).split("/")]
             yield judged(not wrong, event, f"a root is {wrong[:1]}")
 
 

@@ -9,7 +9,7 @@ from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers
 from trio_mcp.testing.rules.clients.shared import after, modern, over_http, parts
 from trio_mcp.testing.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
-from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
@@ -26,23 +26,18 @@ MOST: Final = 2**53 - 1
     revisions=MODERN_REVISIONS,
 )
 def missing_result_type_complete(history: History) -> Iterator[Verdict]:
-    """Judge each result without one: a client that brings its state or answers to its questions did not."""
+    """Judge each result without one, until something asks for input: before that, a retry is of such a result."""
     for connection in modern(history):
-        for at, asked in enumerate(connection.requests):
+        untyped: Event | None = None
+        for asked in connection.requests:
+            if untyped is not None and {"requestState", "inputResponses"} & set(asked.params):
+                yield broken(asked.event, "it takes a result without a type for a request for input")
+                break
+            if asked.result is not None and asked.result.get("resultType") == "input_required":
+                break
             if asked.result is not None and "resultType" not in asked.result:
-                retry = next(
-                    (
-                        each
-                        for each in connection.requests[at + 1 :]
-                        if each.method == asked.method
-                        and {"requestState", "inputResponses"} & set(each.params)
-                        and each.params.get("requestState") == asked.result.get("requestState")
-                    ),
-                    None,
-                )
-                yield judged(
-                    retry is None, asked.answers[0] if retry is None else retry.event, "it takes it for a round"
-                )
+                untyped = asked.answers[0]
+                yield Verdict(untyped)
 
 
 @rule(
@@ -220,77 +215,18 @@ def retry_respected(history: History) -> Iterator[Verdict]:
     revisions=[revision for revision in REVISIONS if revision >= "2025-03-26"],
 )
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
-    """Judge the first result: a client goes on in the version that it has asked for, and does not try the other era."""
-    for connection in over_http(iter(history)):
+    """Judge the first result: a client that can't read it tries the other era, or begins anew without a reason."""
+    ended = any(exchange.status == 404 for each in history for exchange in each.exchanges.values())
+    connections = [*over_http(iter(history))]
+    for at, connection in enumerate(connections):
         first = next((asked for asked in connection.requests if asked.result is not None), None)
         exchange = connection.exchanges.get(first.event.exchange or 0) if first is not None else None
-        if first is None or first.result is None or exchange is None or exchange.response is None:
+        if first is None or exchange is None or exchange.response is None:
             continue
         kind = exchange.response.headers.get("content-type")
         later = [message for _, message in after(connection, first.answers[0])]
-        if first.method == "initialize" and first.result.get("protocolVersion") == first.params.get("protocolVersion"):
-            yield judged(bool(later), first.answers[0], f"it does not go on after a response as {kind}")
-        elif first.method == "server/discover":
-            fell_back = any(is_request(message) and message["method"] == "initialize" for message in later)
-            yield judged(not fell_back, first.answers[0], f"it sends initialize after a response as {kind}")
-
-
-def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, Event]]:
-    """Yield each URL of a kind that was sent to the client: what sent it, and what fetched it."""
-    for connection in history:
-        fetches = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
-        for event in connection.events:
-            if event.kind == "message" and event.sender == "server":
-                for url in _urls(event.message, kind):
-                    yield url, next((each for each in fetches if url.endswith(each.facts["path"])), None), event
-
-
-def _urls(value: Any, kind: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key == kind and isinstance(item, str) and item.startswith("http:"):
-                yield item
-            else:
-                yield from _urls(item, kind)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _urls(item, kind)
-
-
-@rule(
-    "MUST",
-    "client",
-    "basic#icons",
-    "A client loads icons only over HTTPS or from `data:`.",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-11-25"],
-)
-def icon_fetch_safe(history: History) -> Iterator[Verdict]:
-    """Judge each icon with an `http:` URL at the kit's own server."""
-    for url, fetch, event in _fetched(history, "src"):
-        yield judged(fetch is None, fetch or event, f"it loads {url}")
-
-
-@rule(
-    "MUST",
-    "client",
-    "basic#ref-resolution",
-    "A client does not load references of a schema from the network by itself.",
-    revisions=MODERN_REVISIONS,
-)
-def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
-    """Judge each reference to the kit's own server."""
-    for url, fetch, event in _fetched(history, "$ref"):
-        yield judged(fetch is None, fetch or event, f"it loads {url}")
-
-
-@rule(
-    "MUST",
-    "client",
-    "client/elicitation#safe-url-handling",
-    "A client loads nothing of the URL of an elicitation by itself.",
-    revisions=[revision for revision in REVISIONS if revision >= "2025-11-25"],
-)
-def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
-    """Judge each URL of an elicitation at the kit's own server; no user is there who could agree to it."""
-    for url, fetch, event in _fetched(history, "url"):
-        yield judged(fetch is None, fetch or event, f"it loads {url}")
+        again = any(is_request(message) and message["method"] == "initialize" for message in later)
+        if first.method == "initialize" and not later and not ended:
+            again = any(asked.method == "initialize" for each in connections[at + 1 :] for asked in each.requests)
+        if later or again:
+            yield judged(not again, first.answers[0], f"it sends initialize after a response as {kind}")

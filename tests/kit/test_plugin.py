@@ -1,0 +1,82 @@
+"""One call gives a test for each rule, which passes, fails, or says why it did not run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+from trio_mcp.testing.plugin import conformance_tests
+
+MODULE = """
+import sys
+import pytest
+from trio_mcp import Server, StdioServerParameters
+from trio_mcp.testing import conformance_tests
+
+server = Server("shop", version="1.0.0")
+LIMITS = {"examples": 30, "rules": ["answered-once", "progress-*", "response-matches-request"]}
+TWICE = StdioServerParameters(sys.executable, ["twice.py"])
+
+
+@pytest.fixture(scope="module")
+def target():
+    return TWICE
+
+
+test_ours = conformance_tests(server, **LIMITS)
+test_twice = conformance_tests(fixture="target", **LIMITS)
+test_known = conformance_tests(TWICE, baseline="known.yml", **LIMITS)
+test_away = conformance_tests("http://127.0.0.1:9/mcp", **LIMITS)
+"""
+
+
+def test_a_test_for_each_rule(tmp_path: Path) -> None:
+    from tests.cli.test_check import TWICE
+
+    (tmp_path / "test_shop.py").write_text(MODULE)
+    (tmp_path / "twice.py").write_text(TWICE)
+    (tmp_path / "known.yml").write_text("answered-once: fixed in the next version\n")
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-rA",
+            "-k",
+            "answered or matches or progress-token-known",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "PASSED test_shop.py::test_ours[answered-once]" in lines
+    assert "PASSED test_shop.py::test_twice[response-matches-request]" in lines
+    assert "FAILED test_shop.py::test_twice[answered-once]" in ended.stdout
+    assert "  Answer each request only once." in lines
+    assert "XFAIL test_shop.py::test_known[answered-once] - known from the baseline: " in ended.stdout
+    assert (
+        "the target could not be checked: can't connect to http://127.0.0.1:9/mcp: Connection refused" in ended.stdout
+    )
+    assert "Traceback" not in ended.stdout
+
+
+@pytest.mark.parametrize("arguments", [{}, {"target": "http://x/", "fixture": "url"}])
+def test_there_must_be_one_target(arguments: dict[str, str]) -> None:
+    with pytest.raises(TypeError, match="takes a target, or the name of a fixture"):
+        conformance_tests(**arguments)  # type: ignore[arg-type]
+
+
+def test_an_unknown_rule_is_named_when_the_tests_are_collected() -> None:
+    with pytest.raises(ValueError, match="did you mean 'answered-once'"):
+        conformance_tests("http://x/", rules=["anwered-once"])

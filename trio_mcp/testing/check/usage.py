@@ -1,0 +1,60 @@
+"""What a process uses, on Linux: whether it leaks shows after some thousand requests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import attrs
+
+__all__ = ["Usage", "grown", "usage_of"]
+
+PROC = Path("/proc")
+
+# Chosen: interpreters that warm up stay below these.
+FACTOR = 2.0
+AT_LEAST = {"memory": 64 * 1024 * 1024, "descriptors": 50, "threads": 50}
+
+
+@attrs.frozen
+class Usage:
+    """What a process and its children use.
+
+    Attributes:
+        memory: Bytes of memory that are resident.
+        descriptors: Open files, sockets and pipes.
+        threads: Threads.
+    """
+
+    memory: int
+    descriptors: int
+    threads: int
+
+
+def usage_of(group: int) -> Usage | None:
+    """Return what a process group uses; None where the system does not tell, or it has ended."""
+    if not sys.platform.startswith("linux"):
+        return None
+    memory = descriptors = threads = 0
+    for each in PROC.iterdir():
+        try:
+            if each.name.isdecimal() and os.getpgid(int(each.name)) == group:
+                # After the name in parentheses, which may hold spaces; proc(5) counts from 1, and `num_threads` is 20.
+                threads += int((each / "stat").read_text().rpartition(")")[2].split()[17])
+                memory += int((each / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+                descriptors += sum(1 for _ in (each / "fd").iterdir())
+        except OSError:
+            continue  # it has just ended, or belongs to another user
+    return Usage(memory, descriptors, threads) if threads else None
+
+
+def grown(first: Usage, last: Usage) -> list[str]:
+    """Return a sentence for each thing of which a process uses far more than before."""
+    found = []
+    for name, least in AT_LEAST.items():
+        before, after = getattr(first, name), getattr(last, name)
+        if after - before > least and after > FACTOR * before:
+            shown = f"{before >> 20} to {after >> 20} MiB" if name == "memory" else f"{before} to {after}"
+            found.append(f"the target seems to leak {name}: from {shown}")
+    return found

@@ -1,0 +1,118 @@
+"""Conformance as tests of pytest: one call gives a test for each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp.client.targets import Servable
+from trio_mcp.testing.check.baseline import read_baseline
+from trio_mcp.testing.check.clients import check_client
+from trio_mcp.testing.check.engine import check_server
+from trio_mcp.testing.check.report import CheckReport, Outcome
+from trio_mcp.testing.report.table import failure_lines
+from trio_mcp.testing.report.view import problem_of
+from trio_mcp.testing.rules.catalogue import select
+from trio_mcp.testing.rules.model import Rule
+
+__all__ = ["conformance_tests"]
+
+
+def conformance_tests(
+    target: Any = None,
+    *,
+    fixture: str | None = None,
+    side: Literal["server", "client"] = "server",
+    rules: Sequence[str] | None = None,
+    baseline: str | Path | Collection[str] = (),
+    **settings: Any,
+) -> Callable[..., None]:
+    """Return a test function that pytest runs once for each rule: ``test_server = conformance_tests(target)``.
+
+    The target is checked once, when the first of these tests runs, for the rules that are selected (``-k``). A test
+    fails if its rule is a MUST that is broken, and shows the smallest exchange. It is an expected failure if the rule
+    is a SHOULD, or is in the baseline; it is skipped, with the reason, if its rule had no occasion or can't be checked.
+    With pytest-xdist each worker checks the target for the tests that it runs.
+
+    A `Server` is checked in memory, on a virtual clock.
+
+    Args:
+        target: What `check_server` or `check_client` takes.
+        fixture: The name of a fixture that returns the target, instead.
+        side: What the target is.
+        rules: Ids or patterns of rules, or ``section:`` and the beginning of a section; all by default.
+        baseline: The file of a baseline, or ids of rules that are known to be broken.
+        settings: The further arguments of `check_server` or `check_client`.
+
+    Raises:
+        TypeError: If there is no target, or there are two.
+        ValueError: If a rule is unknown, or the baseline can't be read.
+    """
+    if (target is None) == (fixture is None):
+        raise TypeError("conformance_tests() takes a target, or the name of a fixture that returns one")
+    chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
+    known = set(read_baseline(baseline)) if isinstance(baseline, (str, Path)) else set(baseline)
+    check = check_server if side == "server" else check_client
+    run = _Run(partial(check, **settings), known)
+
+    @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
+    def test(rule: Rule, request: pytest.FixtureRequest) -> None:
+        found = target if fixture is None else request.getfixturevalue(fixture)
+        _tell(run.outcome(rule, found, request))
+
+    return test
+
+
+class _Run:
+    """The one check that all tests of a call share."""
+
+    def __init__(self, check: Callable[..., Any], known: set[str]) -> None:
+        self._check = check
+        self._known = known
+        self._outcomes: dict[str, Outcome] | None = None
+        self._problem: str | None = None
+
+    def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
+        """Return what became of a rule."""
+        if self._outcomes is None and self._problem is None:
+            # Of those that were selected: fewer rules need fewer kinds of traffic.
+            selected = {
+                item.callspec.id
+                for item in request.session.items
+                if isinstance(item, pytest.Function) and item.function is request.function
+            }
+            self._run(target, sorted(selected | {rule.id}))
+        if self._problem is not None or self._outcomes is None:
+            pytest.fail(f"the target could not be checked: {self._problem}", pytrace=False)
+        return self._outcomes[rule.id]
+
+    def _run(self, target: Any, rules: Sequence[str]) -> None:
+        clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
+        try:
+            report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)
+        # Whatever it is, it is the same for every rule, and told once for each.
+        except Exception as exc:
+            self._problem = str(exc) or type(exc).__name__
+        else:
+            self._outcomes = {each.rule.id: each for each in report.knowing(self._known).outcomes}
+
+
+def _tell(outcome: Outcome) -> None:
+    """Make the outcome of a rule that of its test."""
+    match outcome.status:
+        case "held":
+            return
+        case "broken" if outcome.known:
+            pytest.xfail(f"known from the baseline: {problem_of(outcome)}")
+        case "broken" if outcome.rule.level == "SHOULD":
+            pytest.xfail(f"a SHOULD is broken: {problem_of(outcome)}")
+        case "broken":
+            pytest.fail("\n".join(failure_lines(outcome)), pytrace=False)
+        case _:
+            pytest.skip(f"{outcome.status}: {outcome.reason}")

@@ -1,0 +1,108 @@
+"""What a client loads from the URLs that a server sends: icons, references, pages. The kit's server notes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trio_mcp.testing.rules.history import History
+from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
+
+ICONS_SINCE = [revision for revision in REVISIONS if revision >= "2025-11-25"]
+
+
+def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, Event]]:
+    """Yield each URL of a kind that was sent to the client: what sent it, and what fetched it."""
+    for connection in history:
+        fetches = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
+        for event in connection.events:
+            if event.kind == "message" and event.sender == "server":
+                for url in _urls(event.message, kind):
+                    yield url, next((each for each in fetches if url.endswith(each.facts["path"])), None), event
+
+
+def _urls(value: Any, kind: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == kind and isinstance(item, str) and item.startswith("http:"):
+                yield item
+            else:
+                yield from _urls(item, kind)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _urls(item, kind)
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#icons",
+    "A client loads icons only over HTTPS or from `data:`.",
+    revisions=ICONS_SINCE,
+)
+def icon_fetch_safe(history: History) -> Iterator[Verdict]:
+    """Judge each icon with an `http:` URL at the kit's own server."""
+    for url, fetch, event in _fetched(history, "src"):
+        yield judged(fetch is None, fetch or event, f"it loads {url}")
+
+
+def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
+    """Yield each time that a client has loaded something, with what it has loaded later."""
+    for connection in history:
+        marks = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
+        for at, mark in enumerate(marks):
+            yield mark, marks[at + 1 :]
+
+
+@rule("MUST", "client", "basic#icons", "A client loads icons without credentials or cookies.", revisions=ICONS_SINCE)
+def icon_without_credentials(history: History) -> Iterator[Verdict]:
+    """Judge each icon that was loaded."""
+    for mark, _ in _marks(history):
+        if mark.facts["path"].endswith(".png"):
+            secret = mark.facts.get("secret")
+            yield judged(not secret, mark, f"it sends {secret}")
+
+
+@rule("MUST", "client", "basic#icons", "A client loads icons from the server's origin only.", revisions=ICONS_SINCE)
+def icon_origin_checked(history: History) -> Iterator[Verdict]:
+    """Judge each icon on another origin than the kit's own server."""
+    for url, fetch, event in _fetched(history, "src"):
+        if url.endswith("/foreign.png"):
+            yield judged(fetch is None, fetch or event, f"it loads {url}")
+
+
+@rule("MUST", "client", "basic#icons", "A client follows no redirect of an icon elsewhere.", revisions=ICONS_SINCE)
+def icon_redirect_refused(history: History) -> Iterator[Verdict]:
+    """Judge each icon that was loaded where the kit's server redirects."""
+    for mark, later in _marks(history):
+        if mark.facts["path"] == "/icon.png":
+            followed = next((each for each in later if each.facts["path"] == "/moved.png"), None)
+            yield judged(followed is None, followed or mark, "it follows the redirect to another origin")
+
+
+@rule(
+    "MUST",
+    "client",
+    "basic#ref-resolution",
+    "A client does not load references of a schema from the network by itself.",
+    revisions=MODERN_REVISIONS,
+)
+def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
+    """Judge each reference to the kit's own server."""
+    for url, fetch, event in _fetched(history, "$ref"):
+        yield judged(fetch is None, fetch or event, f"it loads {url}")
+
+
+@rule(
+    "MUST",
+    "client",
+    "client/elicitation#safe-url-handling",
+    "A client loads nothing of the URL of an elicitation by itself.",
+    revisions=ICONS_SINCE,
+)
+def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
+    """Judge each URL of an elicitation at the kit's own server; no user is there who could agree to it."""
+    for url, fetch, event in _fetched(history, "url"):
+        yield judged(fetch is None, fetch or event, f"it loads {url}")
