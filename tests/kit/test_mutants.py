@@ -28,16 +28,17 @@ UNTESTED: dict[str, str] = {}
 IN_MEMORY = [name for name, mutant in MUTANTS.items() if mutant.over in ("lines", "http")]
 
 REAL = [
-    "answers another id over tcp",
-    "ignores cancellations over tcp",
-    "forgets acknowledgement over ws",
+    "result and error over tcp",
+    "progress shrinks over tcp",
+    "fractional codes over tcp",
+    "acknowledges late over ws",
     "structured content breaks schema over ws",
+    "sends noise in frames over ws",
     "prints noise over stdio",
     "stays after the end of input over stdio",
-    "sends noise in frames over ws",
     "skips name header over http",
     "ended session answers over http",
-    "ends resumed streams over http",
+    "event ids of each stream over http",
 ]
 
 
