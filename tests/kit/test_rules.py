@@ -907,7 +907,12 @@ SILENT: dict[str, Sequence[T]] = {
     "bad-cursor-refused": [t(ask(1, "tools/list", cursor="x"), done(1, **TOOLS))],
     "cursors-stable": [t(LIST, done(1, **tools("a"), nextCursor="c"))],
     "notification-valid": [t(notify("notifications/own", x=1))],
-    "malformed-code": [t(LIST, error(None, -1)), t(sent(5), error(None, -1), transport="http")],
+    "malformed-code": [
+        t(sent(5), tell("notifications/x"), error(None, -32601)),
+        t(ask("x" * 300, "no-such/x"), error("x" * 300, -32601), error(None, -32603)),
+        t(LIST, error(None, -1)),
+        t(sent(5), error(None, -1), transport="http"),
+    ],
 }
 
 

@@ -374,24 +374,46 @@ def malformed_code(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not is_ordered(connection):  # HTTP has other reasons for errors without an id
             continue
-        allowed: set[int] = set()
+        named = {repr(e.message.get("id")) for e in messages_of(connection, "server") if is_response(e.message)}
+        since_last: list[Event] = []
         for event in connection.events:
-            if event.sender == "client" and event.kind == "text":
-                if event.text is None or len(event.text) > LARGEST:
-                    break
-                allowed.add(error_codes.PARSE_ERROR)
-                # Not every parser takes the same for JSON: depth, surrogates, NaN.
-                allowed.add(error_codes.INVALID_REQUEST)
-            elif event.sender == "client" and event.kind == "message" and not is_plain(connection, event):
-                if event.text is not None:
-                    allowed.add(error_codes.PARSE_ERROR)
-                allowed |= {error_codes.INVALID_REQUEST, error_codes.INVALID_PARAMS}
-            elif event.sender == "server" and event.kind == "message" and is_response(event.message):
+            if event.sender == "client":
+                since_last.append(event)
+            elif event.kind != "message" or not is_response(event.message):
+                continue
+            elif event.message.get("id") is not None:
+                # What came before a request that is answered now has been dealt with.
+                ids = [e.message.get("id") if isinstance(e.message, dict) else None for e in since_last]
+                since_last = since_last[ids.index(event.message["id"]) :] if event.message["id"] in ids else since_last
+            else:
+                allowed = _allowed(connection, since_last, named)
+                since_last = []
                 error = event.message.get("error")
-                if event.message.get("id") is None and isinstance(error, dict) and allowed:
+                if allowed and isinstance(error, dict):
                     code = error.get("code")
                     wanted = " or ".join(map(str, sorted(allowed)))
                     yield judged(code in allowed, event, f"the code is {code!r:.60}, not {wanted}")
+
+
+def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
+    """Return the codes of an error without an id that answers one of these; none if it may answer something else."""
+    allowed: set[int] = set()
+    for event in events:
+        message = event.message
+        if event.kind == "text":
+            if event.text is None or len(event.text) > LARGEST:
+                return set()
+            # Not every parser takes the same for JSON: depth, surrogates, NaN.
+            allowed |= {error_codes.PARSE_ERROR, error_codes.INVALID_REQUEST}
+        elif event.kind != "message":
+            continue
+        elif isinstance(message, list) or is_notification(message):
+            return set()
+        elif not is_plain(connection, event) and not (isinstance(message, dict) and repr(message.get("id")) in named):
+            allowed |= {error_codes.INVALID_REQUEST, error_codes.INVALID_PARAMS}
+            if event.text is not None:
+                allowed.add(error_codes.PARSE_ERROR)
+    return allowed
 
 
 def _errors(history: History) -> Iterator[tuple[Connection, Event, int]]:
