@@ -190,8 +190,23 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 continue
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} (id {asked.id!r}) was not answered")
-            elif connection.close is not None and connection.close.sender == "server" and is_ordered(connection):
-                yield broken(connection.close, f"the server ended without answering {asked.method} (id {asked.id!r})")
+            elif _ended_without_cause(connection):
+                end = connection.close or asked.event
+                yield broken(end, f"the server ended without answering {asked.method} (id {asked.id!r})")
+
+
+def _ended_without_cause(connection: Connection) -> bool:
+    """Return whether the server ended the connection, and nothing malformed may have been the reason."""
+    if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
+        return False
+    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
+    example = connection.events[begins[-1] if begins else 0 :]
+    return all(
+        e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
+    )
+
+
+_SAID: Final = ("message", "text")
 
 
 def _refused_by_http(connection: Connection, asked: Asked) -> bool:
@@ -241,7 +256,8 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
             if isinstance(request_id, float) and request_id.is_integer():
                 request_id = int(request_id)  # the same number in JSON
             if request_id is None:
-                if "error" not in message:
+                # To JSON-RPC null is an id; only MCP forbids it.
+                if "error" not in message and not connection.uses(None):
                     yield broken(event, "the result has no id")
             elif connection.uses(request_id):
                 asked = _first(connection, request_id)
