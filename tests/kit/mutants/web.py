@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, ClassVar
@@ -305,7 +306,9 @@ class Web:
                 self.check_notification(head, message)
         except Refused as refused:
             error = refused.error
-            return self.refuse(400, error["code"], error["message"], request_id, error.get("data"))
+            return self.refuse(
+                self.refusal_status(error["code"]), error["code"], error["message"], request_id, error.get("data")
+            )
         if "id" not in message:
             return self.accepted()
         stream = Stream(0)
@@ -317,6 +320,9 @@ class Web:
         session = self.twin.session(self.twin, nursery, lambda each, about: stream.put(each), finish)
         session.receive(body, stream)
         return await self.answer_to(stream, modern=True)
+
+    def refusal_status(self, code: int) -> int:
+        return 400
 
     def accepted(self) -> Answer:
         return Answer(202)
