@@ -63,7 +63,7 @@ class AcceptsOddCharacters(Web):
 
 @breaks("integer-headers-numeric", revision=MODERN)
 class ComparesIntegersAsText(Web):
-    def same(self, header: str | None, value: Any) -> bool:
+    def agrees(self, header: str | None, value: Any) -> bool:
         return self.decoded(header) == str(value)
 
 
