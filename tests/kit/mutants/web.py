@@ -366,8 +366,18 @@ class Web:
         for name, schema in TOOLS[params["name"]]["inputSchema"]["properties"].items():
             if "x-mcp-header" in schema and isinstance(arguments, dict):
                 value, header = arguments.get(name), head.headers.get(f"mcp-param-{schema['x-mcp-header']}".lower())
-                if (value is None) != (header is None) or (value is not None and self.decoded(header) != value):
+                if (value is None) != (header is None) or (value is not None and not self.same(header, value)):
                     raise Refused(-32020, f"The header of {name} differs from the body")
+
+    def same(self, header: str | None, value: Any) -> bool:
+        """Return whether a header says the same as an argument."""
+        text = self.decoded(header)
+        if not isinstance(value, int) or text is None:
+            return text == value
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
 
     def decoded(self, value: str | None) -> str | None:
         """Return the value of a header, which may be in Base64; None if it is malformed."""
