@@ -36,7 +36,7 @@ __all__ = ["html"]
 NAMES: Final[dict[Status, tuple[str, str, str]]] = {
     "broken": ("✗", "Broken", "broken"),
     "held": ("✓", "Held", "held"),
-    "not exercised": ("·", "No occasion", "unused"),
+    "not exercised": ("○", "No occasion", "unused"),
     "not checkable": ("?", "Can't check", "unclear"),
 }
 """For each status: its mark, its name and its class."""

@@ -38,11 +38,12 @@ def judge(history: History, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Verdi
                 yield rule, verdict
 
 
-def select(names: Sequence[str] | None, *who: Who) -> list[Rule]:
+def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
     """Return the rules for these sides, or of them those that are named.
 
     Args:
-        names: Ids, patterns such as ``cursor-*``, or ``section:`` and the beginning of a section; None for all.
+        names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or rules of your own; None
+            for all.
         who: The sides that are checked.
 
     Raises:
@@ -53,6 +54,9 @@ def select(names: Sequence[str] | None, *who: Who) -> list[Rule]:
         return rules
     chosen: dict[str, Rule] = {}
     for name in names:
+        if isinstance(name, Rule):
+            chosen[name.id] = name
+            continue
         kind, _, section = name.partition(":")
         if kind == "section":
             found = [
