@@ -68,7 +68,7 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
             found = [rule for rule in rules if fnmatch.fnmatchcase(rule.id, name)]
         if not found:
             near = difflib.get_close_matches(name, [rule.id for rule in rules], 1)
-            meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --help` says how to list the rules"
+            meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --dry-run` lists the rules"
             raise ValueError(f"no rule for a {' or '.join(who)} is called {name!r}{meant}")
         chosen |= {rule.id: rule for rule in found}
     return list(chosen.values())
