@@ -54,7 +54,7 @@ def test_a_broken_server_is_told_what_it_breaks(twice: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     assert "✗ answered-once  MUST" in ended.stdout
     assert ended.stdout.endswith("\n1 MUST is broken.\n")
-    assert "To see it again: trio-mcp replay out/answered-once.replay.json TARGET" in ended.stderr
+    assert "To see a failure again: trio-mcp replay out/answered-once.replay.json TARGET" in ended.stderr
     assert (twice / "out" / "report.html").read_text().startswith("<!doctype html>")
     assert json.loads((twice / "out" / "report.json").read_text())["counts"]["broken"] == 1
 

@@ -5,7 +5,8 @@ The blocks run in order and share their names, as if typed one after the other:
 * ``python``: runs; ``await`` outside a function is allowed. If its first line is ``# name.py``, it becomes that file
   and is imported instead.
 * ``output``: what the python block before it must have printed.
-* ``console``: ``$ command``, and below it what it prints, where ``...`` stands for anything.
+* ``console``: ``$ command``, and below it what it prints, where ``...`` stands for anything. It must succeed, unless
+  ``$ echo $?`` and a status follow.
 
 After ``print(...)`` a comment ``# -> text`` says what that line prints. Everything that is printed must be checked in
 one of the two ways.
@@ -31,7 +32,8 @@ import trio
 from pages import Block, blocks_of
 
 PROMISE = re.compile(r"  # -> (?P<text>.*)$")
-NOT_RUN = ("text", "json", "nginx", "ini")  # tests/server/test_behind_nginx.py runs nginx
+# tests/server/test_behind_nginx.py runs nginx, and test_pages looks at YAML.
+NOT_RUN = ("text", "json", "nginx", "ini", "yaml")
 PROGRAMS = {
     "python": [sys.executable],
     "trio-mcp": [sys.executable, "-m", "trio_mcp"],
@@ -112,8 +114,11 @@ class Runner:
             raise Wrong(f"{self._page.name}:{block.line}: printed, but the page does not say so: {dict(by_line)!r}")
 
     def _run_console(self, block: Block) -> None:
-        for command in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
+        for command, following in itertools.zip_longest(commands, commands[1:], fillvalue=""):
             line, _, expected = command.partition("\n")
+            asked, _, status = following.partition("\n")
+            wanted = int(status) if asked == "echo $?" else 0
             program, *arguments = shlex.split(line, comments=True)
             if program not in PROGRAMS:
                 continue  # setting things up; `test_pages` knows which commands those may be
@@ -121,7 +126,7 @@ class Runner:
                 [*PROGRAMS[program], *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
             )
             options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            if ended.returncode != 0 or not doctest.OutputChecker().check_output(expected, ended.stdout, options):
+            if ended.returncode != wanted or not doctest.OutputChecker().check_output(expected, ended.stdout, options):
                 raise Wrong(
                     f"{self._page.name}:{block.line}: {line!r} ended with status {ended.returncode} and printed\n"
                     f"{ended.stdout}{ended.stderr}"

@@ -53,6 +53,7 @@ WRONG_PAGES = {
     "an exception": "```python\nimport trio\n\nawait trio.sleep(0)\nraise KeyError\n```\n",
     "a command that fails": "```console\n$ python -c 'raise SystemExit(1)'\n```\n",
     "a command that prints something else": "```console\n$ python -c 'print(5)'\n6\n```\n",
+    "a command that should fail": "```console\n$ python -c 'print(5)'\n5\n$ echo $?\n1\n```\n",
     "a language that nothing runs": "```py\n1 / 0\n```\n",
 }
 
@@ -68,7 +69,8 @@ def test_a_right_page_passes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```python\nprint(1 + 1)  # -> 2\n```\n\n```python\nprint('a')\nprint('b')\n```\n\n```output\na\nb\n```\n\n"
-        "```console\n$ python -c 'print(5); print(6)'\n5\n...\n```\n"
+        "```console\n$ python -c 'print(5); print(6)'\n5\n...\n```\n\n"
+        "```console\n$ python -c 'exit(3)'\n$ echo $?\n3\n```\n"
     )
     ended = run_page(page, tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -89,7 +91,7 @@ def test_only_the_readme_has_commands_that_are_not_run() -> None:
     for page in pages():
         for block in blocks_of(page):
             if block.language == "console" and page != README:
-                not_run = re.findall(r"^\$ (?!python |trio-mcp )(.*)$", block.text, flags=re.MULTILINE)
+                not_run = re.findall(r"^\$ (?!python |trio-mcp |echo \$\?$)(.*)$", block.text, flags=re.MULTILINE)
                 assert not not_run, f"{page.name}:{block.line}"
 
 
@@ -98,6 +100,17 @@ def test_links_between_pages_lead_somewhere() -> None:
         prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", prose):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_workflows_give_the_action_what_it_takes() -> None:
+    inputs = re.findall(
+        r"^  ([\w-]+):$", (ROOT / "action.yml").read_text().partition("outputs:")[0], flags=re.MULTILINE
+    )
+    blocks = [block.text for page in pages() for block in blocks_of(page) if block.language == "yaml"]
+    steps = [step for block in blocks for step in re.split(r"^ *- ", block, flags=re.MULTILINE) if "trio-mcp" in step]
+    given = {name for step in steps for name in re.findall(r"^ {10}([\w-]+):", step, flags=re.MULTILINE)}
+    assert given
+    assert given <= set(inputs)
 
 
 # --- the place of each page -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from trio_mcp.testing.rules import http, http_headers, stdio, websocket
+from trio_mcp.testing.rules import http, http_headers, stdio
 from trio_mcp.testing.rules.catalogue import RULES, judge
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.rules.model import Rule
@@ -450,11 +450,6 @@ def test_a_rule_judges_what_it_is_about(name: str, events: Events, expected: boo
 
 
 def test_each_rule_is_kept_once_and_broken_once() -> None:
-    mine = {
-        rule.id
-        for room in (http, http_headers, stdio, websocket)
-        for rule in vars(room).values()
-        if isinstance(rule, Rule)
-    }
+    mine = {rule.id for room in (http, http_headers, stdio) for rule in vars(room).values() if isinstance(rule, Rule)}
     for expected in (KEPT, BROKEN):
         assert {name for name, _, found in ROWS if found is expected} >= mine

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from tests.peer import ME
+from tests.server.http.certificate import over_tls
 from trio_mcp import HttpServerParameters, Server, TransportError
 from trio_mcp.testing.check.steps import Http
 from trio_mcp.testing.check.wires.http import http_wire
@@ -314,7 +318,7 @@ async def test_a_server_that_is_not_there(scheme: str) -> None:
 )
 async def test_our_own_servers(serve: str, kind: Any, revision: str) -> None:
     tape = Tape()
-    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "k", "version": "1"}}
+    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": ME}
     first = HELLO | {"params": params}
     if revision == MODERN:
         first = {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": META}}
@@ -330,3 +334,24 @@ async def test_our_own_servers(serve: str, kind: Any, revision: str) -> None:
         nursery.cancel_scope.cancel()
     assert tape.events[0].facts["transport"] == {"ws": "websocket"}.get(kind, kind)
     assert not [e for e in tape.events if e.kind == "mark"]
+
+
+@pytest.mark.parametrize("scheme", ["https", "wss", "tls"])
+async def test_a_certificate_is_checked(scheme: str, tmp_path: Path) -> None:
+    config, trusting = over_tls(tmp_path)
+    tape = Tape()
+    async with trio.open_nursery() as nursery:
+        if scheme == "tls":
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(str(config.certfile), config.keyfile)
+            url = await nursery.start(partial(Server("s").serve_tcp, port=0, ssl_context=context))
+        else:
+            serve = Server("s").serve_http if scheme == "https" else Server("s").serve_websocket
+            url = await nursery.start(partial(serve, config=config))
+        with pytest.raises(TransportError, match="certificate"):
+            async with open_wire_for(url)(Tape(), 0, LEGACY):
+                pass
+        async with open_wire_for(url, ssl_context=trusting)(tape, 0, LEGACY) as wire:
+            await wire.send(HELLO | {"params": {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": ME}})
+            assert await tape.until(lambda: any("result" in (e.message or ()) for e in tape.events), 10), tape.events
+        nursery.cancel_scope.cancel()

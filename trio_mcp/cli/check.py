@@ -190,13 +190,13 @@ class _Files:
         if self._baseline:
             found = [(each.rule.id, each.failure.problem if each.failure else "") for each in report.broken]
             self._write(self._baseline, baseline_text(found))
-        if self._replays is not None and report.broken:
+        if self._replays is not None and any(each.failure for each in report.broken):
             try:
                 written = write_plan_files(report, self._replays)
             except OSError as exc:
                 raise Exit(f"can't write to {self._replays}: {exc.strerror}", hint=False) from None
-            for path in written:
-                print(f"To see it again: trio-mcp replay {clean(str(path))} TARGET", file=sys.stderr)
+            name = clean(str(written[0] if len(written) == 1 else Path(self._replays, "RULE.replay.json")))
+            print(f"To see a failure again: trio-mcp replay {name} TARGET", file=sys.stderr)
 
     def _write(self, path: str, text: str) -> None:
         try:

@@ -40,7 +40,7 @@ class Mutant:
     def twin(self) -> Twin:
         """Return the server."""
         if issubclass(self.habit, Web):
-            return Twin(web=self.habit)
+            return Twin(self.habit.session, web=self.habit)
         return Twin(self.habit)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import trio
 
-from tests.kit.mutants.model import Session, breaks
+from tests.kit.mutants.model import Session, Web, breaks
 from tests.kit.mutants.server import PREFIX, TOOLS, Message, Refused, Request
+from tests.kit.mutants.web import Answer, Stream
 
 RELATED = f"{PREFIX}related-task"
 SUPPORT = {"slow": "optional", "echo": "optional", "fail": "optional", "show": "required"}
@@ -50,6 +51,8 @@ class Task:
 
 class TaskSession(Session):
     """A healthy server that runs calls of tools as tasks."""
+
+    announces = True
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -111,7 +114,8 @@ class TaskSession(Session):
     def finished(self, task: Task) -> None:
         failed = (task.result or {}).get("isError")
         task.set("failed" if failed else "completed", "It failed" if failed else "It is done")
-        self.notify("notifications/tasks/status", dict(task.state))
+        if self.announces:
+            self.notify("notifications/tasks/status", dict(task.state))
 
     def known(self, request: Request) -> Task:
         """Return the task that a request is about."""
@@ -145,20 +149,28 @@ class TaskSession(Session):
         return self.page(request, "tasks", [self.told(task) for task in self.tasks.values()])
 
 
-@breaks("task-created")
+@breaks("task-created", "task-tool-forbidden-refused", "task-tool-support-enforced")
 class ResultInPlaceOfTask(TaskSession):
     async def tools_call(self, request: Request) -> Message:
         request.params.pop("task", None)
         return await Session.tools_call(self, request)
 
 
-@breaks("task-begins-working")
+@breaks("task-begins-working", "task-cancel-ended-refused", "task-progress-ends", "task-transitions")
 class TaskBeginsCompleted(TaskSession):
     def made(self, task: Task) -> Message:
         return {"task": task.state | {"status": "completed"}}
 
 
-@breaks("task-id-unique", "task-listed", "task-transitions", "task-result-final", "task-result-blocks")
+@breaks(
+    "task-id-unique",
+    "task-cancel-ended-refused",
+    "task-listed",
+    "task-progress-ends",
+    "task-result-blocks",
+    "task-result-final",
+    "task-transitions",
+)
 class OneIdForAllTasks(TaskSession):
     def new_id(self) -> str:
         return "the-one-and-only-task"
@@ -212,6 +224,8 @@ class TasksAreNotDeclared(TaskSession):
 
 @breaks("task-transitions", "task-result-blocks")
 class EndedTaskWorksAgain(TaskSession):
+    announces = False
+
     def told(self, task: Task) -> Message:
         if task.status == "completed":
             task.state["seen"] = task.state.get("seen", 0) + 1
@@ -220,19 +234,18 @@ class EndedTaskWorksAgain(TaskSession):
         return super().told(task)
 
 
-@breaks("task-transitions")
-class CancelledTaskIsCompletedLater(TaskSession):
+@breaks("task-transitions", "task-progress-ends")
+class CancelledTaskGoesOn(TaskSession):
+    announces = False
+
     async def stop(self, request: Request) -> Message:
         task = self.known(request)
         if task.over.is_set():
             return self.too_late(task)
         task.set("cancelled", "As requested")
-        return self.told(task)
-
-    async def work(self, request: Request, task: Task) -> None:
-        await super().work(request, task)
-        if task.status == "cancelled":
-            self.finished(task)
+        told = self.told(task)
+        task.set("completed", "It went on all the same")
+        return told
 
 
 @breaks("task-cancelled", "task-result-blocks")
@@ -275,6 +288,8 @@ class ResultOfTaskBeforeItsEnd(TaskSession):
 
 @breaks("task-result-final")
 class ResultOfTaskGivenOnce(TaskSession):
+    announces = False
+
     async def take(self, request: Request) -> Message:
         result = await super().take(request)
         self.known(request).result = self.text("given before")
@@ -302,7 +317,7 @@ class StateNamesTaskTwice(TaskSession):
         return told | {"_meta": {RELATED: {"taskId": told["taskId"]}}}
 
 
-@breaks("task-id-parameter-wins")
+@breaks("task-id-parameter-wins", "task-transitions")
 class MetaNamesTheTask(TaskSession):
     def known(self, request: Request) -> Task:
         if RELATED in request.meta:
@@ -325,13 +340,14 @@ class AnyCursorOfTasks(TaskSession):
 
 
 @breaks("task-listed")
-class FirstPageOfTasksOnly(TaskSession):
+class LatestTaskIsNotListed(TaskSession):
+    announces = False
+
     async def list(self, request: Request) -> Message:
-        page = await super().list(request)
-        return {"tasks": page["tasks"][:1]}
+        return self.page(request, "tasks", [self.told(task) for task in [*self.tasks.values()][:-1]])
 
 
-@breaks("task-progress-ends")
+@breaks("task-progress-ends", "progress-increases")
 class ProgressAfterTheTask(TaskSession):
     def finished(self, task: Task) -> None:
         super().finished(task)
@@ -351,7 +367,7 @@ class ProgressAfterTheTask(TaskSession):
     tokens: list[Any] = []  # noqa: RUF012 - set for each task
 
 
-@breaks("task-progress-token", "progress-known-token")
+@breaks("task-progress-token", "progress-token-known")
 class ProgressUnderTheTasksId(TaskSession):
     async def work(self, request: Request, task: Task) -> None:
         if request.token is not None:
@@ -359,3 +375,11 @@ class ProgressUnderTheTasksId(TaskSession):
             params = {"progressToken": task.state["taskId"], "progress": 1, "_meta": entry}
             self.notify("notifications/progress", params)
         await super().work(request, task)
+
+
+@breaks("task-get-without-stream")
+class StreamForEveryResponse(Web):
+    session = TaskSession
+
+    async def answer_to(self, stream: Stream, **more: Any) -> Answer:
+        return await super().answer_to(stream, **{**more, "streams": True})

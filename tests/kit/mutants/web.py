@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -124,6 +125,9 @@ class Web:
         nursery: Runs the requests of the legacy era, which outlive their connections.
     """
 
+    session: ClassVar[type[Session] | None] = None
+    """The class of its sessions; None for the healthy one."""
+
     def __init__(self, twin: Twin, nursery: trio.Nursery) -> None:
         self.twin = twin
         self.nursery = nursery
@@ -199,8 +203,9 @@ class Web:
             headers.append(("Content-Length", str(len(answer.body))))
         await send(h11.Response(status_code=answer.status, headers=headers))
         if answer.stream is not None:
-            async for data in self.events(answer.stream, answer.start):
-                await send(h11.Data(data))
+            async with contextlib.aclosing(self.events(answer.stream, answer.start)) as events:
+                async for data in events:
+                    await send(h11.Data(data))
         elif answer.body:
             await send(h11.Data(answer.body))
         await send(h11.EndOfMessage())

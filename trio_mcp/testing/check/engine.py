@@ -17,9 +17,9 @@ from trio_mcp.client.targets import Target, target_name
 from trio_mcp.errors import NegotiationError, TransportError, TrioMcpError
 from trio_mcp.testing.check.facts import Facts, discover
 from trio_mcp.testing.check.judging import Found, Judging
-from trio_mcp.testing.check.moves.catalogue import MOVES
+from trio_mcp.testing.check.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.testing.check.moves.model import Move
-from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress, Status
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
 from trio_mcp.testing.check.run import Runner, Terms
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
@@ -97,11 +97,8 @@ class Options:
 
     @property
     def moves(self) -> list[Move]:
-        """The moves that the rules name; all if a rule names none, since anything may be its occasion."""
-        if self.every_move or not all(rule.moves for rule in self.rules):
-            return list(MOVES.values())
-        named = {name for rule in self.rules for name in rule.moves}
-        return [move for name, move in MOVES.items() if name in named]
+        """The moves to make."""
+        return list(MOVES.values()) if self.every_move else moves_for(self.rules)
 
 
 class Check:
@@ -372,8 +369,9 @@ class Check:
             return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options.baseline)
         if occasions:
             return Outcome(rule, "held", occasions)
-        status, reason = _unchecked(rule, self.facts)
-        return Outcome(rule, status, reason=reason)
+        if reason := lacking(rule, self.facts):
+            return Outcome(rule, "not checkable", reason=reason)
+        return Outcome(rule, "not exercised", reason="nothing that it applies to has happened")
 
     def _figures(self) -> dict[str, Any]:
         figures: dict[str, Any] = {
@@ -549,12 +547,11 @@ async def preview_server(
     """
     options = _options(revisions, rules, allow_writes=allow_writes, tools=tuple(tools))
     facts = await meet(_wire(target), options)
-    outcomes = [(rule, _unchecked(rule, facts)) for rule in options.rules]
     return Preview(
         tuple(facts),
         options.rules,
         {each.revision: tuple(move.name for move in options.moves if not move.lacks(each)) for each in facts},
-        {rule.id: reason for rule, (status, reason) in outcomes if status == "not checkable"},
+        {rule.id: reason for rule in options.rules if (reason := lacking(rule, facts))},
     )
 
 
@@ -569,16 +566,3 @@ def _wire(target: Target | WireTarget) -> OpenWire:
     if isinstance(target, (list, tuple, FailoverParameters)):
         raise ValueError("a check needs one way to the server, not several: check each of them by itself")
     return open_wire_for(target)  # type: ignore[arg-type]
-
-
-def _unchecked(rule: Rule, facts: Sequence[Facts]) -> tuple[Status, str]:
-    """Return what becomes of a rule that had no occasion, and why."""
-    facts = [each for each in facts if each.revision in rule.revisions]
-    if not facts:
-        return "not checkable", "the target was not spoken to in a revision that has it"
-    if rule.transports and not any(each.transport in rule.transports for each in facts):
-        return "not checkable", f"it concerns another transport ({', '.join(rule.transports)})"
-    lacks = [MOVES[name].lacks(each) for name in rule.moves if name in MOVES for each in facts]
-    if lacks and all(lacks):
-        return "not checkable", lacks[0]
-    return "not exercised", "nothing that it applies to has happened"

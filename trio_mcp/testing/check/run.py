@@ -126,18 +126,19 @@ class Talk:
     Attributes:
         wire: The wire.
         revision: The revision spoken on it.
+        capabilities: What the kit declares as a client.
         requests: The requests of this example, in order.
         ending: The HTTP exchanges whose streams have had a response, and so should end; the wire ends those that don't.
     """
 
-    def __init__(self, wire: Wire, revision: str, terms: Terms, count: Callable[[], None]) -> None:
+    def __init__(self, wire: Wire, revision: str, capabilities: Mapping[str, Any], count: Callable[[], None]) -> None:
         self.wire = wire
         self.revision = revision
+        self.capabilities = capabilities
         self.requests: list[Sent] = []
         self._is_open = True
         self._count = count
         self.questions: deque[dict[str, Any]] = deque()
-        self._terms = terms
         self._by_id: dict[Any, Sent] = {}
         self._by_exchange: dict[int, list[Sent]] = {}
         self._broken: dict[int, list[Sent]] = {}
@@ -186,7 +187,7 @@ class Talk:
             entries = {
                 meta.PROTOCOL_VERSION: self.revision,
                 meta.CLIENT_INFO: CLIENT_INFO,
-                meta.CLIENT_CAPABILITIES: self._terms.declared(self.revision),
+                meta.CLIENT_CAPABILITIES: self.capabilities,
             }
         return {key: value for key, value in (entries | dict(changes or {})).items() if value is not None}
 
@@ -282,7 +283,7 @@ class Talk:
         """Answer what the server has asked."""
         while self.questions and self.is_open:
             question = self.questions.popleft()
-            await self.wire.send(response_to(question, self._terms.declared(self.revision)))
+            await self.wire.send(response_to(question, self.capabilities))
 
 
 def _subscription(message: dict[str, Any]) -> Any:
@@ -341,11 +342,12 @@ class Runner:
             yield talk
 
     @contextlib.asynccontextmanager
-    async def _opened_wire(self, revision: str) -> AsyncIterator[Talk]:
+    async def _opened_wire(self, revision: str, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[Talk]:
+        declared = self.terms.declared(revision) if capabilities is None else capabilities
         number = self._opened
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
-            yield Talk(wire, revision, self.terms, self._count)
+            yield Talk(wire, revision, declared, self._count)
 
     def _count(self) -> None:
         self.asked += 1
@@ -356,7 +358,7 @@ class Runner:
         else:
             params = {
                 "protocolVersion": talk.revision,
-                "capabilities": self.terms.declared(talk.revision),
+                "capabilities": talk.capabilities,
                 "clientInfo": CLIENT_INFO,
             }
             hello = await talk.ask("initialize", params)
@@ -567,7 +569,9 @@ class Runner:
 
     async def _open(self, step: Open) -> None:
         try:
-            talk = await self._extra.enter_async_context(self._opened_wire(step.revision or self.revision))
+            talk = await self._extra.enter_async_context(
+                self._opened_wire(step.revision or self.revision, step.capabilities)
+            )
             self.talks.append(talk)
             await self._shake_hands(talk)
         except (TransportError, NegotiationError) as exc:

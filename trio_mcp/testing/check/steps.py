@@ -180,9 +180,15 @@ class Pause:
 
 @attrs.frozen
 class Open:
-    """Open another connection, in the same revision unless another is named."""
+    """Open another connection.
+
+    Attributes:
+        revision: The revision; None for the same.
+        capabilities: What the kit declares as a client; None for all that it can do.
+    """
 
     revision: str | None = None
+    capabilities: Mapping[str, Any] | None = None
 
 
 @attrs.frozen

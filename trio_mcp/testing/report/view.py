@@ -206,10 +206,11 @@ def _described(event: Event) -> tuple[str, str]:
             known = [f"{name} {facts[name]}" for name in ("status", "code") if facts.get(name) is not None]
             return "connection ends", ", ".join([str(facts.get("reason") or ""), *known]).strip(", ")
         case _:
-            return _mark(facts)
+            return _mark(event)
 
 
-def _mark(facts: Any) -> tuple[str, str]:
+def _mark(event: Event) -> tuple[str, str]:
+    facts = event.facts
     seconds = facts.get("seconds")
     after = f"{seconds:g} s" if isinstance(seconds, (int, float)) else "the deadline"
     match facts.get("what"):
@@ -226,7 +227,9 @@ def _mark(facts: Any) -> tuple[str, str]:
         case "unsent":
             return "could not be sent", str(facts.get("reason", ""))
         case "stderr":
-            return "standard error", str(facts.get("text", ""))
+            return "standard error", str(facts.get("text", "")) or (event.text or b"").decode(
+                "utf-8", "backslashreplace"
+            )
     rest = {name: value for name, value in facts.items() if name not in ("what", "masked")}
     return str(facts.get("what")), _json(rest) if rest else ""
 

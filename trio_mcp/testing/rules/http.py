@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,6 +22,8 @@ __all__ = ["ELSEWHERE", "is_clean", "is_no_version", "over_http", "received"]
 STREAMABLE: Final = REVISIONS[1:]
 SESSIONS: Final = LEGACY_REVISIONS[1:]
 VERSION_HEADER: Final = LEGACY_REVISIONS[2:]
+
+http_rule: Final = partial(rule, transports=["http"])
 
 POSTS = "basic/transports/streamable-http#sending-messages"
 STREAMS = "basic/transports/streamable-http#receiving-messages"
@@ -91,7 +94,7 @@ def _is_json(exchange: Exchange) -> bool:
 # --- requests and their responses -------------------------------------------------------------------------------------
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic/transports/streamable-http",
@@ -107,7 +110,7 @@ def endpoint_methods(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status not in (405, 501), _response(exchange), f"a POST got {exchange.status}")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     SECURITY,
@@ -133,7 +136,7 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or is_loopback(host)
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     POSTS,
@@ -153,7 +156,7 @@ def notification_accepted_202(history: History) -> Iterator[Verdict]:
                 yield judged(status == 202, _response(exchange), f"a notification got status {status}, not 202")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     POSTS,
@@ -178,7 +181,7 @@ def _posted_notices(history: History) -> Iterator[tuple[Connection, Exchange]]:
             yield connection, exchange
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     POSTS,
@@ -206,7 +209,7 @@ def answer_content_type(history: History) -> Iterator[Verdict]:
             yield judged(one, (exchange.received or [response])[0], "the body is not one JSON object")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic#messages",
@@ -240,7 +243,7 @@ def _is_answer_to(event: Event, message: Any) -> bool:
     return is_response(found) and found.get("id") == message["id"] and type(found["id"]) is type(message["id"])
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -257,7 +260,7 @@ def stream_primed(history: History) -> Iterator[Verdict]:
             yield judged(primed, first, "the stream has event ids, but its first event has data, or no id")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -288,7 +291,7 @@ def _root(connection: Connection, exchange: Exchange) -> Exchange | None:
     return exchange
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -310,7 +313,7 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
                 yield broken(exchange.end, "the stream ended without the response")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -337,7 +340,7 @@ QUIET: Final = frozenset({"ping", "tools/list", "prompts/list", "resources/list"
 """Requests that change nothing."""
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     STREAMS,
@@ -375,7 +378,7 @@ def _related(event: Event, message: dict[str, Any]) -> Iterator[Verdict]:
         yield judged(token == own, event, f"progress of another request came, with the token {token!r}")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     STREAMS,
@@ -395,7 +398,7 @@ def stream_ends_after_response(history: History) -> Iterator[Verdict]:
             yield held(exchange.end)
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     STREAMS,
@@ -410,7 +413,7 @@ def stream_unbuffered_header(history: History) -> Iterator[Verdict]:
         yield judged((value or "").strip().lower() == "no", _response(exchange), f"X-Accel-Buffering is {value!r}")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_POSTS,
@@ -443,7 +446,7 @@ def disconnect_is_not_cancel(history: History) -> Iterator[Verdict]:
 # --- the streams of sessions ------------------------------------------------------------------------------------------
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_GET,
@@ -468,7 +471,7 @@ def _own_streams(history: History) -> Iterator[tuple[Connection, Exchange]]:
             yield connection, exchange
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_GET,
@@ -483,7 +486,7 @@ def get_stream_no_response(history: History) -> Iterator[Verdict]:
             yield judged(not is_response(event.message), event, "a response came on the stream of the session")
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_GET,
@@ -504,7 +507,7 @@ def get_stream_unrelated(history: History) -> Iterator[Verdict]:
                 yield judged(asked is None, event, "progress of a request came on the stream of the session")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic/transports#multiple-connections",
@@ -541,7 +544,7 @@ def _identity(connection: Connection, message: dict[str, Any]) -> Any:
     return None
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_RESUMING,
@@ -575,7 +578,7 @@ def event_ids_unique(history: History) -> Iterator[Verdict]:
                     places.setdefault(event_id, len(places))
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_RESUMING,
@@ -621,7 +624,7 @@ def _in_session(connection: Connection, exchange: Exchange) -> bool:
     return headers.get("mcp-protocol-version", connection.revision) == connection.revision
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_SESSIONS,
@@ -642,7 +645,7 @@ SHORTEST_ID: Final = 8
 """Characters of a session id that can't be guessed, at the least. Chosen: shorter ones have under 53 bits."""
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_SESSIONS,
@@ -666,7 +669,7 @@ def session_id_unpredictable(history: History) -> Iterator[Verdict]:
         earlier.append(session)
 
 
-@rule(
+@http_rule(
     "SHOULD",
     "server",
     OLD_SESSIONS,
@@ -689,7 +692,7 @@ def session_id_required(history: History) -> Iterator[Verdict]:
             yield judged(status == 400, _response(exchange), f"a request without the session id got {status}")
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     OLD_SESSIONS,
@@ -712,7 +715,7 @@ def session_ended_404(history: History) -> Iterator[Verdict]:
             yield judged(exchange.status == 404, _response(exchange), problem)
 
 
-@rule(
+@http_rule(
     "MUST",
     "server",
     "basic/transports#protocol-version-header",

@@ -32,8 +32,8 @@ VERSION = "basic/transports/streamable-http#protocol-version-header"
 CUSTOM = "basic/transports/streamable-http#server-behavior-for-custom-headers"
 
 # Every rule here is one of the modern era, for servers.
-must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS)
-should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS)
+must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS, transports=["http"])
+should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS, transports=["http"])
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")

@@ -452,6 +452,7 @@ def stateless(history: History) -> Iterator[Verdict]:
     "server",
     "basic/versioning#backward-compatibility-with-initialization-based-versions",
     "Name the versions spoken when a modern-only server refuses `initialize`.",
+    older="basic/lifecycle#version-negotiation",
     moves=("open-in-revision",),
 )
 def initialize_refusal_names_versions(history: History) -> Iterator[Verdict]:

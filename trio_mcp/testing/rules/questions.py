@@ -23,7 +23,7 @@ NEEDED: Final = {"sampling/createMessage": "sampling", "elicitation/create": "el
 ASKING: Final = ("prompts/get", "resources/read", "tools/call")
 URL_REQUIRED: Final = -32042
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-MOVES: Final = ("call-tool", "call-with-capabilities", "get-prompt", "read-resource")
+MOVES: Final = ("call-tool", "call-without-capabilities", "call-with-capabilities", "get-prompt", "read-resource")
 ROUNDS: Final = ("continue-rounds",)
 
 

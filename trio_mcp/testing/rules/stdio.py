@@ -11,7 +11,7 @@ from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types.versions import MODERN_REVISIONS
 
-LINES: Final = frozenset({"stdio", "tcp", "tls", "unix", "memory"})
+LINES: Final = ("stdio", "tcp", "tls", "unix", "memory")
 """The transports that frame messages as over stdio."""
 
 PROMPTLY: Final = 2.0
@@ -45,6 +45,7 @@ def _is_one(message: object) -> bool:
     "basic/transports/stdio",
     "A server writes nothing but messages to its standard output.",
     older="basic/transports#stdio",
+    transports=LINES,
     moves=["call-tool", "list-all", "ping"],
 )
 def stdout_clean(history: History) -> Iterator[Verdict]:
@@ -60,6 +61,7 @@ def stdout_clean(history: History) -> Iterator[Verdict]:
     "basic/transports/stdio",
     "There are no line breaks within a message.",
     older="basic/transports#stdio",
+    transports=LINES,
     moves=["call-tool", "list-all", "ping"],
 )
 def one_message_a_line(history: History) -> Iterator[Verdict]:
@@ -108,7 +110,7 @@ def utf_8(history: History) -> Iterator[Verdict]:
                 continue
             if event.kind == "message":
                 yield held(event)
-            elif connection.transport in LINES | {"websocket"} or _is_declared(connection, event):
+            elif connection.transport in (*LINES, "websocket") or _is_declared(connection, event):
                 try:
                     (event.text or b"").decode()
                 except UnicodeDecodeError as exc:
@@ -130,6 +132,7 @@ def _is_declared(connection: Connection, event: Event) -> bool:
     "basic/transports/stdio#shutdown",
     "A server exits promptly when its standard input is closed.",
     revisions=MODERN_REVISIONS,
+    transports=["stdio"],
     moves=["close-input"],
 )
 def stdin_close_exits(history: History) -> Iterator[Verdict]:
@@ -152,3 +155,22 @@ def stdin_close_exits(history: History) -> Iterator[Verdict]:
             close,
             f"the process went on for {seconds:.1f} seconds, until it was ended",
         )
+
+
+@rule(
+    "MUST",
+    "server",
+    "basic/transports#custom-transports",
+    "What a server sends over a WebSocket are messages.",
+    transports=["websocket"],
+    moves=["call-tool", "list-all", "ping"],
+)
+def websocket_messages(history: History) -> Iterator[Verdict]:
+    """Judge each message of the WebSocket; batches are judged by other rules."""
+    for connection in history:
+        if connection.transport == "websocket":
+            for event in connection.events:
+                if event.sender == "server" and event.kind in ("message", "text"):
+                    found = event.message
+                    kept = isinstance(found, list) or is_request(found) or is_notification(found) or is_response(found)
+                    yield judged(kept, event, "it is not a message of JSON-RPC")

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.model import move
-from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan, Step
+from trio_mcp.testing.check.steps import Ask, Await, NextPage, Open, Plan, Step
 from trio_mcp.testing.rules.history import LISTS
 from trio_mcp.testing.strategies.schemas import from_schema
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 from trio_mcp.uri_templates import UriTemplate
 
-__all__ = ["call_tool", "discover", "get_prompt", "list_all", "ping", "read_resource", "read_template"]
+__all__ = [
+    "call_tool",
+    "call_without_capabilities",
+    "discover",
+    "get_prompt",
+    "list_all",
+    "ping",
+    "read_resource",
+    "read_template",
+]
 
 # Readable in a report, and not the same twice in a check.
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
@@ -38,6 +48,20 @@ def call_tool(facts: Facts) -> st.SearchStrategy[Plan]:
             st.builds(call, st.just(name), from_schema(facts.tools[name].get("inputSchema")), st.booleans())
             for name in facts.callable_tools
         ]
+    )
+
+
+@move(revisions=LEGACY_REVISIONS, needs=["callable_tools"], weight=1)
+def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Call tools for a client that declares nothing, so that none of them may ask it for anything."""
+    several = st.lists(call_tool.make(facts), min_size=1, max_size=6)
+    # The connection of the plan that was opened last.
+    return several.map(
+        lambda found: (
+            Open(capabilities={}),
+            *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
+            Await(),
+        )
     )
 
 

@@ -63,7 +63,7 @@ def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
-        waits = (Pause(before),) if before else ()
+        waits = (Pause(before),) if before > 0.1 else ()
         return (call, Await(), *waits, cancel, Await(), get, Await(), Pause(after), get, Await(), *more)
 
     more = st.sampled_from([[], [cancel], [result, cancel]])
