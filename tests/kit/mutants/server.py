@@ -55,6 +55,7 @@ def _object(required: bool = True, **properties: Any) -> dict[str, Any]:
     return schema | ({"required": [*properties]} if required else {})
 
 
+_SIZE = {"type": "integer", "minimum": 0, "maximum": 1000, "x-mcp-header": "Size"}
 _INTEGER = {"type": "integer", "minimum": -1000, "maximum": 1000}
 TOOLS: dict[str, dict[str, Any]] = {
     "add": {"inputSchema": _object(a=_INTEGER, b=_INTEGER), "outputSchema": _object(sum={"type": "integer"})},
@@ -62,11 +63,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "change": {"inputSchema": _object(kind={**TEXT, "enum": ["tools", "prompts", "resources"]})},
     "echo": {"inputSchema": _object(text=TEXT)},
     "fail": {"inputSchema": _object()},
-    "route": {
-        "inputSchema": _object(
-            False, region={**TEXT, "x-mcp-header": "Region"}, size={"type": "integer", "x-mcp-header": "Size"}
-        )
-    },
+    "route": {"inputSchema": _object(False, region={**TEXT, "x-mcp-header": "Region"}, size=_SIZE)},
     "show": {"inputSchema": _object()},
     "slow": {"inputSchema": _object(steps={"type": "integer", "minimum": 1, "maximum": 4})},
     "touch": {"inputSchema": _object(uri={**TEXT, "enum": ["memo://one", "memo://two"]})},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, ClassVar
@@ -375,12 +374,15 @@ class Web:
                 if (value is None) != (header is None) or (value is not None and not self.agrees(header, value)):
                     raise Refused(-32020, f"The header of {name} differs from the body")
 
-    def agrees(self, header: Any, value: Any) -> bool:
-        """Return whether a header says what an argument is."""
+    def agrees(self, header: str | None, value: Any) -> bool:
+        """Return whether a header says the same as an argument."""
         text = self.decoded(header)
-        if type(value) is not int or text is None:
+        if not isinstance(value, int) or text is None:
             return text == value
-        return re.fullmatch(rf"{value}(\.0+)?", text) is not None
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
 
     def decoded(self, value: str | None) -> str | None:
         """Return the value of a header, which may be in Base64; None if it is malformed."""
