@@ -199,7 +199,7 @@ class Twin:
         self.session = session or Session
         self.web = web
         self.sessions: list[Session] = []
-        self.served = 0
+        self.served = self.opened = 0
         # Seconds for a step of the slow tool.
         self.pause = 0.05
 
@@ -237,6 +237,9 @@ class Session:
         self.asked = 0
         self.questions: dict[str, tuple[trio.Event, list[Message]]] = {}
         twin.sessions.append(self)
+        twin.opened += 1
+        self.number = twin.opened
+        self.opened = trio.current_time()
 
     def close(self) -> None:
         if self in self.twin.sessions:
@@ -631,9 +634,12 @@ class Session:
         if not all(kind in given for kind in kinds):
             asked = {kind: self.question(kind, request) for kind in kinds}
             return {"resultType": "input_required", "inputRequests": asked, "requestState": self.state(request)}
-        if not all(jsonschema_rs.is_valid(ANSWERS[kind], given[kind]) for kind in kinds):
+        if not all(self.fits(kind, given[kind]) for kind in kinds):
             raise Refused(-32602, "An input response is invalid")
         return self.text("got " + ", ".join(kinds))
+
+    def fits(self, kind: str, response: Any) -> bool:
+        return jsonschema_rs.is_valid(ANSWERS[kind], response)
 
     # The rest
 

@@ -296,7 +296,7 @@ def _is_listening(connection: Connection, one: Asked, other: Asked, flag: str) -
     "schema#notificationsresourcesupdated",
     "Tell of updates only clients that have subscribed.",
     revisions=LEGACY,
-    moves=("subscribe", "call-tool"),
+    moves=("subscribe", "call-tool", "another-connection"),
 )
 def updates_only_subscribed(history: History) -> Iterator[Verdict]:
     for connection in history:

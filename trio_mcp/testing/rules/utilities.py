@@ -273,7 +273,7 @@ def _progress(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
     "basic/patterns/progress#behavior-requirements",
     "Report progress only for tokens that a request gave.",
     older="basic/utilities/progress#behavior-requirements",
-    moves=PROGRESS,
+    moves=(*PROGRESS, "another-connection"),
 )
 def progress_token_known(history: History) -> Iterator[Verdict]:
     for connection in history:
