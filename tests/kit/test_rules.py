@@ -927,6 +927,7 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "completion-errors": [t(COMPLETE, error(1), server={"completions": {}})],
     "bad-cursor-refused": [t(ask(1, "tools/list", cursor="x"), done(1, **TOOLS))],
+    "bad-cancel-ignored": [t(text(b"\xff"), cancel(None), LIST, Event("close", "server"))],
     "prompt-content-valid": [
         t(
             ask(1, "prompts/get", name="x", arguments={"a": ""}),

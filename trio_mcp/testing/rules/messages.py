@@ -14,6 +14,7 @@ from trio_mcp.testing.rules.common import (
     answer_of,
     asked_about,
     code_of,
+    ended_without_cause,
     is_ordered,
     is_plain,
     is_proper,
@@ -196,23 +197,9 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 continue
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} (id {asked.id!r}) was not answered")
-            elif _ended_without_cause(connection):
+            elif ended_without_cause(connection):
                 end = connection.close or asked.event
                 yield broken(end, f"the server ended without answering {asked.method} (id {asked.id!r})")
-
-
-def _ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, and nothing malformed may have been the reason."""
-    if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
-        return False
-    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
-    example = connection.events[begins[-1] if begins else 0 :]
-    return all(
-        e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
-    )
-
-
-_SAID: Final = ("message", "text")
 
 
 def _refused_by_http(connection: Connection, asked: Asked) -> bool:
