@@ -901,6 +901,7 @@ SILENT: dict[str, Sequence[T]] = {
         t(LIST, LIST, done(1)),
         t(CALL, overdue(1)),
         t(LIST, text(b"{"), Event("close", "server")),
+        t(LIST, Event("mark", "kit", facts={"what": "half closed"}), Event("close", "server")),
     ],
     "response-matches-request": [
         t(sent({"jsonrpc": "2.0", "id": None, "method": "ping"}), result(None)),
