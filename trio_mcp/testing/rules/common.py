@@ -150,11 +150,14 @@ def lost(asked: Asked) -> Event | None:
 
 
 def ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, and nothing malformed may have been the reason."""
+    """Return whether the server ended the connection, and neither something malformed nor the client was the reason."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
     begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
     example = connection.events[begins[-1] if begins else 0 :]
+    # Over stdio a server ends when its client closes the input, whatever is open.
+    if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
+        return False
     return all(
         e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
     )
