@@ -422,8 +422,10 @@ class _Making:
         most = int(min(max(most, least), shape.max_members - len(names)))
         if most <= 0:
             return
-        count = self.choices.integer(max(least, 0), most)
         patterns = self.shapes.name_patterns(key)
+        if least <= 0 and not patterns and any(part.get("additionalProperties") is False for part in shape.parts):
+            return  # no name would do, and trying some costs more than all the rest
+        count = self.choices.integer(max(least, 0), most)
         for attempt in range(count * 4):
             if count <= 0:
                 break
