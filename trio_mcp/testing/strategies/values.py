@@ -44,6 +44,7 @@ WIDER = 4
 MAX_STRETCH = 5_000
 """How often a repetition in a pattern is repeated at most. Chosen."""
 
+_ANY_NAME = "any name that a schema does not know"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
@@ -423,8 +424,10 @@ class _Making:
         if most <= 0:
             return
         patterns = self.shapes.name_patterns(key)
-        if least <= 0 and not patterns and any(part.get("additionalProperties") is False for part in shape.parts):
-            return  # no name would do, and trying some costs more than all the rest
+        if not patterns and not self._possible(key, _ANY_NAME, depth):
+            if least > 0:
+                raise Stuck("it forbids the members that it asks for")
+            return
         count = self.choices.integer(max(least, 0), most)
         for attempt in range(count * 4):
             if count <= 0:
