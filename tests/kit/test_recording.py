@@ -21,10 +21,11 @@ from trio_mcp.testing.check.replay import Replayed, replay_transcript
 from trio_mcp.testing.check.wires.targets import open_wire_for
 from trio_mcp.testing.recording.http import HttpRecorder
 from trio_mcp.testing.recording.lines import record_socket
+from trio_mcp.testing.recording.websocket import record_websocket
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.transcript.files import FileTape, Transcript, TranscriptWriter, read_transcript
 
-WAYS = ["http", "tcp"]
+WAYS = ["http", "tcp", "ws"]
 MODES = ["2025-11-25", "2026-07-28"]
 
 
@@ -61,7 +62,7 @@ def shop(*, sold_out: bool = False, secret: str = "one") -> Server:
 @asynccontextmanager
 async def served(server: Server, way: str) -> AsyncIterator[str]:
     async with trio.open_nursery() as nursery:
-        serve = server.serve_http if way == "http" else server.serve_tcp
+        serve = {"http": server.serve_http, "tcp": server.serve_tcp, "ws": server.serve_websocket}[way]
         yield await nursery.start(partial(serve, port=0))
         nursery.cancel_scope.cancel()
 
@@ -72,7 +73,10 @@ async def recorded(url: str, tape: FileTape) -> AsyncIterator[str]:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        if url.startswith("http"):
+        if url.startswith("ws"):
+            nursery.start_soon(record_websocket, HttpServerParameters(url, kind="ws"), listeners, tape)
+            yield f"ws://127.0.0.1:{port}/"
+        elif url.startswith("http"):
             recorder = HttpRecorder(HttpServerParameters(url), tape)
             nursery.start_soon(trio.serve_listeners, recorder.serve, listeners)
             yield f"http://127.0.0.1:{port}{recorder.path}"
