@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, ClassVar
@@ -372,10 +371,10 @@ class Web:
         for name, schema in TOOLS[params["name"]]["inputSchema"]["properties"].items():
             if "x-mcp-header" in schema and isinstance(arguments, dict):
                 value, header = arguments.get(name), head.headers.get(f"mcp-param-{schema['x-mcp-header']}".lower())
-                if (value is None) != (header is None) or (value is not None and not self.same(header, value)):
+                if (value is None) != (header is None) or (value is not None and not self.agrees(header, value)):
                     raise Refused(-32020, f"The header of {name} differs from the body")
 
-    def same(self, header: str | None, value: Any) -> bool:
+    def agrees(self, header: str | None, value: Any) -> bool:
         """Return whether a header says the same as an argument."""
         text = self.decoded(header)
         if not isinstance(value, int) or text is None:

@@ -289,11 +289,12 @@ class Check:
     # --- verdicts -----------------------------------------------------------------------------------------------------
 
     async def _judge(self, life: _Life, facts: Facts) -> None:
-        """Judge what is new, and shrink what is broken for the first time."""
+        """Judge what is new, and shrink what is broken for the first time and not known to be."""
         for found in self._judged(life):
             if found.rule.id not in self._failures:
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
-                await self._shrink(found, life, facts)
+                if found.rule.id not in self._options.baseline:
+                    await self._shrink(found, life, facts)
 
     def _judged(self, life: _Life) -> list[Found]:
         """Return the first verdict of each rule that is broken."""
@@ -497,7 +498,7 @@ async def check_server(
         connect_timeout: Seconds for the handshake.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.
-        baseline: The ids of rules that are known to be broken.
+        baseline: The ids of rules that are known to be broken: what breaks them is not shrunk.
         on_progress: Called after each example.
         stop: Ends the check early, with what has been found.
 
