@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.cli.check import shown_name
 from trio_mcp.cli.exits import OK, Exit
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(target, FailoverParameters):
         raise Exit("a recording needs one way to the server, not several", hint=False)
     with _opened(options.file) as file:
-        count = trio.run(_record, target, file, options.port)
+        count = trio.run(_record, target, shown_name(options) or target_name(target), file, options.port)
     print(f"trio-mcp record: {count} events in {clean(options.file)}", file=sys.stderr)
     return OK
 
@@ -49,8 +50,8 @@ def _opened(path: str) -> BinaryIO:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
 
 
-async def _record(target: Any, file: BinaryIO, port: int) -> int:
-    tape = FileTape(TranscriptWriter(file, target=target_name(target)))
+async def _record(target: Any, name: str, file: BinaryIO, port: int) -> int:
+    tape = FileTape(TranscriptWriter(file, target=name))
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
