@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     files = _Files(options)
     bar = ProgressBar(sys.stderr)
     with runnable():
-        report = trio.run(_until_interrupted, check, bar).knowing(baseline)
+        report = trio.run(_until_interrupted, partial(check, baseline=baseline), bar).knowing(baseline)
     report = attrs.evolve(report, target=_name(options) or report.target)
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:

@@ -25,7 +25,7 @@ with it: `tests/kit/peers` has them. What a program on an SDK can't help is the 
 
 To repeat a run, from a checkout:
 
-```console
+```text
 $ python -m tests.kit.peers                            # all of them
 $ python -m tests.kit.peers typescript-v2 --transport http --revision 2026-07-28 --report reports
 $ python -m tests.kit.peers python-v1-client --examples 500 --time 120

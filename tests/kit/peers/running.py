@@ -37,17 +37,13 @@ class Run:
 
     async def check(self, examples: int, time: float, seed: int = 1) -> CheckReport:
         """Check the peer, and mark what its baseline knows."""
-        settings: dict[str, Any] = {"revisions": [self.revision], "examples": examples, "time": time, "seed": seed}
+        settings: dict[str, Any] = {"revisions": [self.revision], "baseline": baseline(self.peer)}
+        settings |= {"examples": examples, "time": time, "seed": seed}
         if (client := CLIENTS.get(self.peer)) is not None:
-            return (await check_client(client.for_revision(self.revision), **settings)).knowing(self.baseline)
+            return await check_client(client.for_revision(self.revision), **settings)
         server = SERVERS[self.peer]
         with server.over_http() if self.transport == "http" else nullcontext(_process(server)) as target:
-            return (await check_server(target, **settings)).knowing(self.baseline)
-
-    @property
-    def baseline(self) -> dict[str, str]:
-        """The rules that the peer is known to break, with the reasons."""
-        return baseline(self.peer)
+            return await check_server(target, **settings)
 
 
 def _process(server: Server) -> StdioServerParameters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
@@ -90,7 +91,7 @@ async def check_client(
     client: ClientTarget,
     *,
     revisions: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     examples: int = 50,
     time: float = 60.0,
     seed: int = 0,
@@ -108,11 +109,11 @@ async def check_client(
     Args:
         client: The client.
         revisions: The revisions that the servers speak, in turns; by default the newest of each era.
-        rules: The ids of the rules to check; all for clients by default.
+        rules: The rules to check: ids, patterns of ids, or rules of your own; all for clients by default.
         examples: How many servers it meets.
         time: Seconds after which no further example begins.
         seed: Decides which servers.
-        baseline: The ids of rules that the client is known to break.
+        baseline: The ids of rules that the client is known to break: what breaks them is not shrunk.
         deadline: Seconds for the response to a question of the server.
         patience: Seconds that the client gets for an example.
         on_progress: Called after each example.
@@ -124,7 +125,7 @@ async def check_client(
     """
     if callable(client):
         client = _over_links(client)
-    check = _Check(client, select(rules, "client"), deadline, patience)
+    check = _Check(client, select(rules, "client"), deadline, patience, frozenset(baseline))
     spoken = _spoken(revisions)
     stop = trio.Event() if stop is None else stop
     began = trio.current_time()
@@ -145,7 +146,7 @@ async def check_client(
 
 
 async def preview_client(
-    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str] | None = None
+    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str | Rule] | None = None
 ) -> Preview:
     """Return what `check_client` would do with the same arguments; nothing is started.
 
@@ -182,7 +183,12 @@ class _Check:
     """The state of a check."""
 
     def __init__(
-        self, client: Sequence[str] | StreamClient, rules: Sequence[Rule], deadline: float, patience: float
+        self,
+        client: Sequence[str] | StreamClient,
+        rules: Sequence[Rule],
+        deadline: float,
+        patience: float,
+        baseline: frozenset[str],
     ) -> None:
         self.examples = self.requests = self.hung = 0
         self.failures: dict[str, Failure] = {}
@@ -190,6 +196,7 @@ class _Check:
         self._rules = rules
         self._deadline = deadline
         self._patience = patience
+        self._baseline = baseline
         self._occasions = dict.fromkeys((rule.id for rule in rules), 0)
         self._troubles: dict[str, int] = {}
         self._generating = 0.0
@@ -290,7 +297,8 @@ class _Check:
         self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int, until: float, stop: trio.Event
     ) -> Failure:
         events, runs = run.events, 0
-        until = min(until, trio.current_time() + SHRINKING_TIME)
+        known = rule.id in self._baseline
+        until = -math.inf if known else min(until, trio.current_time() + SHRINKING_TIME)
         simplest = script
         improved = True
         while improved:
@@ -304,7 +312,7 @@ class _Check:
                     simplest, events, verdict, improved = simpler, tried, found, True
                     break
         seen = 0
-        again = 0 if stop.is_set() else REPEATS
+        again = 0 if known or stop.is_set() else REPEATS
         for _ in range(again):
             seen += _first(rule, (await self._play(simplest)).events) is not None
         assert verdict.problem is not None

@@ -289,11 +289,12 @@ class Check:
     # --- verdicts -----------------------------------------------------------------------------------------------------
 
     async def _judge(self, life: _Life, facts: Facts) -> None:
-        """Judge what is new, and shrink what is broken for the first time."""
+        """Judge what is new, and shrink what is broken for the first time and not known to be."""
         for found in self._judged(life):
             if found.rule.id not in self._failures:
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
-                await self._shrink(found, life, facts)
+                if found.rule.id not in self._options.baseline:
+                    await self._shrink(found, life, facts)
 
     def _judged(self, life: _Life) -> list[Found]:
         """Return the first verdict of each rule that is broken."""
@@ -467,7 +468,7 @@ async def check_server(
     target: Target | WireTarget,
     *,
     revisions: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     examples: int = 200,
     time: float = 60.0,
     seed: int = 0,
@@ -486,7 +487,8 @@ async def check_server(
     Args:
         target: What `Client` takes, except several ways at once; or a `WireTarget`.
         revisions: The revisions to speak; by default the newest of each era that the target speaks.
-        rules: The ids of the rules to check, or patterns (`trio_mcp.testing.rules.catalogue.select`); all by default.
+        rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
+            rules of your own; all by default.
         examples: How many plans are run.
         time: Seconds that it may take.
         seed: Decides all that is random.
@@ -496,7 +498,7 @@ async def check_server(
         connect_timeout: Seconds for the handshake.
         allow_writes: Whether to call every tool, not only those that are annotated as read-only.
         tools: The names of further tools that may be called.
-        baseline: The ids of rules that are known to be broken.
+        baseline: The ids of rules that are known to be broken: what breaks them is not shrunk.
         on_progress: Called after each example.
         stop: Ends the check early, with what has been found.
 
@@ -535,7 +537,7 @@ async def preview_server(
     target: Target | WireTarget,
     *,
     revisions: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     allow_writes: bool = False,
     tools: Collection[str] = (),
 ) -> Preview:
@@ -554,7 +556,7 @@ async def preview_server(
     )
 
 
-def _options(revisions: Sequence[str] | None, rules: Sequence[str] | None, **more: Any) -> Options:
+def _options(revisions: Sequence[str] | None, rules: Sequence[str | Rule] | None, **more: Any) -> Options:
     if unknown := set(revisions or ()) - set(REVISIONS):
         raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
     chosen = tuple(select(rules, "server", "transport"))

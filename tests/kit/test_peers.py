@@ -1,0 +1,38 @@
+"""A short run of the kit on each peer finds what its baseline says, no more and no less: docs/reference/peers.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.kit.peers.running import baseline, differences, runs
+from tests.kit.peers.table import CLIENTS, SERVERS
+
+pytestmark = pytest.mark.interop
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peers.md"
+
+EVERY_DAY = {"typescript-v2", "time", "typescript-v2-client"}
+"""Peers that are checked with the other interop tests: one server of both eras and transports, one that is small, and a client."""
+
+PEERS = [
+    pytest.param(peer, marks=() if peer in EVERY_DAY else pytest.mark.again) for peer in (*SERVERS, *CLIENTS)
+]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+async def test_the_kit_finds_what_is_known(peer: str) -> None:
+    reports = [await run.check(8 if peer in CLIENTS else 100, 60.0) for run in runs([peer])]
+    assert not differences(reports, baseline(peer))
+
+
+def test_the_page_names_every_finding() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    told = {
+        (peer, rule)
+        for peer, findings in re.findall(r"^### .*\(`(\S+)`\)\n(.*?)(?=^### |\Z)", page, re.M | re.S)
+        for rule in re.findall(r"^- \[`(\S+)`\]", findings, re.M)
+    }
+    assert told == {(peer, rule) for peer in (*SERVERS, *CLIENTS) for rule in baseline(peer)}
