@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, ClassVar
