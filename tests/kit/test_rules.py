@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from trio_mcp.testing.check.moves import catalogue as move_catalogue
 from trio_mcp.testing.check.moves.catalogue import MOVES
+from trio_mcp.testing.rules import catalogue as rule_catalogue
 from trio_mcp.testing.rules.catalogue import RULES, judge
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.transcript.events import Event
@@ -980,6 +983,14 @@ def test_every_rule_for_servers_is_tried_here() -> None:
     here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions")
     modules = [f"trio_mcp.testing.rules.{name}" for name in here]
     assert sorted(rule.id for rule in RULES.values() if rule.judge.__module__ in modules) == sorted(ROWS)
+
+
+def test_the_catalogues_name_every_module() -> None:
+    for catalogue, decorator in ((rule_catalogue, "@rule("), (move_catalogue, "@move(")):
+        room = Path(catalogue.__file__).parent
+        having = {each.resolve() for each in room.rglob("*.py") if f"\n{decorator}" in each.read_text()}
+        named = {Path(each.__file__).resolve() for each in catalogue.MODULES}
+        assert having <= named
 
 
 def test_the_moves_of_rules_exist() -> None:
