@@ -63,7 +63,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
-    (r"py:.*", r"(.*\.)?SearchStrategy"),  # Hypothesis's
+    (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
+    (r"py:.*", r"trio_mcp\.testing\.(check|strategies)\..*|Judge|Level|Who"),  # the inside of the conformance kit
 ]
 
 # Internals that some signatures name.

@@ -19,7 +19,9 @@ from tests.public_names import PACKAGE
 from trio_mcp.http.client.wire import Disconnected
 from trio_mcp.server.features.resources import ResourceNotFound
 
-PUBLIC_MODULES = {f"trio_mcp.{name}" for name in ("types", "jsonrpc", "otel", "testing", "testing.strategies")}
+PUBLIC_MODULES = {
+    f"trio_mcp.{name}" for name in ("types", "jsonrpc", "otel", "testing", "testing.strategies", "testing.transcript")
+}
 """Those whose names are not in `trio_mcp`: the many types, what writers of transports need, OpenTelemetry, tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")

@@ -23,6 +23,7 @@ from trio_mcp.testing.report.json import as_json
 from trio_mcp.testing.report.junit import junit
 from trio_mcp.testing.report.sarif import as_sarif
 from trio_mcp.testing.report.table import table
+from trio_mcp.testing.report.view import coverage
 
 RULES = [outcome.rule.id for outcome in report().outcomes]
 
@@ -121,6 +122,17 @@ def test_a_baseline_decides_what_is_known() -> None:
     known = report().knowing({"no-response-after-cancel", "header-method-agrees", "answered-once"})
     assert (known.status, [outcome.known for outcome in known.broken]) == (0, [True, True, False])
     assert "1 SHOULD is broken, 2 known from the baseline." in table(known)
+
+
+def test_coverage_counts_the_sentences_that_bind_the_side() -> None:
+    found = {(each.revision, each.page): each for each in coverage(report())}
+    page = found["2025-11-25", "basic/utilities/ping"]
+    # None of the rules of the report is about it.
+    assert page.exercised == 0
+    assert page.idle > 0
+    assert sum(each.exercised for each in found.values()) > 0
+    assert {revision for revision, _ in found} == {"2025-11-25", "2026-07-28"}
+    assert coverage(attrs.evolve(report(), revisions=("2024-11-05",))) == []
 
 
 # --- the page -----------------------------------------------------------------------------------------------------

@@ -861,7 +861,10 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "list-same-on-each-connection": [t(*in_turns("a", "b", "b", "b")), t(*in_turns("a", "b", "c", "d"))],
     "structured-content-conforms": [called({"a": 1}, ERRED)],
-    "lists-answered": [t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "x"}), error(1), server={"tools": {}})],
+    "lists-answered": [
+        t(LIST, error(1, -31429), server={"tools": {}}),
+        t(ask(1, "tools/list", _meta={meta.LOG_LEVEL: "x"}), error(1), server={"tools": {}}),
+    ],
     "tool-arguments-validated": [
         called({"a": "x"}, done(1, **CONTENT)),
         t(CALL, done(1, **CONTENT)),
@@ -882,8 +885,13 @@ SILENT: dict[str, Sequence[T]] = {
         t(sent({"id": 1, "method": "ping"}), overdue(1)),
         t(LIST, LIST, done(1)),
         t(CALL, overdue(1)),
+        t(LIST, text(b"{"), Event("close", "server")),
     ],
-    "response-matches-request": [t(text(b"{"), error(None)), t(text(b'{"id":7,'), error(7))],
+    "response-matches-request": [
+        t(sent({"jsonrpc": "2.0", "id": None, "method": "ping"}), result(None)),
+        t(text(b"{"), error(None)),
+        t(text(b'{"id":7,'), error(7)),
+    ],
     "notification-unanswered": [
         old(sent([LIST.message]), tell("no-such/x"), error(None)),
         t(text(b"{"), tell("no-such/x"), error(None)),
@@ -905,9 +913,27 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "completion-errors": [t(COMPLETE, error(1), server={"completions": {}})],
     "bad-cursor-refused": [t(ask(1, "tools/list", cursor="x"), done(1, **TOOLS))],
-    "cursors-stable": [t(LIST, done(1, **tools("a"), nextCursor="c"))],
+    "prompt-content-valid": [
+        t(
+            ask(1, "prompts/get", name="x", arguments={"a": ""}),
+            done(1, messages=[{"role": "user", "content": {"type": "resource", "resource": {"uri": "", "text": "x"}}}]),
+        )
+    ],
+    "list-change-announced": [old(*changing(), server=LIVE, transport="http")],
+    "cursors-stable": [
+        t(
+            *[LIST, done(1, **tools("a"), nextCursor="c"), CALL_2, done(3, **CONTENT)],
+            *[PAGE, done(2, **tools("b", "a"))],
+        ),
+        t(LIST, done(1, **tools("a"), nextCursor="c")),
+    ],
     "notification-valid": [t(notify("notifications/own", x=1))],
-    "malformed-code": [t(LIST, error(None, -1)), t(sent(5), error(None, -1), transport="http")],
+    "malformed-code": [
+        t(sent(5), tell("notifications/x"), error(None, -32601)),
+        t(ask("x" * 300, "no-such/x"), error("x" * 300, -32601), error(None, -32603)),
+        t(LIST, error(None, -1)),
+        t(sent(5), error(None, -1), transport="http"),
+    ],
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio.testing
 
@@ -9,20 +11,35 @@ from tests.kit.mutants.server import Twin
 from tests.kit.mutants.targets import in_memory
 from tests.kit.mutants.tasks import TaskSession
 from trio_mcp.testing.check.engine import check_server
-from trio_mcp.testing.rules.catalogue import RULES
+from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.rules.catalogue import select
 
-# What needs a server without tasks, what only HTTP shows, and what lines alone order.
 ELSEWHERE = {"task-metadata-ignored"}
-ONLY_HTTP = {"task-get-without-stream"}
-ONLY_LINES = {"task-progress-ends", "task-progress-token"}
+"""What needs a server without tasks."""
+ONLY = {"http": {"task-get-without-stream"}, "lines": {"task-progress-ends", "task-progress-token"}}
+"""What only HTTP shows, and what only lines order."""
+
+OURS = ("task-*", "related-task-*")
+
+each_way = pytest.mark.parametrize("over", ONLY)
 
 
-@pytest.mark.parametrize(("over", "absent"), [("lines", ONLY_HTTP), ("http", ONLY_LINES)])
-async def test_a_healthy_server_with_tasks_breaks_nothing(
-    over: str, absent: set[str], autojump_clock: trio.testing.MockClock
-) -> None:
+async def check(over: str, **options: Any) -> CheckReport:
     async with in_memory(Twin(TaskSession), over) as target:
-        report = await check_server(target, revisions=["2025-11-25"], examples=300, allow_writes=True, seed=1)
+        report = await check_server(target, revisions=["2025-11-25"], allow_writes=True, seed=1, **options)
     assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []
-    ours = {rule for rule in RULES if "task" in rule and RULES[rule].who == "server"}
-    assert {outcome.rule.id for outcome in report.outcomes if outcome.status == "held"} >= ours - ELSEWHERE - absent
+    return report
+
+
+@each_way
+async def test_a_healthy_server_holds_the_rules_for_tasks(over: str, autojump_clock: trio.testing.MockClock) -> None:
+    report = await check(over, rules=OURS, examples=60)
+    held = {outcome.rule.id for outcome in report.outcomes if outcome.status == "held"}
+    (elsewhere,) = (ids for way, ids in ONLY.items() if way != over)
+    assert held >= {rule.id for rule in select(OURS, "server")} - ELSEWHERE - elsewhere
+
+
+@pytest.mark.again
+@each_way
+async def test_a_healthy_server_with_tasks_breaks_nothing(over: str, autojump_clock: trio.testing.MockClock) -> None:
+    assert (await check(over, examples=300)).ended == "complete"

@@ -29,7 +29,7 @@ def conformance_tests(
     *,
     fixture: str | None = None,
     side: Literal["server", "client"] = "server",
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     baseline: str | Path | Collection[str] = (),
     **settings: Any,
 ) -> Callable[..., None]:
@@ -46,7 +46,7 @@ def conformance_tests(
         target: What `check_server` or `check_client` takes.
         fixture: The name of a fixture that returns the target, instead.
         side: What the target is.
-        rules: Ids or patterns of rules, or ``section:`` and the beginning of a section; all by default.
+        rules: The rules to check, as in `check_server`; all by default.
         baseline: The file of a baseline, or ids of rules that are known to be broken.
         settings: The further arguments of `check_server` or `check_client`.
 
@@ -59,7 +59,7 @@ def conformance_tests(
     chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
     known = set(read_baseline(baseline)) if isinstance(baseline, (str, Path)) else set(baseline)
     check = check_server if side == "server" else check_client
-    run = _Run(partial(check, **settings), known)
+    run = _Run(partial(check, **settings), chosen, known)
 
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
@@ -72,8 +72,9 @@ def conformance_tests(
 class _Run:
     """The one check that all tests of a call share."""
 
-    def __init__(self, check: Callable[..., Any], known: set[str]) -> None:
+    def __init__(self, check: Callable[..., Any], rules: Sequence[Rule], known: set[str]) -> None:
         self._check = check
+        self._rules = rules
         self._known = known
         self._outcomes: dict[str, Outcome] | None = None
         self._problem: str | None = None
@@ -87,12 +88,12 @@ class _Run:
                 for item in request.session.items
                 if isinstance(item, pytest.Function) and item.function is request.function
             }
-            self._run(target, sorted(selected | {rule.id}))
+            self._run(target, [each for each in self._rules if each.id in selected | {rule.id}])
         if self._problem is not None or self._outcomes is None:
             pytest.fail(f"the target could not be checked: {self._problem}", pytrace=False)
         return self._outcomes[rule.id]
 
-    def _run(self, target: Any, rules: Sequence[str]) -> None:
+    def _run(self, target: Any, rules: Sequence[str | Rule]) -> None:
         clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
         try:
             report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)

@@ -102,10 +102,13 @@ class Client:
         for _ in range(20):
             page = (await self.ask(method, params)).get("result", {})
             found += page.get(field, [])
-            if "nextCursor" not in page:
+            if not self.has_more(page):
                 break
             params = {"cursor": self.cursor(page["nextCursor"])}
         return found
+
+    def has_more(self, page: Message) -> bool:
+        return "nextCursor" in page
 
     def cursor(self, given: str) -> str:
         return given
@@ -130,8 +133,11 @@ class Client:
 
     async def call(self, tool: Message) -> None:
         self.counted += 1
-        params = {"name": tool["name"], "arguments": sample(tool["inputSchema"])}
-        await self.ask("tools/call", params, token=self.token(), tool=tool)
+        await self.ask("tools/call", self.arguments(tool), token=self.token(), tool=tool)
+
+    def arguments(self, tool: Message) -> Message:
+        """Return the parameters of a call."""
+        return {"name": tool["name"], "arguments": sample(tool["inputSchema"])}
 
     def token(self) -> Any:
         return f"token {self.counted}"
@@ -172,11 +178,15 @@ class Client:
             response = await self.exchange(message, tool)
             result = response.get("result", {})
             asked = result.get("inputRequests", {}).values()
-            if result.get("resultType") != "input_required" or any(map(self.refuses, asked)):
+            if not self.is_asked(result) or any(map(self.refuses, asked)):
                 break
             token = None if token is None else self.token() + "."
             params |= self.retry(result)
         return response
+
+    def is_asked(self, result: Message) -> bool:
+        """Return whether a result asks for input."""
+        return result.get("resultType") == "input_required"
 
     def retry(self, result: Message) -> Message:
         """Return what is added to a request that the server wants input for."""
@@ -359,14 +369,16 @@ class HttpClient(Client):
     async def shake_hands_again(self) -> None:
         await self.ask("initialize", self.opening())
 
-    async def fetch(self, method: str, headers: dict[str, str], body: bytes | None, message: Any) -> int:
+    async def fetch(
+        self, method: str, headers: dict[str, str], body: bytes | None, message: Any, target: str = "/mcp"
+    ) -> int:
         """Make a request, take the messages of its response, and return the status."""
         connection = h11.Connection(h11.CLIENT)
         last, ended = None, False
         async with await self.connect() as stream:
             length = {} if body is None else {"Content-Length": str(len(body))}
             head = h11.Request(
-                method=method, target="/mcp", headers=[*({"Host": "127.0.0.1"} | headers | length).items()]
+                method=method, target=target, headers=[*({"Host": "127.0.0.1"} | headers | length).items()]
             )
             data = connection.send(head) or b""
             if body is not None:
@@ -391,10 +403,14 @@ class HttpClient(Client):
                     ended = isinstance(event, h11.EndOfMessage)
                     break
         if ended and not streams and text.strip():
-            await self.take(json.loads(text))
+            await self.take_body(text)
         if last is not None and message is not None and (type(message["id"]).__name__, message["id"]) in self.pending:
             await self.resume(last, message)
         return status
+
+    async def take_body(self, text: bytes) -> None:
+        """Take a response as JSON."""
+        await self.take(json.loads(text))
 
     async def take_event(self, text: bytes) -> str | None:
         fields = [line.partition(b":")[::2] for line in text.split(b"\n")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import trio
 
 from tests.kit.mutants.messages import Hesitant
-from tests.kit.mutants.model import MODERN, Session, breaks
+from tests.kit.mutants.model import LATEST, MODERN, Session, breaks
 from tests.kit.mutants.server import NAMES, PREFIX, PROMPTS, QUESTIONS, Message, Refused, Request
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -20,7 +21,7 @@ class UnknownToolGivesResult(Session):
         return self.text("No such tool")
 
 
-@breaks("unknown-tool-refused", revision=MODERN)
+@breaks("unknown-tool-code", revision=MODERN)
 class WrongCodeForUnknownTool(Session):
     def unknown_tool(self, request: Request) -> Message:
         raise Refused(-32601, "Unknown tool")
@@ -53,25 +54,25 @@ class StructuredContentWithoutText(Session):
 @breaks("tool-names-unique")
 class TwoToolsOfOneName(Session):
     def tools(self, request: Request) -> list[Message]:
-        return [*super().tools(request)[:4], super().tools(request)[0]]
+        return [super().tools(request)[0], *super().tools(request)]
 
 
 @breaks("tool-name-format", revision=MODERN)
 class ToolNameWithSpaces(Session):
     def tools(self, request: Request) -> list[Message]:
-        return [*super().tools(request), {"name": "do it", "inputSchema": {"type": "object"}}]
+        return [{"name": "do it", "inputSchema": {"type": "object"}}, *super().tools(request)]
 
 
-@breaks("tool-input-schema-valid", "schemas-valid", revision=MODERN)
-class InputSchemaOfNoObject(Session):
+@breaks("tool-input-schema-valid", "schemas-valid", "result-valid", revision=MODERN)
+class InputSchemaAsText(Session):
     def tools(self, request: Request) -> list[Message]:
-        return [*super().tools(request), {"name": "count", "inputSchema": {"type": "integer"}}]
+        return [{"name": "count", "inputSchema": "anything"}, *super().tools(request)]
 
 
 @breaks("schemas-valid", "tool-input-schema-valid")
 class InputSchemaInvalid(Session):
     def tools(self, request: Request) -> list[Message]:
-        return [*super().tools(request), {"name": "count", "inputSchema": {"type": "object", "required": "all"}}]
+        return [{"name": "count", "inputSchema": {"type": "object", "required": "all"}}, *super().tools(request)]
 
 
 @breaks("header-annotation-valid", revision=MODERN)
@@ -88,16 +89,10 @@ class ContentWithoutType(Session):
         return {"content": [{"text": "a picture"}]}
 
 
-@breaks("result-valid", revision=MODERN)
-class ImageNotInBase64(Session):
-    async def tool_show(self, request: Request, arguments: Message) -> Message:
-        return {"content": [{"type": "image", "data": "<png>", "mimeType": "image/png"}]}
-
-
 # --- resources --------------------------------------------------------------------------------------------------------
 
 
-@breaks("resource-not-found")
+@breaks("resource-not-found", revision=MODERN)
 class EmptyContentsForUnknownResource(Session):
     def no_resource(self, request: Request, uri: Any) -> Message:
         return {"contents": []}
@@ -164,7 +159,7 @@ class PromptImageNotInBase64(Session):
         return await super().prompts_get(request) and {"messages": [{"role": "user", "content": image}]}
 
 
-@breaks("prompt-content-valid", revision=MODERN)
+@breaks("result-valid", revision=MODERN)
 class PromptOfUnknownRole(Session):
     async def prompts_get(self, request: Request) -> Message:
         said = {"role": "system", "content": {"type": "text", "text": "hello"}}
@@ -263,7 +258,8 @@ class ProgressAsText(Session):
 @breaks("cancelled-unanswered")
 class AnswersCancelledRequests(Session):
     def cancelled(self, request: Request) -> None:
-        self.nursery.start_soon(self.tell, request)
+        if request.params.get("name") == "slow":
+            self.nursery.start_soon(self.tell, request)
 
     async def tell(self, request: Request) -> None:
         await trio.sleep(0.1)
@@ -399,3 +395,162 @@ class SamplesWithoutRole(Session):
             return super().question(kind, request)
         said = {"content": {"type": "text", "text": "Who?"}}
         return {"method": "sampling/createMessage", "params": {"messages": [said], "maxTokens": 10}}
+
+
+@breaks("bad-input-responses-refused", revision=MODERN)
+class AcceptsAnyInput(Session):
+    def fits(self, kind: str, response: Any) -> bool:
+        return True
+
+
+@breaks("request-state-tampering-survived", "request-answered", revision=MODERN)
+class LosesRequestsWithTamperedState(Session):
+    hung = False
+
+    async def tool_ask(self, request: Request, arguments: Message) -> Message:
+        tampered = request.params.get("requestState", self.state(request)) != self.state(request)
+        if tampered and not self.hung:
+            self.hung = True
+            await trio.sleep(60)
+        return await super().tool_ask(request, arguments)
+
+
+@breaks("unfulfilled-input-survived", "request-answered", revision=MODERN)
+class WaitsForTheRetry(Session):
+    waiting = False
+
+    async def answer(self, request: Request) -> Message:
+        if self.waiting and "requestState" not in request.params:
+            await trio.sleep(60)
+        found = await super().answer(request)
+        self.waiting = found.get("resultType") == "input_required"
+        return found
+
+
+def _asking(kind: str, question: Message) -> Any:
+    """Return the habit of asking this."""
+
+    def may_ask(self: Session, found: str, request: Request, declared: Message) -> bool:
+        return found == kind and Session.may_ask(self, found, request, declared)
+
+    def asked(self: Session, found: str, request: Request) -> Message:
+        return question
+
+    return {"may_ask": may_ask, "question": asked}
+
+
+def _asks(name: str, kind: str, question: Message, rule: str, *also: str, revision: str = LATEST) -> None:
+    """Register a mutant that asks this."""
+    method = {"elicitation": "elicitation/create", "sampling": "sampling/createMessage"}[kind]
+    habit = type(name, (Session,), _asking(kind, {"method": method, "params": question}))
+    breaks(rule, *also, revision=revision)(habit)
+
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
+URL = {"mode": "url", "message": "Look", "url": "https://example.com/", "elicitationId": "e1"}
+SAID: Message = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 10}
+USE = {"type": "tool_use", "id": "u1", "name": "t", "input": {}}
+
+_asks("AsksForUrlOfNothing", "elicitation", URL | {"url": "not a url"}, "elicitation-url-valid", "elicitation-https")
+_asks("AsksForPlainUrl", "elicitation", URL | {"url": "http://example.com/"}, "elicitation-https")
+_asks(
+    "AsksWithLinks",
+    "elicitation",
+    {"message": "See https://example.com/ first", "requestedSchema": FORM},
+    "elicitation-no-links",
+)
+_asks(
+    "AsksByVoice",
+    "elicitation",
+    {"mode": "voice", "message": "Who?", "requestedSchema": FORM},
+    "elicitation-within-modes",
+    "elicitation-shape",
+    revision=MODERN,
+)
+_asks(
+    "SamplesWithContext",
+    "sampling",
+    SAID | {"includeContext": "allServers"},
+    "sampling-context-declared",
+    revision=MODERN,
+)
+_asks(
+    "SamplesWithoutToolResults",
+    "sampling",
+    SAID | {"messages": [*SAID["messages"], {"role": "assistant", "content": [USE]}]},
+    "sampling-tool-balance",
+)
+
+
+@breaks("elicitation-complete-known")
+class CompletesUnknownElicitations(Session):
+    async def tool_fail(self, request: Request, arguments: Message) -> Message:
+        self.notify("notifications/elicitation/complete", {"elicitationId": "nothing"}, request)
+        return await super().tool_fail(request, arguments)
+
+
+@breaks("url-required-error-shape")
+class RequiresUrlsButNamesNone(Session):
+    async def tool_fail(self, request: Request, arguments: Message) -> Message:
+        raise Refused(-32042, "Visit a page first", {"elicitations": []})
+
+
+# --- what the end of the list of rules asks ---------------------------------------------------------------------------
+
+
+@breaks("resource-not-found-code")
+class OddCodeForUnknownResource(Session):
+    def no_resource(self, request: Request, uri: Any) -> Message:
+        raise Refused(-32603, "Resource not found")
+
+
+@breaks("malformed-uri-refused", "resource-not-found")
+class ServesWhatIsNoUri(Session):
+    def no_resource(self, request: Request, uri: Any) -> Message:
+        if re.match(r"[a-z]+:[^ ]*$", uri):
+            return super().no_resource(request, uri)
+        return {"contents": [{"uri": uri, "text": "whatever"}]}
+
+
+@breaks("path-traversal-refused", "resource-not-found", revision=MODERN)
+class ClimbsOut(Session):
+    def no_resource(self, request: Request, uri: Any) -> Message:
+        if not uri.endswith("/etc/passwd"):
+            return super().no_resource(request, uri)
+        return {"contents": [{"uri": uri, "text": "root:x:0:0:root:/root:/bin/sh"}]}
+
+
+@breaks("listen-result-has-id", "listen-teardown-announced", revision=MODERN)
+class EndsSubscriptions(Session):
+    async def subscriptions_listen(self, request: Request) -> Message:
+        with trio.move_on_after(0.1):
+            await super().subscriptions_listen(request)
+        return {}
+
+
+@breaks("nothing-after-listen", "listen-result-has-id", "listen-teardown-announced", revision=MODERN)
+class TellsOnAfterTheEnd(EndsSubscriptions):
+    def respond(self, request: Request, response: Message) -> None:
+        super().respond(request, response)
+        if request.method == "subscriptions/listen":
+            self.tell_listener(request, "notifications/tools/list_changed", {})
+
+
+@breaks("tool-errors-in-result")
+class RefusesInvalidArguments(Session):
+    def invalid_arguments(self, request: Request) -> Message:
+        raise Refused(-32602, "Invalid arguments")
+
+
+@breaks("tool-name-case-sensitive", "unknown-tool-refused")
+class IgnoresCaseOfTools(Session):
+    async def tools_call(self, request: Request) -> Message:
+        if isinstance(name := request.params.get("name"), str):
+            request.params["name"] = name.lower()
+        return await super().tools_call(request)
+
+
+@breaks("embedded-resource-capability", "capabilities-declared", "capabilities-respected")
+class EmbedsUndeclaredResources(Session):
+    def declared(self, request: Request) -> Message:
+        return {key: value for key, value in super().declared(request).items() if key != "resources"}

@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 import trio
 
-from tests.kit.mutants.model import MODERN, Web, breaks
+from tests.kit.mutants.lifecycle import ModernOnly
+from tests.kit.mutants.messages import AcceptsAnyVersion
+from tests.kit.mutants.model import MODERN, Session, Web, breaks
 from tests.kit.mutants.server import Refused, Request
 from tests.kit.mutants.web import EVENTS, JSON, Answer, Head, Life, Stream
 
@@ -157,10 +159,12 @@ class ExpectsCaseOfHeaders(Web):
         return name.lower() if known or not name.lower().startswith("mcp-") else name
 
 
-@breaks("unsupported-version-error", "header-mismatch-refused", revision=MODERN)
+@breaks("unsupported-version-error", "header-mismatch-refused", "unsupported-version-status", revision=MODERN)
 class ServesAnyVersion(Web):
+    session = AcceptsAnyVersion
+
     def check_version(self, head: Head, meta: Any) -> None:
-        meta["io.modelcontextprotocol/protocolVersion"] = MODERN
+        pass
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -302,7 +306,7 @@ class DisconnectCancels(Web):
 # --- resumption -------------------------------------------------------------------------------------------------------
 
 
-@breaks("request-answered", "event-ids-unique", "request-answered")
+@breaks("event-ids-unique", "message-on-one-stream", "answered-once")
 class IgnoresLastEventId(Web):
     def replay(self, life: Life, stream: Stream, start: int) -> Answer:
         return Answer(200, EVENTS, stream=stream)
@@ -317,16 +321,101 @@ class ReplaysOtherStreams(Web):
         return super().replay(life, stream, start)
 
 
-@breaks("request-answered", "request-answered")
-class SkipsMissedEvents(Web):
+@breaks("disconnect-is-not-cancel", "request-answered")
+class EndsResumedStreams(Web):
     def replay(self, life: Life, stream: Stream, start: int) -> Answer:
-        return super().replay(life, stream, len(stream.messages))
+        return Answer(200, EVENTS, stream=Stream(0, ended=True))
 
 
-@breaks("updates-only-subscribed")
-class OneSessionForAll(Web):
+@breaks("response-matches-request", "get-stream-no-response")
+class LeaksToOtherSessions(Web):
     def choose(self, life: Life, message: Any, about: Request | None) -> Stream:
-        if about is None:
-            for other in self.lives.values():
+        for other in self.lives.values():
+            if other is not life and "tools" in message.get("result", ()):
                 other.alone.put(message)
         return super().choose(life, message, about)
+
+
+# --- more of both eras ------------------------------------------------------------------------------------------------
+
+
+@breaks("endpoint-methods", "request-answered")
+class RefusesPosts(Web):
+    async def post_legacy(self, head: Head, body: bytes, message: Any) -> Answer:
+        if isinstance(message, dict) and message.get("method") == "tools/call":
+            return Answer(405)
+        return await super().post_legacy(head, body, message)
+
+
+@breaks("retry-before-close")
+class ClosesStreamsWithoutRetry(Web):
+    async def events(self, stream: Stream, start: int) -> AsyncIterator[bytes]:
+        if start == 0 and stream.messages[:1] == [None]:
+            stream.reader = None
+            yield self.event(stream, 0)
+            return
+        async for each in super().events(stream, start):
+            yield each
+
+
+@breaks("stream-has-response", "request-answered", revision="2025-06-18")
+class StreamsEndEarly(Web):
+    def event_id(self, stream: Stream, index: int) -> str | None:
+        return None
+
+    def event(self, stream: Stream, index: int) -> bytes:
+        message = stream.messages[index]
+        return b": nothing\n\n" if "content" in message.get("result", ()) else super().event(stream, index)
+
+
+class LogsToSubscriptions(Session):
+    """A server that logs to whoever listens."""
+
+    def log(self, request: Request, level: str, data: Any) -> None:
+        for session in self.twin.sessions:
+            for listener in session.listening.values():
+                session.notify("notifications/message", {"level": level, "data": data}, listener["request"])
+
+
+@breaks("stream-messages-relate", "log-only-on-request", "listen-id-on-notifications", revision=MODERN)
+class LogsOnStreamsOfSubscriptions(Web):
+    session = LogsToSubscriptions
+
+
+@breaks("bad-header-characters-refused", revision=MODERN)
+class AcceptsOddCharacters(Web):
+    def decoded(self, value: str | None) -> str | None:
+        return super().decoded(None if value is None else "".join(each for each in value if " " <= each <= "~"))
+
+
+@breaks("integer-headers-numeric", revision=MODERN)
+class ComparesIntegersAsTexts(Web):
+    def agrees(self, header: Any, value: Any) -> bool:
+        return self.decoded(header) == str(value)
+
+
+@breaks("error-status-400", "header-mismatch-refused", "missing-header-refused", revision=MODERN)
+class HeaderMismatchWith409(Web):
+    def refusal_status(self, code: int) -> int:
+        return 409 if code == -32020 else 400
+
+
+@breaks("incomplete-meta-status", revision=MODERN)
+class IncompleteMetaWith422(Web):
+    def refusal_status(self, code: int) -> int:
+        return 422 if code == -32602 else 400
+
+
+@breaks("unsupported-version-status", "error-status-400", revision=MODERN)
+class UnsupportedVersionWith409(Web):
+    def refusal_status(self, code: int) -> int:
+        return 409 if code == -32022 else 400
+
+
+@breaks("legacy-traffic-refused", revision=MODERN)
+class RefusesGetWith400(Web):
+    session = ModernOnly
+
+    async def handle(self, head: Head, body: bytes, nursery: trio.Nursery) -> Answer:
+        answer = await super().handle(head, body, nursery)
+        return attrs.evolve(answer, status=400) if answer.status == 405 else answer

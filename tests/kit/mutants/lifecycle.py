@@ -12,23 +12,17 @@ from tests.kit.mutants.server import PAGE, PREFIX, Message, Refused, Request
 # --- handshake --------------------------------------------------------------------------------------------------------
 
 
-@breaks("version-offered")
-class OffersVersionNeverHeardOf(Session):
-    async def initialize(self, request: Request) -> Message:
-        known = request.params.get("protocolVersion") in LEGACY
-        return await super().initialize(request) | ({} if known else {"protocolVersion": "1999-12-31"})
-
-
 @breaks("version-offered", "version-offered-latest")
 class EchoesAnyVersion(Session):
     async def initialize(self, request: Request) -> Message:
         return await super().initialize(request) | {"protocolVersion": request.params.get("protocolVersion")}
 
 
-@breaks("version-echoed", "version-offered-latest")
+@breaks("version-echoed", "version-offered-latest", revision="2025-06-18")
 class InsistsOnNewestVersion(Session):
     async def initialize(self, request: Request) -> Message:
-        return await super().initialize(request) | {"protocolVersion": LATEST}
+        latest = {} if self.twin.sessions[0] is self else {"protocolVersion": LATEST}
+        return await super().initialize(request) | latest
 
 
 @breaks("version-offered-latest")
@@ -65,10 +59,21 @@ class RefusesPings(Session):
         raise Refused(-32601, "Unknown method ping")
 
 
-@breaks("discover-answered", revision=MODERN)
+@breaks("result-valid", revision=MODERN)
 class DiscoversNoVersions(Session):
     async def server_discover(self, request: Request) -> Message:
         return {"capabilities": self.declared(request)}
+
+
+@breaks("discover-answered", revision=MODERN)
+class DiscoversOnce(Session):
+    known = False
+
+    async def server_discover(self, request: Request) -> Message:
+        if self.known:
+            raise Refused(-32601, "Unknown method")
+        self.known = True
+        return await super().server_discover(request)
 
 
 @breaks("stateless", "unsupported-version-error", "incomplete-meta-refused", revision=MODERN)
@@ -92,14 +97,9 @@ def _without(name: str) -> Any:
     return declared
 
 
-@breaks("capabilities-declared", revision=MODERN)
+@breaks("capabilities-declared")
 class LogsUndeclared(Session):
     declared = _without("logging")
-
-
-@breaks("capabilities-declared")
-class CompletesUndeclared(Session):
-    declared = _without("completions")
 
 
 @breaks("capabilities-declared", revision=MODERN)
@@ -113,16 +113,24 @@ class AnnouncesChangesUndeclared(Session):
         return super().declared(request) | {"tools": {}}
 
 
-@breaks("capabilities-respected")
+@breaks("capabilities-respected", "updates-only-subscribed")
 class UpdatesUndeclared(Session):
     def declared(self, request: Request) -> Message:
         return super().declared(request) | {"resources": {"listChanged": True}}
 
+    def updated(self, uri: str) -> None:
+        self.notify("notifications/resources/updated", {"uri": uri})
+
 
 @breaks("lists-answered", revision=MODERN)
-class RefusesToList(Session):
-    async def resources_templates_list(self, request: Request) -> Message:
-        raise Refused(-32601, "Unknown method")
+class ListsPromptsOnce(Session):
+    listed = False
+
+    async def prompts_list(self, request: Request) -> Message:
+        if self.listed and "cursor" not in request.params:
+            raise Refused(-32601, "Unknown method")
+        self.listed = True
+        return await super().prompts_list(request)
 
 
 @breaks("input-within-capabilities")
@@ -139,14 +147,6 @@ class SamplesWithTools(Session):
 class AsksInResultForWhatIsUndeclared(Session):
     def may_ask(self, kind: str, request: Request, declared: Message) -> bool:
         return True
-
-
-@breaks("missing-capability-error", revision=MODERN)
-class WrongCodeForMissingCapability(Session):
-    def refuse(self, request_id: Any, refused: Refused) -> Message:
-        if refused.error["code"] == -32021:
-            refused.error["code"] = -32602
-        return super().refuse(request_id, refused)
 
 
 @breaks("missing-capability-error", revision=MODERN)
@@ -204,32 +204,24 @@ class WrongCodeForBadCursor(Session):
             raise Refused(-32603, "Unknown cursor") from None
 
 
-@breaks("list-order-stable", "tool-names-unique", "list-same-on-each-connection", revision=MODERN)
+@breaks("list-order-stable", revision=MODERN)
 class ListsInAnyOrder(Session):
     turn = 0
 
     def tools(self, request: Request) -> list[Message]:
         self.turn += "cursor" not in request.params
-        found = super().tools(request)
-        return found[self.turn % 2 :] + found[: self.turn % 2]
+        first, second, *rest = super().tools(request)
+        return [first, second, *rest] if self.turn % 2 else [second, first, *rest]
 
 
 @breaks("list-same-on-each-connection", revision=MODERN)
 class ListsByConnection(Session):
-    def tools(self, request: Request) -> list[Message]:
-        found = super().tools(request)
-        return found if self.twin.sessions[0] is self else found[:-1]
+    async def resources_templates_list(self, request: Request) -> Message:
+        found = await super().resources_templates_list(request)
+        return found if self.number % 2 else {"resourceTemplates": []}
 
 
 # --- over time --------------------------------------------------------------------------------------------------------
-
-
-@breaks("request-answered")
-class DiesAfterManyRequests(Session):
-    def start(self, request: Request) -> None:
-        if self.twin.served >= 60:
-            self.nursery.cancel_scope.cancel()
-        super().start(request)
 
 
 @breaks("request-answered")
@@ -250,7 +242,15 @@ class DiesOfDeepNesting(Session):
         super().receive(text, origin)
 
 
-@breaks("request-answered", revision=MODERN)
+@breaks("request-answered")
+class DiesAfterManyRequests(Session):
+    async def tools_call(self, request: Request) -> Message:
+        if self.twin.served > 60:
+            self.nursery.cancel_scope.cancel()
+        return await super().tools_call(request)
+
+
+@breaks("bad-cancel-ignored", "cancel-races-survived", "request-answered", revision=MODERN)
 class DiesOfUnknownCancellation(Session):
     def cancel(self, request_id: Any) -> None:
         if not any(request_id == request.id for request in self.open.values()):
@@ -258,10 +258,24 @@ class DiesOfUnknownCancellation(Session):
         super().cancel(request_id)
 
 
-@breaks("request-answered")
+@breaks("cancel-races-survived", "bad-cancel-ignored", "request-answered", revision=MODERN)
+class DiesOfLateCancellation(Session):
+    last: Any = None
+
+    def respond(self, request: Request, response: Message) -> None:
+        super().respond(request, response)
+        self.last = request.id
+
+    def cancel(self, request_id: Any) -> None:
+        if request_id == self.last:
+            self.nursery.cancel_scope.cancel()
+        super().cancel(request_id)
+
+
+@breaks("ping-answered", "request-answered")
 class SlowerWithEachRequest(Session):
     async def answer(self, request: Request) -> Message:
-        await trio.sleep(0.01 * self.twin.served)
+        await trio.sleep(min(6, 0.05 * self.twin.served))
         return await super().answer(request)
 
 
@@ -279,7 +293,7 @@ class BlocksAllForSlowTool(Session):
         return await super().tool_slow(request, arguments)
 
 
-@breaks("request-answered", revision=MODERN)
+@breaks("listen-acknowledged-first", "request-answered", revision=MODERN)
 class QueuesBehindSubscriptions(Session):
     async def response(self, request: Request) -> Message:
         for listener in [*self.listening.values()]:
@@ -300,8 +314,10 @@ class LeaksProgressToOthers(Session):
 @breaks("response-matches-request")
 class LeaksResponsesToOthers(Session):
     def respond(self, request: Request, response: Message) -> None:
-        for session in [*self.twin.sessions]:
-            Session.respond(session, request, response)
+        super().respond(request, response)
+        for session in self.twin.sessions:
+            if session is not self and request.method == "tools/call":
+                session.send(response)
 
 
 @breaks("updates-only-subscribed")
@@ -309,3 +325,43 @@ class LeaksSubscriptionsToOthers(Session):
     def updated(self, uri: str) -> None:
         if any(uri in session.subscribed for session in self.twin.sessions):
             self.notify("notifications/resources/updated", {"uri": uri})
+
+
+# --- what the handshake settles ---------------------------------------------------------------------------------------
+
+
+@breaks("negotiated-version-kept")
+class SpeaksOfLaterRevisions(Session):
+    async def tool_slow(self, request: Request, arguments: Message) -> Message:
+        self.notify("notifications/subscriptions/acknowledged", {"notifications": {}})
+        return await super().tool_slow(request, arguments)
+
+
+@breaks("extension-names", revision=MODERN)
+class ExtensionsWithoutPrefix(Session):
+    def declared(self, request: Request) -> Message:
+        return super().declared(request) | {"extensions": {"tasks": {}}}
+
+
+class ModernOnly(Session):
+    """A healthy server of the modern era alone."""
+
+    supported = (MODERN,)
+
+    async def initialize(self, request: Request) -> Message:
+        raise Refused(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": "?"})
+
+
+@breaks("initialize-refusal-names-versions", revision=MODERN)
+class RefusesInitializeWithoutAWord(ModernOnly):
+    async def initialize(self, request: Request) -> Message:
+        raise Refused(-32601, "Unknown method")
+
+
+@breaks("connection-not-required", "discover-answered", "list-same-on-each-connection", revision=MODERN)
+class ServesOneConnectionOnly(Session):
+    async def answer(self, request: Request) -> Message:
+        earlier = [each for each in self.twin.sessions if each.number < self.number]
+        if any(self.opened - each.opened < 1 for each in earlier):
+            raise Refused(-32600, "Another connection is open")
+        return await super().answer(request)

@@ -90,7 +90,7 @@ class ResultAndError(Session):
         yield message | ({"error": {"code": 0, "message": "fine"}} if is_result(message) else {})
 
 
-@breaks("result-xor-error")
+@breaks("json-rpc-envelope")
 class NeitherResultNorError(Session):
     def outgoing(self, message: Message, about: Request | None) -> Iterator[Any]:
         yield {"jsonrpc": "2.0", "id": message["id"]} if "messages" in message.get("result", ()) else message
@@ -260,6 +260,49 @@ class CancelsCalls(Session):
 class NumbersItsNotifications(Session):
     def outgoing(self, message: Message, about: Request | None) -> Iterator[Any]:
         yield message | ({"id": 7} if message.get("method") == "notifications/progress" else {})
+
+
+@breaks("malformed-code")
+class WrongCodeForParseErrors(Session):
+    def parse(self, text: bytes) -> Any:
+        try:
+            return super().parse(text)
+        except Refused:
+            raise Refused(-32603, "Parse error") from None
+
+
+@breaks("error-codes-legacy-range", "unknown-tool-code", revision=MODERN)
+class CodesOfOldPrograms(Session):
+    def unknown_tool(self, request: Request) -> Message:
+        raise Refused(-32001, "Unknown tool")
+
+
+@breaks("error-codes-reserved-json-rpc", "unknown-tool-code", revision=MODERN)
+class CodesOfJsonRpc(Session):
+    def unknown_tool(self, request: Request) -> Message:
+        raise Refused(-32500, "Unknown tool")
+
+
+@breaks("trace-context-format", revision=MODERN)
+class TraceContextMalformed(Session):
+    def result(self, request: Request, result: Message) -> Message:
+        return super().result(request, result | {"_meta": {"traceparent": "here"}})
+
+
+@breaks("request-valid", "sampling-message-shape")
+class SamplesWithoutMessages(Session):
+    def may_ask(self, kind: str, request: Request, declared: Message) -> bool:
+        return kind == "sampling" and super().may_ask(kind, request, declared)
+
+    def question(self, kind: str, request: Request) -> Message:
+        return {"method": "sampling/createMessage", "params": {"maxTokens": 10}}
+
+
+@breaks("cancel-known-request")
+class CancelsTheUnknown(Session):
+    async def tool_fail(self, request: Request, arguments: Message) -> Message:
+        self.notify("notifications/cancelled", {"requestId": "nothing"}, request)
+        return await super().tool_fail(request, arguments)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

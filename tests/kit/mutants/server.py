@@ -55,6 +55,7 @@ def _object(required: bool = True, **properties: Any) -> dict[str, Any]:
     return schema | ({"required": [*properties]} if required else {})
 
 
+_SIZE = {"type": "integer", "minimum": 0, "maximum": 1000, "x-mcp-header": "Size"}
 _INTEGER = {"type": "integer", "minimum": -1000, "maximum": 1000}
 TOOLS: dict[str, dict[str, Any]] = {
     "add": {"inputSchema": _object(a=_INTEGER, b=_INTEGER), "outputSchema": _object(sum={"type": "integer"})},
@@ -62,7 +63,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "change": {"inputSchema": _object(kind={**TEXT, "enum": ["tools", "prompts", "resources"]})},
     "echo": {"inputSchema": _object(text=TEXT)},
     "fail": {"inputSchema": _object()},
-    "route": {"inputSchema": _object(False, region={**TEXT, "x-mcp-header": "Region"}, size={"type": "integer"})},
+    "route": {"inputSchema": _object(False, region={**TEXT, "x-mcp-header": "Region"}, size=_SIZE)},
     "show": {"inputSchema": _object()},
     "slow": {"inputSchema": _object(steps={"type": "integer", "minimum": 1, "maximum": 4})},
     "touch": {"inputSchema": _object(uri={**TEXT, "enum": ["memo://one", "memo://two"]})},
@@ -198,7 +199,7 @@ class Twin:
         self.session = session or Session
         self.web = web
         self.sessions: list[Session] = []
-        self.served = 0
+        self.served = self.opened = 0
         # Seconds for a step of the slow tool.
         self.pause = 0.05
 
@@ -236,6 +237,9 @@ class Session:
         self.asked = 0
         self.questions: dict[str, tuple[trio.Event, list[Message]]] = {}
         twin.sessions.append(self)
+        twin.opened += 1
+        self.number = twin.opened
+        self.opened = trio.current_time()
 
     def close(self) -> None:
         if self in self.twin.sessions:
@@ -630,9 +634,12 @@ class Session:
         if not all(kind in given for kind in kinds):
             asked = {kind: self.question(kind, request) for kind in kinds}
             return {"resultType": "input_required", "inputRequests": asked, "requestState": self.state(request)}
-        if not all(jsonschema_rs.is_valid(ANSWERS[kind], given[kind]) for kind in kinds):
+        if not all(self.fits(kind, given[kind]) for kind in kinds):
             raise Refused(-32602, "An input response is invalid")
         return self.text("got " + ", ".join(kinds))
+
+    def fits(self, kind: str, response: Any) -> bool:
+        return jsonschema_rs.is_valid(ANSWERS[kind], response)
 
     # The rest
 

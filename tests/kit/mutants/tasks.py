@@ -15,6 +15,8 @@ from tests.kit.mutants.web import Answer, Stream
 RELATED = f"{PREFIX}related-task"
 SUPPORT = {"slow": "optional", "echo": "optional", "fail": "optional", "show": "required"}
 ENDED = ("completed", "failed", "cancelled")
+KEPT = 2
+"""Tasks that have ended and are still known."""
 
 
 class Task:
@@ -82,6 +84,8 @@ class TaskSession(Session):
             return await super().tools_call(request)
         task = Task(self.new_id(), request.params["task"].get("ttl"))
         self.tasks[task.state["taskId"]] = task
+        for old in [name for name, each in self.tasks.items() if each.stopped.is_set()][:-KEPT]:
+            del self.tasks[old]
         self.nursery.start_soon(self.work, request, task)
         return self.made(task)
 

@@ -305,7 +305,9 @@ class Web:
                 self.check_notification(head, message)
         except Refused as refused:
             error = refused.error
-            return self.refuse(400, error["code"], error["message"], request_id, error.get("data"))
+            return self.refuse(
+                self.refusal_status(error["code"]), error["code"], error["message"], request_id, error.get("data")
+            )
         if "id" not in message:
             return self.accepted()
         stream = Stream(0)
@@ -317,6 +319,9 @@ class Web:
         session = self.twin.session(self.twin, nursery, lambda each, about: stream.put(each), finish)
         session.receive(body, stream)
         return await self.answer_to(stream, modern=True)
+
+    def refusal_status(self, code: int) -> int:
+        return 400
 
     def accepted(self) -> Answer:
         return Answer(202)
@@ -366,8 +371,18 @@ class Web:
         for name, schema in TOOLS[params["name"]]["inputSchema"]["properties"].items():
             if "x-mcp-header" in schema and isinstance(arguments, dict):
                 value, header = arguments.get(name), head.headers.get(f"mcp-param-{schema['x-mcp-header']}".lower())
-                if (value is None) != (header is None) or (value is not None and self.decoded(header) != value):
+                if (value is None) != (header is None) or (value is not None and not self.agrees(header, value)):
                     raise Refused(-32020, f"The header of {name} differs from the body")
+
+    def agrees(self, header: str | None, value: Any) -> bool:
+        """Return whether a header says the same as an argument."""
+        text = self.decoded(header)
+        if not isinstance(value, int) or text is None:
+            return text == value
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
 
     def decoded(self, value: str | None) -> str | None:
         """Return the value of a header, which may be in Base64; None if it is malformed."""

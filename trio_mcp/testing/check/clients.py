@@ -91,7 +91,7 @@ async def check_client(
     client: ClientTarget,
     *,
     revisions: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     examples: int = 50,
     time: float = 60.0,
     seed: int = 0,
@@ -109,7 +109,7 @@ async def check_client(
     Args:
         client: The client.
         revisions: The revisions that the servers speak, in turns; by default the newest of each era.
-        rules: The ids of the rules to check; all for clients by default.
+        rules: The rules to check: ids, patterns of ids, or rules of your own; all for clients by default.
         examples: How many servers it meets.
         time: Seconds after which no further example begins.
         seed: Decides which servers.
@@ -146,7 +146,7 @@ async def check_client(
 
 
 async def preview_client(
-    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str] | None = None
+    client: ClientTarget, *, revisions: Sequence[str] | None = None, rules: Sequence[str | Rule] | None = None
 ) -> Preview:
     """Return what `check_client` would do with the same arguments; nothing is started.
 

@@ -468,7 +468,7 @@ async def check_server(
     target: Target | WireTarget,
     *,
     revisions: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     examples: int = 200,
     time: float = 60.0,
     seed: int = 0,
@@ -487,7 +487,8 @@ async def check_server(
     Args:
         target: What `Client` takes, except several ways at once; or a `WireTarget`.
         revisions: The revisions to speak; by default the newest of each era that the target speaks.
-        rules: The ids of the rules to check, or patterns (`trio_mcp.testing.rules.catalogue.select`); all by default.
+        rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
+            rules of your own; all by default.
         examples: How many plans are run.
         time: Seconds that it may take.
         seed: Decides all that is random.
@@ -536,7 +537,7 @@ async def preview_server(
     target: Target | WireTarget,
     *,
     revisions: Sequence[str] | None = None,
-    rules: Sequence[str] | None = None,
+    rules: Sequence[str | Rule] | None = None,
     allow_writes: bool = False,
     tools: Collection[str] = (),
 ) -> Preview:
@@ -555,7 +556,7 @@ async def preview_server(
     )
 
 
-def _options(revisions: Sequence[str] | None, rules: Sequence[str] | None, **more: Any) -> Options:
+def _options(revisions: Sequence[str] | None, rules: Sequence[str | Rule] | None, **more: Any) -> Options:
     if unknown := set(revisions or ()) - set(REVISIONS):
         raise ValueError(f"unknown revision {min(unknown)!r}; the revisions are {', '.join(REVISIONS)}")
     chosen = tuple(select(rules, "server", "transport"))

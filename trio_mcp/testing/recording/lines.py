@@ -13,6 +13,7 @@ from functools import partial
 import attrs
 import trio
 
+from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError
 from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
@@ -41,16 +42,17 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     child = await start_process(attrs.evolve(parameters, env={**os.environ, **parameters.env}))
     notes = Notes(tape, 0, "stdio")
     stderr = StderrCopier(child.stderr, "inherit")
+
+    async def end() -> None:
+        await child.end(parameters.shutdown_grace)
+
     with private_streams() as (read, write):
         try:
-            async with trio.open_nursery() as nursery:
+            async with background_nursery(end) as nursery:
                 nursery.start_soon(stderr.read)
                 nursery.start_soon(stderr.deliver)
                 await _pass_on(notes, read, write, child.stdin, child.stdout)
-                await child.end(parameters.shutdown_grace)
-                nursery.cancel_scope.cancel("the process has ended")
         finally:
-            await child.end(0)
             notes.close("server", "the process ended", status=child.returncode)
 
 

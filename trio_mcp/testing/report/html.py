@@ -6,6 +6,7 @@ What a target said stands in it as text only; a policy in its head makes sure of
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Final
@@ -19,11 +20,14 @@ from trio_mcp.testing.report.style import STYLE
 from trio_mcp.testing.report.view import (
     ENDINGS,
     STATUSES,
+    Coverage,
     Section,
     Shown,
     clean,
     counted,
+    coverage,
     headline,
+    page_title,
     problem_of,
     sections,
     shorten,
@@ -36,7 +40,7 @@ __all__ = ["html"]
 NAMES: Final[dict[Status, tuple[str, str, str]]] = {
     "broken": ("✗", "Broken", "broken"),
     "held": ("✓", "Held", "held"),
-    "not exercised": ("·", "No occasion", "unused"),
+    "not exercised": ("○", "No occasion", "unused"),
     "not checkable": ("?", "Can't check", "unclear"),
 }
 """For each status: its mark, its name and its class."""
@@ -77,6 +81,7 @@ def _page(report: CheckReport) -> Iterator[str]:
     yield from _head(report)
     yield "<main>"
     yield from _failures(report)
+    yield from _rules(report)
     yield from _coverage(report)
     yield from _notes(report)
     yield "</main>"
@@ -89,6 +94,11 @@ def _page(report: CheckReport) -> Iterator[str]:
 
 def _text(value: object) -> str:
     return escape(clean(str(value)))
+
+
+def _prose(text: str) -> str:
+    """Return a sentence of ours, in which backticks hold code."""
+    return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", _text(text))
 
 
 # --- the head ---------------------------------------------------------------------------------------------------------
@@ -155,7 +165,7 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
     known = '<span class="badge">known</span>' if outcome.known else ""
     yield f'<article id="{_text(rule.id)}" class="{rule.level.lower()}"><div class="rule">'
     yield f"<h3>{_level(outcome)}{known} <code>{_text(rule.id)}</code></h3>"
-    yield f'<p class="sentence">{_text(rule.sentence)}</p>'
+    yield f'<p class="sentence">{_prose(rule.sentence)}</p>'
     yield (
         f'<p><a href="{escape(rule.link(revision))}" rel="noreferrer">The specification: {_text(rule.section)}'
         f"{f' ({revision})' if revision else ''}</a></p>"
@@ -195,7 +205,7 @@ def _level(outcome: Outcome) -> str:
 # --- every rule -------------------------------------------------------------------------------------------------------
 
 
-def _coverage(report: CheckReport) -> Iterator[str]:
+def _rules(report: CheckReport) -> Iterator[str]:
     yield '<section id="rules"><h2>The rules, by section of the specification</h2>'
     yield f'<p class="fine">{_covered(report.outcomes)}</p>'
     for section in sections(report):
@@ -232,7 +242,7 @@ def _section(section: Section) -> Iterator[str]:
         where = f'<a href="#{id_}"><code>{id_}</code></a>' if outcome.status == "broken" else f"<code>{id_}</code>"
         yield (
             f'<li><span class="mark {kind}" title="{name}">{sign}</span><div><p>{where} {_level(outcome)}</p>'
-            f"<p>{_text(outcome.rule.sentence)}</p>"
+            f"<p>{_prose(outcome.rule.sentence)}</p>"
             f'<p class="fine">{_why(outcome)} · <a href="{link}" rel="noreferrer">specification</a></p></div></li>'
         )
     yield "</ul></details>"
@@ -247,6 +257,41 @@ def _why(outcome: Outcome) -> str:
             return f"{'known, ' if outcome.known else ''}judged {times}"
     name = NAMES[outcome.status][1].lower()
     return f"{name}: {_text(outcome.reason)}" if outcome.reason else name
+
+
+# --- the specification ------------------------------------------------------------------------------------------------
+
+
+def _coverage(report: CheckReport) -> Iterator[str]:
+    found = coverage(report)
+    if not found:
+        return
+    yield '<section id="coverage"><h2>Coverage of the specification</h2>'
+    for revision in dict.fromkeys(each.revision for each in found):
+        pages = [each for each in found if each.revision == revision]
+        used, idle, hidden = (sum(getattr(each, name) for each in pages) for name in ("exercised", "idle", "hidden"))
+        yield (
+            f"<details><summary>Revision {revision}: {used} of {used + idle} sentences with MUST or SHOULD that a peer"
+            f" can observe were exercised ({used / max(used + idle, 1):.0%}); {hidden} more can't be observed, or"
+            f" concern authorization</summary><table>"
+        )
+        for page in pages:
+            yield (
+                f"<tr><th>{_text(page_title(page.page))}</th><td>{_share(page)}</td>"
+                f'<td class="wide">{_spans(held=page.exercised, unused=page.idle, hidden=page.hidden)}</td></tr>'
+            )
+        yield "</table></details>"
+    yield '<p class="fine">Green: exercised. Grey: no occasion. Striped: no peer can observe it.</p></section>'
+
+
+def _share(page: Coverage) -> str:
+    seen = page.exercised + page.idle
+    return f"{page.exercised} of {seen}" if seen else "none"
+
+
+def _spans(**parts: int) -> str:
+    spans = "".join(f'<span class="{kind}" style="flex-grow:{count}"></span>' for kind, count in parts.items() if count)
+    return f'<div class="bar">{spans}</div>'
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

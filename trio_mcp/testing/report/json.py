@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
+
 from trio_mcp.testing.check.report import CheckReport, Failure, Outcome
-from trio_mcp.testing.report.view import counted, headline, problem_of
+from trio_mcp.testing.report.view import counted, coverage, headline, problem_of
 from trio_mcp.testing.transcript.files import as_line
 from trio_mcp.testing.transcript.masking import Masker
 
@@ -39,6 +41,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "generating": round(report.generating, 3),
         "ended": report.ended,
         "counts": counted(report.outcomes),
+        "coverage": [attrs.asdict(page) for page in coverage(report)],
         "rules": [_outcome(outcome) for outcome in report.outcomes],
         "notes": list(report.notes),
         "figures": dict(report.figures),

@@ -9,15 +9,15 @@ __all__ = ["STYLE"]
 STYLE: Final = """
 :root {
   --paper: #f6f7f9; --card: #fff; --ink: #1b1f27; --soft: #5b6472; --line: #dfe3e9; --link: #1a5fb4;
-  --broken: #c2352b; --held: #1f8a4c; --unused: #a9b1bd; --unclear: #b7791f;
-  --broken-back: #fdeceb; --held-back: #e6f5ec; --unclear-back: #fdf3e1; --code: #f0f2f5;
+  --broken: #c2352b; --held: #1f8a4c; --unused: #b6bdc8; --unclear: #8f86b8; --should: #a66a12;
+  --broken-back: #fdeceb; --held-back: #e6f5ec; --should-back: #fdf3e1; --code: #f0f2f5;
   --mono: ui-monospace, "SF Mono", SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #12151a; --card: #1b2028; --ink: #e6e9ee; --soft: #98a2b1; --line: #2e3540; --link: #78aeff;
-    --broken: #ff7b72; --held: #4cc17f; --unused: #5c6675; --unclear: #e0ab4f;
-    --broken-back: #3a1f20; --held-back: #16301f; --unclear-back: #352a15; --code: #252b35;
+    --broken: #ff7b72; --held: #4cc17f; --unused: #566070; --unclear: #8379b3; --should: #e0ab4f;
+    --broken-back: #3a1f20; --held-back: #16301f; --should-back: #352a15; --code: #252b35;
   }
 }
 * { box-sizing: border-box; }
@@ -45,14 +45,15 @@ code { overflow-wrap: anywhere; }
 .verdict.bad { background: var(--broken-back); color: var(--broken); }
 .verdict.good { background: var(--held-back); color: var(--held); }
 .warning {
-  margin: -.25rem 0 1.25rem; padding: .7rem 1.1rem; border-radius: 12px; background: var(--unclear-back);
-  color: var(--unclear); font-weight: 600;
+  margin: -.25rem 0 1.25rem; padding: .7rem 1.1rem; border-radius: 12px; background: var(--should-back);
+  color: var(--should); font-weight: 600;
 }
 .bar { display: flex; gap: 2px; height: 6px; border-radius: 3px; overflow: hidden; background: var(--line); }
 .bar.large { height: 14px; border-radius: 7px; }
 .bar span { flex: 0 1 0; min-width: 4px; }
 .bar .broken { background: var(--broken); } .bar .held { background: var(--held); }
 .bar .unused { background: var(--unused); } .bar .unclear { background: var(--unclear); }
+.bar .hidden { background: repeating-linear-gradient(135deg, var(--unused) 0 2px, transparent 2px 5px); }
 .tiles { display: grid; grid-template-columns: repeat(4, 1fr); gap: .75rem; margin: 1rem 0; }
 .tiles li {
   padding: .7rem 1rem; border: 1px solid var(--line); border-radius: 12px; background: var(--card);
@@ -72,7 +73,7 @@ article {
   display: grid; grid-template-columns: minmax(0, 5fr) minmax(0, 7fr); margin-bottom: 1.25rem; overflow: hidden;
   border: 1px solid var(--line); border-left: 4px solid var(--broken); border-radius: 12px; background: var(--card);
 }
-article.should { border-left-color: var(--unclear); }
+article.should { border-left-color: var(--should); }
 .rule { padding: 1.2rem 1.3rem; display: flex; flex-direction: column; gap: .7rem; align-items: flex-start; }
 .rule h3 { font-size: 1rem; line-height: 1.6; }
 .rule .sentence { font-size: 1.06rem; }
@@ -80,14 +81,14 @@ article.should { border-left-color: var(--unclear); }
   padding: .6rem .8rem; border-radius: 8px; background: var(--broken-back); color: var(--broken);
   font-weight: 600; overflow-wrap: anywhere; width: 100%;
 }
-.should .problem { background: var(--unclear-back); color: var(--unclear); }
+.should .problem { background: var(--should-back); color: var(--should); }
 .exchange { padding: 1rem 1.1rem; border-left: 1px solid var(--line); min-width: 0; }
 .badge {
   display: inline-block; padding: 0 .45rem; border-radius: 5px; background: var(--code); color: var(--soft);
   font: 650 .72rem/1.5 system-ui, sans-serif; letter-spacing: .03em; vertical-align: .1em; margin-right: .3rem;
 }
 .rule .badge.must { background: var(--broken-back); color: var(--broken); }
-.rule .badge.should { background: var(--unclear-back); color: var(--unclear); }
+.rule .badge.should { background: var(--should-back); color: var(--should); }
 pre {
   padding: .7rem .8rem; border-radius: 8px; background: var(--code); overflow: auto; max-height: 24rem;
   max-width: 100%; font-size: .8rem;
@@ -114,10 +115,10 @@ pre {
 .diagram .detail { font-size: 11px; line-height: 16px; color: var(--soft); }
 .diagram .light .label { font-weight: 400; color: var(--soft); }
 .diagram .bad .label { color: var(--broken); font-weight: 700; }
-.should .bad .band { fill: var(--unclear-back); }
-.should .bad line { stroke: var(--unclear); }
-.should .bad polygon { fill: var(--unclear); }
-.should .bad .label { color: var(--unclear); }
+.should .bad .band { fill: var(--should-back); }
+.should .bad line { stroke: var(--should); }
+.should .bad polygon { fill: var(--should); }
+.should .bad .label { color: var(--should); }
 .diagram .note rect { fill: var(--code); stroke: var(--line); }
 .diagram .note .label { font-weight: 400; }
 .diagram .note.bad rect { fill: var(--broken-back); stroke: var(--broken); }
@@ -149,6 +150,12 @@ pre {
 table { border-collapse: collapse; }
 th, td { text-align: left; padding: .3rem 1.5rem .3rem 0; border-bottom: 1px solid var(--line); font-weight: 400; }
 th { color: var(--soft); vertical-align: top; }
+#coverage details { margin-bottom: .5rem; }
+#coverage summary { cursor: pointer; }
+#coverage table { margin: .6rem 0 1rem; width: 100%; }
+#coverage th { width: 22rem; }
+#coverage td { white-space: nowrap; font-variant-numeric: tabular-nums; }
+#coverage .wide { width: 50%; padding-right: 0; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .875rem; }
 
 @media (max-width: 52rem) {
@@ -158,6 +165,8 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .875rem; }
   dl { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   article { grid-template-columns: minmax(0, 1fr); }
   .exchange { border-left: 0; border-top: 1px solid var(--line); padding: .8rem .6rem; }
+  #coverage th { width: auto; }
+  #coverage .wide { width: 30%; }
   .section summary { grid-template-columns: 1fr auto; gap: .4rem 1rem; }
   .section summary .bar { grid-column: 1 / -1; }
 }

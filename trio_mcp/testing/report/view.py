@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -15,17 +16,21 @@ import attrs
 
 from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Status
 from trio_mcp.testing.rules.history import is_notification, is_request, is_response
+from trio_mcp.testing.statements.model import statements
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.testing.transcript.masking import Masker, mask_text
 
 __all__ = [
     "ENDINGS",
     "STATUSES",
+    "Coverage",
     "Section",
     "Shown",
     "clean",
     "counted",
+    "coverage",
     "headline",
+    "page_title",
     "sections",
     "shorten",
     "shown",
@@ -86,7 +91,7 @@ class Section:
     @property
     def title(self) -> str:
         """Its name for people."""
-        return " / ".join(part.replace("-", " ").replace("_", " ").capitalize() for part in self.path.split("/"))
+        return page_title(self.path)
 
 
 def sections(report: CheckReport) -> list[Section]:
@@ -112,12 +117,61 @@ def counted(outcomes: Iterable[Outcome]) -> dict[Status, int]:
     return counts
 
 
+@attrs.frozen
+class Coverage:
+    """How many statements of a page of the specification were exercised: those that bind the side that was checked.
+
+    Attributes:
+        revision: The revision.
+        page: The page.
+        exercised: How many have a rule that held or was broken.
+        idle: How many could be observed, but no rule had an occasion, or none that checks them was asked for.
+        hidden: How many no peer can observe, or belong to authorization.
+    """
+
+    revision: str
+    page: str
+    exercised: int = 0
+    idle: int = 0
+    hidden: int = 0
+
+
+def coverage(report: CheckReport) -> list[Coverage]:
+    """Return the coverage of the pages of the revisions that were spoken, the newest revision first."""
+    exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for statement in statements():
+        if statement.binds not in (report.side, "both"):
+            continue
+        kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
+        for place in statement.places:
+            if place.revision in report.revisions:
+                page = place.section.partition("#")[0]
+                counts.setdefault((place.revision, page), Counter())[kind] += 1
+    # Sorted twice: by page, and then, which keeps that order, by revision from the newest.
+    pages = sorted(counts.items())
+    return [
+        Coverage(revision, page, **count)
+        for (revision, page), count in sorted(pages, key=lambda each: each[0][0], reverse=True)
+    ]
+
+
+_TITLES: Final = {"mrtr": "Multi round-trip requests", "streamable-http": "Streamable HTTP", "stdio": "stdio"}
+
+
+def page_title(path: str) -> str:
+    """Return the name of a page for people."""
+    return " / ".join(_TITLES.get(part, part.replace("-", " ").capitalize()) for part in path.split("/"))
+
+
 def headline(report: CheckReport) -> str:
     """Return the result in a line."""
     new = [outcome for outcome in report.broken if not outcome.known]
     musts = sum(outcome.rule.level == "MUST" for outcome in new)
     known = len(report.broken) - len(new)
     parts = [_number(musts, "MUST is broken", "MUSTs are broken")] if musts else []
+    if new and not musts:
+        parts.append("Every MUST that was exercised holds" if not known else "No other MUST is broken")
     if len(new) > musts:
         parts.append(_number(len(new) - musts, "SHOULD is broken", "SHOULDs are broken"))
     if not new:

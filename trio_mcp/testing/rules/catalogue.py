@@ -38,11 +38,12 @@ def judge(history: History, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Verdi
                 yield rule, verdict
 
 
-def select(names: Sequence[str] | None, *who: Who) -> list[Rule]:
+def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
     """Return the rules for these sides, or of them those that are named.
 
     Args:
-        names: Ids, patterns such as ``cursor-*``, or ``section:`` and the beginning of a section; None for all.
+        names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or rules of your own; None
+            for all.
         who: The sides that are checked.
 
     Raises:
@@ -53,6 +54,9 @@ def select(names: Sequence[str] | None, *who: Who) -> list[Rule]:
         return rules
     chosen: dict[str, Rule] = {}
     for name in names:
+        if isinstance(name, Rule):
+            chosen[name.id] = name
+            continue
         kind, _, section = name.partition(":")
         if kind == "section":
             found = [
@@ -64,7 +68,7 @@ def select(names: Sequence[str] | None, *who: Who) -> list[Rule]:
             found = [rule for rule in rules if fnmatch.fnmatchcase(rule.id, name)]
         if not found:
             near = difflib.get_close_matches(name, [rule.id for rule in rules], 1)
-            meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --help` says how to list the rules"
+            meant = f"; did you mean {near[0]!r}?" if near else "; `trio-mcp check --dry-run` lists the rules"
             raise ValueError(f"no rule for a {' or '.join(who)} is called {name!r}{meant}")
         chosen |= {rule.id: rule for rule in found}
     return list(chosen.values())

@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 
 from trio_mcp.sockets.addresses import is_loopback
 from trio_mcp.testing.rules.common import lost
-from trio_mcp.testing.rules.history import Connection, Exchange, History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.history import (
+    Asked,
+    Connection,
+    Exchange,
+    History,
+    is_notification,
+    is_request,
+    is_response,
+)
 from trio_mcp.testing.rules.model import Verdict, broken, held, judged, rule
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
@@ -77,6 +85,11 @@ def _response(exchange: Exchange) -> Event:
 
 def _is_whole(exchange: Exchange) -> bool:
     return exchange.end is not None and not exchange.end.facts.get("cut")
+
+
+def _is_given_up(asked: Asked) -> bool:
+    """Return whether the client no longer waits for a response; what is overdue is cancelled by the kit."""
+    return not asked.answers and (asked.cancelled is not None or asked.overdue is not None)
 
 
 def _lives(connection: Connection, event: Event) -> bool:
@@ -196,7 +209,7 @@ def answer_content_type(history: History) -> Iterator[Verdict]:
         if not is_request(exchange.message) or not 200 <= (exchange.status or 0) < 300:
             continue
         asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-        if asked is not None and asked.cancelled is not None and not asked.answers:
+        if asked is not None and _is_given_up(asked):
             continue
         response = _response(exchange)
         if exchange.is_stream:
@@ -307,7 +320,7 @@ def stream_has_response(history: History) -> Iterator[Verdict]:
             yield held(answer)
         elif exchange.end is not None and _is_whole(exchange):
             asked = next((each for each in connection.requests if each.event is exchange.sent[0]), None)
-            given_up = asked is None or asked.cancelled is not None or not _lives(connection, exchange.end)
+            given_up = asked is None or _is_given_up(asked) or not _lives(connection, exchange.end)
             resumable = any(event.facts.get("event_id") for event in exchange.received)
             if not given_up and not resumable:
                 yield broken(exchange.end, "the stream ended without the response")

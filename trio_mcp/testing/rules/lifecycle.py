@@ -263,8 +263,9 @@ def lists_answered(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/list", "resources/list", "prompts/list"):
         if "cursor" in asked.params or not declares(connection.server_capabilities, asked.method.split("/")[0]):
             continue
-        # A level that does not exist may be refused.
-        if meta.LOG_LEVEL not in asked.meta:
+        # A level that does not exist may be refused, and a code of the server's own may mean that it is busy.
+        code = code_of(asked)
+        if meta.LOG_LEVEL not in asked.meta and (code is None or -32768 <= code <= -32000):
             yield judged(asked.error is None, answer, f"{asked.method} was answered with the error {code_of(asked)}")
 
 

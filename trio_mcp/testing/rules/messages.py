@@ -190,8 +190,23 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 continue
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} (id {asked.id!r}) was not answered")
-            elif connection.close is not None and connection.close.sender == "server" and is_ordered(connection):
-                yield broken(connection.close, f"the server ended without answering {asked.method} (id {asked.id!r})")
+            elif _ended_without_cause(connection):
+                end = connection.close or asked.event
+                yield broken(end, f"the server ended without answering {asked.method} (id {asked.id!r})")
+
+
+def _ended_without_cause(connection: Connection) -> bool:
+    """Return whether the server ended the connection, and nothing malformed may have been the reason."""
+    if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
+        return False
+    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
+    example = connection.events[begins[-1] if begins else 0 :]
+    return all(
+        e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
+    )
+
+
+_SAID: Final = ("message", "text")
 
 
 def _refused_by_http(connection: Connection, asked: Asked) -> bool:
@@ -241,7 +256,8 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
             if isinstance(request_id, float) and request_id.is_integer():
                 request_id = int(request_id)  # the same number in JSON
             if request_id is None:
-                if "error" not in message:
+                # To JSON-RPC null is an id; only MCP forbids it.
+                if "error" not in message and not connection.uses(None):
                     yield broken(event, "the result has no id")
             elif connection.uses(request_id):
                 asked = _first(connection, request_id)
@@ -374,24 +390,46 @@ def malformed_code(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not is_ordered(connection):  # HTTP has other reasons for errors without an id
             continue
-        allowed: set[int] = set()
+        named = {repr(e.message.get("id")) for e in messages_of(connection, "server") if is_response(e.message)}
+        since_last: list[Event] = []
         for event in connection.events:
-            if event.sender == "client" and event.kind == "text":
-                if event.text is None or len(event.text) > LARGEST:
-                    break
-                allowed.add(error_codes.PARSE_ERROR)
-                # Not every parser takes the same for JSON: depth, surrogates, NaN.
-                allowed.add(error_codes.INVALID_REQUEST)
-            elif event.sender == "client" and event.kind == "message" and not is_plain(connection, event):
-                if event.text is not None:
-                    allowed.add(error_codes.PARSE_ERROR)
-                allowed |= {error_codes.INVALID_REQUEST, error_codes.INVALID_PARAMS}
-            elif event.sender == "server" and event.kind == "message" and is_response(event.message):
+            if event.sender == "client":
+                since_last.append(event)
+            elif event.kind != "message" or not is_response(event.message):
+                continue
+            elif event.message.get("id") is not None:
+                # What came before a request that is answered now has been dealt with.
+                ids = [e.message.get("id") if isinstance(e.message, dict) else None for e in since_last]
+                since_last = since_last[ids.index(event.message["id"]) :] if event.message["id"] in ids else since_last
+            else:
+                allowed = _allowed(connection, since_last, named)
+                since_last = []
                 error = event.message.get("error")
-                if event.message.get("id") is None and isinstance(error, dict) and allowed:
+                if allowed and isinstance(error, dict):
                     code = error.get("code")
                     wanted = " or ".join(map(str, sorted(allowed)))
                     yield judged(code in allowed, event, f"the code is {code!r:.60}, not {wanted}")
+
+
+def _allowed(connection: Connection, events: list[Event], named: set[str]) -> set[int]:
+    """Return the codes of an error without an id that answers one of these; none if it may answer something else."""
+    allowed: set[int] = set()
+    for event in events:
+        message = event.message
+        if event.kind == "text":
+            if event.text is None or len(event.text) > LARGEST:
+                return set()
+            # Not every parser takes the same for JSON: depth, surrogates, NaN.
+            allowed |= {error_codes.PARSE_ERROR, error_codes.INVALID_REQUEST}
+        elif event.kind != "message":
+            continue
+        elif isinstance(message, list) or is_notification(message):
+            return set()
+        elif not is_plain(connection, event) and not (isinstance(message, dict) and repr(message.get("id")) in named):
+            allowed |= {error_codes.INVALID_REQUEST, error_codes.INVALID_PARAMS}
+            if event.text is not None:
+                allowed.add(error_codes.PARSE_ERROR)
+    return allowed
 
 
 def _errors(history: History) -> Iterator[tuple[Connection, Event, int]]:

@@ -28,8 +28,14 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 )
 def prompt_content_valid(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("prompts/get"):
+        given = asked.params.get("arguments")
+        echoes = set(map(repr, given.values())) if isinstance(given, dict) else set()
         for block in blocks_of(asked.result, "messages"):
-            yield Verdict(asked.answers[0], _problem(block))
+            resource = block.get("resource")
+            parts = [*block.values(), *(resource.values() if isinstance(resource, dict) else ())]
+            # What the client gave itself may come back as it was.
+            if echoes.isdisjoint(map(repr, parts)):
+                yield Verdict(asked.answers[0], _problem(block))
 
 
 def _problem(block: dict[str, Any]) -> str | None:

@@ -370,7 +370,7 @@ def _retries(history: History) -> Iterator[tuple[Connection, Asked, dict[str, An
     for connection in history:
         asking: list[tuple[str, Any, dict[str, Any]]] = []
         for asked in connection.requests if connection.modern else ():
-            subject = asked.params.get("name", asked.params.get("uri"))
+            subject = _subject(asked)
             if {"inputResponses", "requestState"} & set(asked.params):
                 found = [result for method, what, result in asking if (method, what) == (asked.method, subject)]
                 if found:
@@ -407,12 +407,21 @@ def request_state_tampering_survived(history: History) -> Iterator[Verdict]:
 def unfulfilled_input_survived(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, _ in _rounds(history):
         place = connection.position(answer)
-        later = [each for each in connection.requests if connection.position(each.event) > place]
-        if any({"inputResponses"} & set(each.params) for each in later if each.method == asked.method):
+        same = [
+            each
+            for each in connection.requests
+            if connection.position(each.event) > place
+            and (each.method, _subject(each)) == (asked.method, _subject(asked))
+        ]
+        if any({"inputResponses", "requestState"} & set(each.params) for each in same):
             continue
-        dead = next((mark for each in later if (mark := lost(each)) is not None), None)
-        if later:
-            yield judged(dead is None, dead or answer, "nothing is answered any more after a round that was given up")
+        dead = next((mark for each in same if (mark := lost(each)) is not None), None)
+        if dead is not None or any(each.answers for each in same):
+            yield judged(dead is None, dead or answer, "it is not answered any more after a round that was given up")
+
+
+def _subject(asked: Asked) -> Any:
+    return asked.params.get("name", asked.params.get("uri"))
 
 
 @rule(

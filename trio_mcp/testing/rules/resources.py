@@ -24,7 +24,9 @@ UNKNOWN: Final = ("read-unknown-resource",)
 def is_base64(value: Any) -> bool:
     """Return whether a value is a text in Base64 (RFC 4648, section 4)."""
     try:
-        base64.b64decode(value.encode() if isinstance(value, str) else b"?", validate=True)
+        # Line breaks are what MIME puts into Base64 (RFC 2045, section 6.8).
+        text = "".join(value.split()) if isinstance(value, str) else "?"
+        base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, ValueError):
         return False
     return True

@@ -22,6 +22,9 @@ __all__ = ["flaw", "json_type"]
 Check: TypeAlias = Callable[[Any, str], str | None]
 """Says what is wrong with a value at a place; None if nothing is."""
 
+# Pagination speaks of cursors that are null (2026-07-28 server/utilities/pagination, Implementation Guidelines).
+NULLABLE: Final = {"nextCursor"}
+
 # Rules of their own say more about these, and one fault should break one rule.
 ELSEWHERE: Final = {"resultType", "ttlMs", "cacheScope"}
 
@@ -61,7 +64,7 @@ def _compiled(model: type[WireModel], revision: str) -> Check:
             if wire not in value:
                 if required:
                     return f"{here} is missing"
-            elif value[wire] is not None or not null:
+            elif value[wire] is not None or not (null or wire in NULLABLE):
                 problem = inner(value[wire], here)
                 if problem is not None:
                     return problem

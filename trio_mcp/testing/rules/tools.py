@@ -218,7 +218,8 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
             return f"the x-mcp-header {name!r:.60} is not the name of a header"
         if names.count(name.lower()) > 1:
             return f"the x-mcp-header {name!r:.60} is used more than once"
-        if kind not in ("integer", "string", "boolean"):
+        # Without a type, or with several, what it may be is told elsewhere.
+        if isinstance(kind, str) and kind not in ("integer", "string", "boolean"):
             return f"the x-mcp-header {name!r:.60} is on the type {kind!r:.60}"
         if not reachable:
             return f"the x-mcp-header {name!r:.60} is on a schema that no chain of properties leads to"

@@ -267,7 +267,7 @@ def _progress(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
     "basic/patterns/progress#behavior-requirements",
     "Report progress only for tokens that a request gave.",
     older="basic/utilities/progress#behavior-requirements",
-    moves=PROGRESS,
+    moves=(*PROGRESS, "another-connection"),
 )
 def progress_token_known(history: History) -> Iterator[Verdict]:
     for connection in history:
@@ -584,11 +584,24 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
             if any(notifications(connection, "server", f"notifications/{method.split('/')[0]}/list_changed")):
                 continue
             for chain in pages(connection, method):
+                if _was_disturbed(connection, chain):
+                    continue
                 seen: set[str] = set()
-                for page in chain[:1] if len(chain) == 1 else chain:
+                for page in chain:
                     names = set(named([page], field, key))
                     if page is not chain[0]:
                         twice = sorted(seen & names)
                         found = ", ".join(twice[:3])
                         yield judged(not twice, page.answers[0], f"{found} came on an earlier page, too")
                     seen |= names
+
+
+def _was_disturbed(connection: Connection, chain: list[Asked]) -> bool:
+    """Return whether a call came between the pages of a list, which may have changed the list."""
+    first, last = connection.position(chain[0].event), connection.position(chain[-1].answers[0])
+    return any(
+        asked.method in ("tools/call", "prompts/get", "resources/read")
+        and connection.position(asked.event) < last
+        and not (asked.answers and connection.position(asked.answers[0]) < first)
+        for asked in connection.requests
+    )

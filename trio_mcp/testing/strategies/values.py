@@ -44,6 +44,7 @@ WIDER = 4
 MAX_STRETCH = 5_000
 """How often a repetition in a pattern is repeated at most. Chosen."""
 
+_ANY_NAME = "any name that a schema does not know"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
@@ -422,8 +423,12 @@ class _Making:
         most = int(min(max(most, least), shape.max_members - len(names)))
         if most <= 0:
             return
-        count = self.choices.integer(max(least, 0), most)
         patterns = self.shapes.name_patterns(key)
+        if not patterns and not self._possible(key, _ANY_NAME, depth):
+            if least > 0:
+                raise Stuck("it forbids the members that it asks for")
+            return
+        count = self.choices.integer(max(least, 0), most)
         for attempt in range(count * 4):
             if count <= 0:
                 break

@@ -1,1 +1,8 @@
 """What happened between a client and a server, as data: events, the tape that they are recorded on, files of them."""
+
+from __future__ import annotations
+
+from trio_mcp.testing.transcript.events import Event
+from trio_mcp.testing.transcript.files import Transcript, TranscriptError, read_transcript, write_transcript
+
+__all__ = ["Event", "Transcript", "TranscriptError", "read_transcript", "write_transcript"]

@@ -79,7 +79,7 @@ def task_list(facts: Facts) -> st.SearchStrategy[Plan]:
         gets = [OnTask("tasks/get", number) for number in range(len(found))]
         return (*found, Await(), Ask("tasks/list"), Await(), *further, *gets, Await())
 
-    return st.builds(run, st.lists(_as_tasks(facts), min_size=1, max_size=4), st.integers(0, 2))
+    return st.builds(run, st.lists(_as_tasks(facts), min_size=1, max_size=3), st.integers(1, 3))
 
 
 @move(revisions=_REVISIONS, needs=_NEEDS, weight=1)
