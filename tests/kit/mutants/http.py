@@ -362,7 +362,7 @@ class StreamsEndEarly(Web):
 
 
 class LogsToSubscriptions(Session):
-    """A server that logs to whoever listens."""
+    """A server that logs on any open stream."""
 
     def log(self, request: Request, level: str, data: Any) -> None:
         for session in self.twin.sessions:
