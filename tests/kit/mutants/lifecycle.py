@@ -234,16 +234,6 @@ class HangsOnMalformedInput(Session):
             super().receive(text, origin)
 
 
-@breaks("request-answered", revision=MODERN)
-class DiesOfWhatIsNoJson(Session):
-    def parse(self, text: bytes) -> Any:
-        try:
-            return super().parse(text)
-        except Refused:
-            self.nursery.cancel_scope.cancel()
-            raise
-
-
 @breaks("request-answered")
 class DiesAfterManyRequests(Session):
     async def tools_call(self, request: Request) -> Message:
