@@ -150,9 +150,12 @@ def lost(asked: Asked) -> Event | None:
 
 
 def ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, and nothing malformed may have been the reason."""
+    """Return whether the server ended the connection, though nothing gave it a right to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
+    if connection.transport != "websocket":
+        return True
+    # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be over what is not JSON.
     begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
     example = connection.events[begins[-1] if begins else 0 :]
     return all(

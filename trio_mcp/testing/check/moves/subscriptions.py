@@ -10,7 +10,7 @@ from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.messages import alive
 from trio_mcp.testing.check.moves.model import move
 from trio_mcp.testing.check.moves.odd_calls import NOWHERE, calls
-from trio_mcp.testing.check.steps import Ask, Await, Cancel, Open, Pause, Plan
+from trio_mcp.testing.check.steps import Ask, Await, Cancel, Open, Pause, Plan, Step
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__: list[str] = []
@@ -55,9 +55,12 @@ def listen_twice(facts: Facts) -> st.SearchStrategy[Plan]:
 def subscribe(facts: Facts) -> st.SearchStrategy[Plan]:
     """Subscribe to a resource, do something, and perhaps unsubscribe."""
 
-    def watched(uri: str, done: Ask, stop: bool) -> Plan:
-        params = {"uri": uri}
-        ends = (Ask("resources/unsubscribe", params), Await(), done) if stop else ()
-        return (Ask("resources/subscribe", params), Await(), done, Await(), *ends)
+    def watched(uri: str, done: list[Ask], stop: bool) -> Plan:
+        # A tool that is given a resource may change it.
+        given = [value for call in done for value in ((call.params or {}).get("arguments") or {}).values()]
+        params = {"uri": next((value for value in given if isinstance(value, str) and value in facts.resources), uri)}
+        plan: list[Step] = [Ask("resources/subscribe", params), Await(), *done, Await()]
+        return (*plan, Ask("resources/unsubscribe", params), Await(), *done) if stop else tuple(plan)
 
-    return st.builds(watched, st.sampled_from(sorted(facts.resources)), _something(facts), st.booleans())
+    some = st.lists(_something(facts), min_size=1, max_size=4)
+    return st.builds(watched, st.sampled_from(sorted(facts.resources)), some, st.booleans())
