@@ -153,11 +153,14 @@ def ended_without_cause(connection: Connection) -> bool:
     """Return whether the server ended the connection, though nothing gave it a right to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
+    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
+    example = connection.events[begins[-1] if begins else 0 :]
+    # Over stdio a server ends when its client closes the input, whatever is open.
+    if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
+        return False
     if connection.transport != "websocket":
         return True
     # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be over what is not JSON.
-    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
-    example = connection.events[begins[-1] if begins else 0 :]
     return all(
         e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
     )
