@@ -931,6 +931,13 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "completion-errors": [t(COMPLETE, error(1), server={"completions": {}})],
     "bad-cursor-refused": [t(ask(1, "tools/list", cursor="x"), done(1, **TOOLS))],
+    "cancel-open-request": [
+        old(
+            *[question(7, "ping"), sent({"jsonrpc": "2.0", "id": 7, "result": {}})],
+            *[ask(1, "ping"), result(1), cancels(7)],
+            transport="http",
+        )
+    ],
     "bad-cancel-ignored": [t(text(b"\xff"), cancel(None), LIST, Event("close", "server"), transport="websocket")],
     "prompt-content-valid": [
         t(
@@ -949,7 +956,7 @@ SILENT: dict[str, Sequence[T]] = {
     "notification-valid": [t(notify("notifications/own", x=1))],
     "malformed-code": [
         t(sent(5), tell("notifications/x"), error(None, -32601)),
-        t(ask("x" * 300, "no-such/x"), error("x" * 300, -32601), error(None, -32603)),
+        t(ask("x" * 3000, "no-such/x"), error("x" * 3000, -32601), error(None, -32603)),
         t(LIST, error(None, -1)),
         t(sent(5), error(None, -1), transport="http"),
     ],

@@ -47,7 +47,7 @@ MODERN: Final = MODERN_REVISIONS
 # Beyond these two programs may read the same JSON differently, or refuse it with good reason. The integers are those
 # that a double holds exactly (RFC 8259, section 6); the others are chosen, far beyond ordinary messages.
 SAFE_INTEGER: Final = 2**53 - 1
-LONGEST_ID: Final = 200
+LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
 DEEPEST: Final = 50
 

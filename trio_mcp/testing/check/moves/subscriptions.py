@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.testing.check.facts import Facts
@@ -27,8 +29,12 @@ def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
 
 
 def _something(facts: Facts) -> st.SearchStrategy[Ask]:
-    """Return something that may change what is listened to."""
-    return calls(facts) if facts.callable_tools else st.just(alive(facts))  # type: ignore[arg-type]
+    """Return something that may change what is listened to: best a tool whose schema names a resource."""
+    if not facts.callable_tools:
+        return st.just(alive(facts))  # type: ignore[arg-type]
+    schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}
+    touching = tuple(name for name, text in schemas.items() if any(uri in text for uri in facts.resources))
+    return st.one_of(calls(facts), calls(attrs.evolve(facts, callable_tools=touching))) if touching else calls(facts)
 
 
 @move(revisions=MODERN_REVISIONS, weight=3)
