@@ -996,7 +996,7 @@ def test_the_catalogues_name_every_module() -> None:
     for catalogue, decorator in ((rule_catalogue, "@rule("), (move_catalogue, "@move(")):
         room = Path(catalogue.__file__).parent
         having = {each.resolve() for each in room.rglob("*.py") if f"\n{decorator}" in each.read_text()}
-        named = {Path(each.__file__).resolve() for each in catalogue.MODULES}
+        named = {Path(str(each.__file__)).resolve() for each in catalogue.MODULES}
         assert having <= named
 
 
