@@ -300,7 +300,8 @@ def extension_names(history: History) -> Iterator[Verdict]:
 )
 def discover_answered(history: History) -> Iterator[Verdict]:
     for _, asked, answer in asked_about(history, "server/discover"):
-        if meta.LOG_LEVEL not in asked.meta:
+        # A level that does not exist, and parameters that the method lacks, may be refused.
+        if meta.LOG_LEVEL not in asked.meta and not asked.params.keys() - {"_meta"}:
             yield judged(asked.error is None, answer, f"server/discover was answered with the error {code_of(asked)}")
 
 
