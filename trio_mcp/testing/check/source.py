@@ -32,6 +32,9 @@ MOST_STEPS: Final = 25
 SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
 
+SHARE: Final = 0.7
+"""Which part of the requests in plans are new calls, if there are so many (chosen)."""
+
 FEW: Final = 8
 """A move counts as used up when of so many values that are drawn less than one is new (chosen)."""
 
@@ -143,10 +146,10 @@ class Source:
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
-        found = [plan for name in names if name in self._pools for plan in self._drawn(name)]
-        # At least half of the traffic is calls.
+        found = [plan for name in names for plan in self._drawn(name)]
+        # So that at least half of all traffic is calls that were not made before, with what is not from plans.
         calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
-        while calling and 2 * self.called < 1.2 * self.asked and sum(map(len, found)) < MOST_STEPS:
+        while calling and self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
             found += self._drawn(self._random.choice(calling)) or [()]
         return found
 
@@ -156,9 +159,9 @@ class Source:
         keys: list[str] = []
         old = 0
         for _ in range(ATTEMPTS):
-            drawn = self._pools[name].next()
+            drawn = self._pools[name].next() if name in self._pools else None
             if drawn is None:
-                del self._pools[name]
+                self._pools.pop(name, None)
                 return []
             plan = drawn
             keys = _calls(plan)
