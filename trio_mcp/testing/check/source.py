@@ -123,6 +123,15 @@ class Source:
         self._first = [move.name for move in self.usable]
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
+        self._moves = moves
+        self._seed = seed
+
+    def renew(self, facts: Facts) -> None:
+        """Go on with other facts; what was tried is not tried first again."""
+        self.usable = [move for move in self._moves if not move.lacks(facts)]
+        self._seed += "+"
+        self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
+        self._first = [name for name in self._first if name in self._pools]
 
     def next(self) -> Plan | None:
         """Return the next plan; None if nothing can be done."""
@@ -148,9 +157,11 @@ class Source:
             return self._drawn(alone)
         found = [plan for name in names for plan in self._drawn(name)]
         # So that at least half of all traffic is calls that were not made before, with what is not from plans.
-        calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
-        while calling and self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
-            found += self._drawn(self._random.choice(calling)) or [()]
+        while self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
+            calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
+            if not calling:
+                break
+            found += self._drawn(self._random.choice(calling))
         return found
 
     def _drawn(self, name: str) -> list[Plan]:
