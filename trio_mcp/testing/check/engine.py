@@ -332,7 +332,7 @@ class Check:
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
-            seconds=min(SHRINKING, max(2.0, self._time_left / 2)),
+            seconds=min(SHRINKING, max(2.0, self._time_left / 3)),
             quiet=QUIET_VIRTUAL if self._virtual else QUIET,
         )
         best = self._failures[found.rule.id]
