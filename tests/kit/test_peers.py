@@ -14,8 +14,8 @@ pytestmark = pytest.mark.interop
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peers.md"
 
-EVERY_DAY = {"typescript-v2", "time", "typescript-v2-client"}
-"""Peers that are checked with the other interop tests: one server of both eras and transports, one that is small, and a client."""
+EVERY_DAY = {"typescript-v2", "memory", "typescript-v2-client"}
+"""Peers that are checked with the other interop tests: a server of both eras and transports, a small one, a client."""
 
 PEERS = [pytest.param(peer, marks=() if peer in EVERY_DAY else pytest.mark.again) for peer in (*SERVERS, *CLIENTS)]
 

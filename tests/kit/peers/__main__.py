@@ -1,4 +1,4 @@
-"""Check peers: ``python -m tests.kit.peers [PEER ...]``; see docs/reference/peers.md. Exits with 1 if a baseline is wrong."""
+"""Check peers: ``python -m tests.kit.peers [PEER ...]``. The status is 1 if a baseline is wrong."""
 
 from __future__ import annotations
 

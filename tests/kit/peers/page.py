@@ -16,12 +16,13 @@ __all__ = ["page"]
 HEAD = """\
 # What the kit finds in other people's software
 
-This page tells what `trio-mcp check` finds in the official SDKs, FastMCP and the reference servers: for each peer how many rules
-hold, and which are broken. It is made by a run of a minute for each line below, on two cores; a shorter one is part of the tests, and
-fails if a finding is new, or is found no longer. Each finding was held by hand against the text of the specification.
+This page tells what `trio-mcp check` finds in the official SDKs, FastMCP and the reference servers: for each peer
+how many rules hold, and which are broken. It is made by a run of a minute for each line below, on two cores; a shorter
+one is part of the tests, and fails if a finding is new, or is found no longer. Each finding was held by hand against
+the text of the specification.
 
-A peer that is an SDK is represented by a server with something of everything, or by a client that does a bit of everything, written
-with it: `tests/kit/peers` has them. What a program on an SDK can't help is the SDK's; that is what is told here.
+For an SDK a server speaks that has something of everything, or a client that does a bit of everything, written with
+it: they are in `tests/kit/peers`. What such a program can't help is the SDK's, and that is what is told here.
 
 To repeat a run, from a checkout:
 
@@ -33,7 +34,7 @@ $ python -m tests.kit.peers python-v1-client --examples 500 --time 120
 
 ## Figures
 
-Rules that are neither held nor broken had no occasion, or can't be checked: a server without prompts has no prompts to check.
+Rules that are neither held nor broken had no occasion, or can't be checked: a server without prompts has none to check.
 
 | peer | what | transport | revision | requests | rules that hold | broken MUST | broken SHOULD |
 |---|---|---|---|---|---|---|---|
@@ -42,8 +43,8 @@ Rules that are neither held nor broken had no occasion, or can't be checked: a s
 FINDINGS = """
 ## Findings
 
-A finding begins with what it is: a **fault** breaks the sentence as it is written; what is a matter of **reading** breaks one that can be
-read otherwise, which the line says.
+A finding begins with what it is: a **fault** breaks the sentence as it is written; what is a matter of **reading**
+breaks one that can be read otherwise, and the line says how. A **rare** one is a race, which a run may miss.
 """
 
 
