@@ -106,7 +106,6 @@ def test_a_process_is_recorded_and_replayed(shop: Path) -> None:
         ("replay none.jsonl twice.py", "can't read none.jsonl: No such file or directory"),
         ("replay twice.py twice.py", "twice.py: this is neither a transcript nor a plan of trio-mcp"),
         ("record no/such/folder.jsonl twice.py", "can't write no/such/folder.jsonl: No such file or directory"),
-        ("record said.jsonl ws://127.0.0.1:9/", "a WebSocket can't be recorded"),
         ("record said.jsonl --port 99999 http://127.0.0.1:9/", "--port must be from 0 to 65535; got 99999"),
     ],
 )
@@ -145,6 +144,16 @@ def test_what_can_not_run_is_one_line_and_status_2(twice: Path, line: str) -> No
     assert REFUSED[line] in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+
+
+def test_a_missing_extra_is_named(twice: Path) -> None:
+    (twice / "hypothesis.py").write_text("raise ImportError")
+    variables = environment() | {"PYTHONPATH": f"{twice}:{ROOT}"}
+    ended = subprocess.run(command("check", "twice.py"), cwd=twice, env=variables, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        'trio-mcp check: this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"\n'
+    )
 
 
 def test_ctrl_c_shows_what_was_found(twice: Path) -> None:

@@ -1,4 +1,4 @@
-"""A client of ours as a program: ``python -m tests.kit.client_program URL``, run in a fork."""
+"""Our client as a program: ``python -m tests.kit.client_program URL``, run in a fork."""
 
 import os
 import sys

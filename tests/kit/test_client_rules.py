@@ -137,7 +137,28 @@ INITIALIZE = {"method": "initialize", "params": {"protocolVersion": OLD}}
 
 GREETED = over_http(({}, INITIALIZE, result({"protocolVersion": OLD})))
 
+
 # The rule; transcripts that keep it, and transcripts that break it.
+def unordered(*told: tuple[str, dict[str, Any]]) -> list[Event]:
+    """Return a session over HTTP, in which requests may overtake each other, and what happens after its opening."""
+    start, hello, _ = opening({})
+    return [Event("open", "client", facts={"transport": "http"}), *messages(start, hello, *told)[1:]]
+
+
+def overdue(method: str, **params: Any) -> list[Event]:
+    """Return a session in which the client answers one question, and another not in time."""
+    question = ("server", {"id": 9, "method": method, "params": params})
+    told = messages(
+        *opening({"roots": {}}), ("server", {"id": 1, "method": ROOTS}), ("client", {"id": 1, **result(FILE)})
+    )
+    mark = Event("mark", "kit", facts={"what": "overdue", "id": 9, "by": "server", "seconds": 10.0})
+    return [*told, *messages(question)[1:], mark]
+
+
+PING, PONG = ("client", {"id": 1, "method": "ping", "params": fields()}), ("server", {"id": 1, **result({})})
+LIST, LISTED = ("client", {"id": 1, "method": "tools/list"}), ("server", {"id": 1, **result({"tools": []})})
+READY = ("client", {"method": "notifications/initialized"})
+
 CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     "client-capabilities-declared": (
         [asked({"roots": {}}, (ROOTS, {}, result(FILE))), asked({}, (ROOTS, {}, error(INVALID_PARAMS)))],
@@ -223,6 +244,19 @@ CASES: dict[str, tuple[list[list[Event]], list[list[Event]]]] = {
     "icon-redirect-refused": (
         [fetched("src", "/icon.png", "/icon.png")],
         [fetched("src", "/icon.png", "/icon.png", "/moved.png")],
+    ),
+    "client-ids-unique": (
+        [messages(PING, PONG, PING, PONG)],
+        [messages(PING, PING, PONG), messages(*opening({}), LIST, LISTED, LIST, LISTED)],
+    ),
+    "questions-answered": ([overdue(ELICITATION), overdue(SAMPLING)], [overdue(ROOTS), overdue("ping")]),
+    "initialized-sent": (
+        [unordered(LIST, READY, LISTED), messages(*opening({}), LIST, LISTED)],
+        [unordered(LIST, LISTED, READY), messages(*[*opening({})][:2], LIST, READY, LISTED)],
+    ),
+    "parameter-headers-sent": (
+        [called(HEADER, {"a": 1}), called(HEADER, {"a": 1}, header="=?base64?MQ==?=")],
+        [called(HEADER, {"a": 1}, header="2"), called(HEADER, {"a": 1}, header="é")],
     ),
     "remote-ref-not-fetched": ([fetched("$ref", "/a.json")], [fetched("$ref", "/a.json", "/a.json")]),
     "elicitation-not-prefetched": ([fetched("url", "/visit")], [fetched("url", "/visit", "/visit")]),

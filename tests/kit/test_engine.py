@@ -17,6 +17,7 @@ from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
 from trio_mcp.testing.check.engine import Check, Options, check_server
 from trio_mcp.testing.check.report import CheckReport
+from trio_mcp.testing.check.run import Terms
 from trio_mcp.testing.check.steps import Ask
 from trio_mcp.testing.check.wires.targets import WireTarget
 from trio_mcp.testing.rules.history import History
@@ -142,17 +143,18 @@ async def test_what_never_shows_again_is_shown_as_it_was(autojump_clock: trio.te
 # --- the same seed ----------------------------------------------------------------------------------------------------
 
 
-def sent(seed: int, examples: int = 60) -> list[Any]:
-    """Return what a check sends to a server in memory."""
-    said: list[Any] = []
+def sent(seed: int) -> list[list[str]]:
+    """Return what a check with every move sends to a server in memory, by connection."""
+    connections: list[Connection] = []
 
     async def listening(connection: Connection, message: dict[str, Any]) -> None:
-        said.append(json.dumps(message))
+        if all(each is not connection for each in connections):
+            connections.append(connection)
         await plain(connection, message)
 
     clock = trio.testing.MockClock(autojump_threshold=0)
-    trio.run(partial(check, over_lines(listening), seed=seed, examples=examples), clock=clock)
-    return said
+    trio.run(partial(check, over_lines(listening), seed=seed, examples=90, every_move=True), clock=clock)
+    return [[json.dumps(message) for message in each.heard] for each in connections]
 
 
 def test_the_same_seed_gives_the_same_traffic(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +165,23 @@ def test_the_same_seed_gives_the_same_traffic(tmp_path: Any, monkeypatch: pytest
     importlib.import_module("new_module")
     assert sent(1) == first
     assert sent(2) != first
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("budget", "ended"), [({"time": 0.0}, "time"), ({"max_bytes": 5000}, "bytes")])
+async def test_a_budget_ends_the_check(
+    budget: dict[str, Any], ended: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    report = await check(over_lines(plain), **budget)
+    assert report.ended == ended
+    assert report.examples < 100
+
+
+async def test_a_rate_is_kept(autojump_clock: trio.testing.MockClock) -> None:
+    report = await check(over_lines(plain), terms=Terms(rate=10.0), examples=20)
+    assert trio.current_time() >= report.requests / 10 * 0.8
 
 
 # --- targets that fail ------------------------------------------------------------------------------------------------

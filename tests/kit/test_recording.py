@@ -3,103 +3,30 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from pydantic import BaseModel
 
-from trio_mcp import Answers, Client, Context, ListOptions, Server
-from trio_mcp.client.targets import SingleTarget
-from trio_mcp.http.client.parameters import HttpServerParameters
+from tests.kit.golden import FOLDER, MODES, WAYS, record_ours, served, shop
+from trio_mcp import Server
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.testing.check.replay import Replayed, replay_transcript
 from trio_mcp.testing.check.wires.targets import open_wire_for
-from trio_mcp.testing.recording.http import HttpRecorder
-from trio_mcp.testing.recording.lines import record_socket
+from trio_mcp.testing.rules.catalogue import RULES, judge
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.transcript.files import FileTape, Transcript, TranscriptWriter, read_transcript
 
-WAYS = ["http", "tcp"]
-MODES = ["2025-11-25", "2026-07-28"]
-
-
-class Order(BaseModel):
-    item: str
-
-
-def shop(*, sold_out: bool = False, secret: str = "one") -> Server:
-    server = Server("shop", version="1.0.0", lists=ListOptions(page_size=2))
-
-    @server.tool
-    async def price(item: str, password: str) -> str:
-        """Say what an item costs."""
-        if sold_out:
-            raise ValueError("sold out")
-        return f"{len(item)} cents, {secret}"
-
-    @server.tool
-    async def order(ctx: Context) -> str:
-        """Ask which item, and say how far it is."""
-        await ctx.report_progress(1, 2)
-        answer = await ctx.elicit("Which?", Order)
-        return f"ordered {answer.data.item}" if answer.data is not None else "nothing ordered"
-
-    @server.tool
-    async def wait(ctx: Context) -> None:
-        """Wait."""
-        await ctx.report_progress(1)
-        await trio.sleep_forever()
-
-    return server
-
-
-@asynccontextmanager
-async def served(server: Server, way: str) -> AsyncIterator[str]:
-    async with trio.open_nursery() as nursery:
-        serve = server.serve_http if way == "http" else server.serve_tcp
-        yield await nursery.start(partial(serve, port=0))
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def recorded(url: str, tape: FileTape) -> AsyncIterator[str]:
-    """Stand before a server."""
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listeners[0].socket.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        if url.startswith("http"):
-            recorder = HttpRecorder(HttpServerParameters(url), tape)
-            nursery.start_soon(trio.serve_listeners, recorder.serve, listeners)
-            yield f"http://127.0.0.1:{port}{recorder.path}"
-        else:
-            nursery.start_soon(record_socket, read_address(url), listeners, tape)
-            yield f"tcp://127.0.0.1:{port}"
-        nursery.cancel_scope.cancel()
-
-
-async def _talk(target: SingleTarget, mode: str) -> None:
-    async def answer(params: Any) -> dict[str, Any]:
-        return {"item": "pear"}
-
-    async with Client(target, mode=mode, answers=Answers(elicitation=answer)) as client:
-        assert len([tool async for tool in client.iter_tools()]) == 3
-        result = await client.call_tool("price", {"item": "pear", "password": "hunter2"})
-        assert "4 cents" in str(result.data)
-        assert (await client.call_tool("order")).data == "ordered pear"
-        with trio.CancelScope() as scope:
-            await client.call_tool("wait", on_progress=lambda progress: scope.cancel())
+# Matters of reading and faults that are known: docs/rough_edges.md and docs/reference/peers.md.
+GOLDEN = {
+    "ours": {"structured-content-as-text"},
+    "official": {"structured-content-as-text", "unknown-tool-refused"},
+}
 
 
 async def _transcript(folder: Path, way: str, mode: str) -> Transcript:
-    with (folder / "said.jsonl").open("wb") as file:
-        tape = FileTape(TranscriptWriter(file, target="shop"))
-        async with served(shop(), way) as url, recorded(url, tape) as near:
-            await _talk(near, mode)
+    await record_ours(folder / "said.jsonl", way, mode)
     return read_transcript(folder / "said.jsonl")
 
 
@@ -108,8 +35,13 @@ async def _replayed(transcript: Transcript, server: Server, way: str) -> Replaye
         return await replay_transcript(open_wire_for(url), transcript, deadline=5)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mode", MODES)
+def _cases(cases: dict[str, tuple[Any, ...]]) -> list[Any]:
+    """Mark those that need the legacy era over HTTP."""
+    marked = {name: [pytest.mark.legacy] if "http-2025" in name else [] for name in cases}
+    return [pytest.param(*values, id=name, marks=marked[name]) for name, values in cases.items()]
+
+
+@pytest.mark.parametrize(("way", "mode"), _cases({f"{way}-{mode}": (way, mode) for way in WAYS for mode in MODES}))
 async def test_a_recording_is_replayed(tmp_path: Path, way: str, mode: str) -> None:
     """Cursors, states and the ids of the server's own requests differ each time, and each time they fit."""
     transcript = await _transcript(tmp_path, way, mode)
@@ -171,3 +103,16 @@ async def _note_one(file: io.BytesIO) -> FileTape:
     tape.note("mark", "kit", what="begin")
     await trio.lowlevel.checkpoint()
     return tape
+
+
+@pytest.mark.parametrize("path", _cases({path.stem: (path,) for path in sorted(FOLDER.iterdir())}))
+async def test_a_golden_transcript_is_judged_as_ever(path: Path) -> None:
+    """Those of a foreign client and server, too: rules see nothing but what passed."""
+    transcript = read_transcript(path)
+    verdicts = [(rule.id, verdict.problem) for rule, verdict in judge(History(transcript.events), RULES.values())]
+    assert len({id_ for id_, _ in verdicts}) > 20
+    who, way, *_ = path.stem.split("-")
+    assert {id_ for id_, problem in verdicts if problem is not None} == GOLDEN[who]
+    if who == "ours":
+        again = await _replayed(transcript, shop(), way)
+        assert (again.differences, dict(again.broken)) == ((), {})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from trio_mcp.testing.check.moves import catalogue as move_catalogue
 from trio_mcp.testing.check.moves.catalogue import MOVES
+from trio_mcp.testing.rules import catalogue as rule_catalogue
 from trio_mcp.testing.rules.catalogue import RULES, judge
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.transcript.events import Event
@@ -198,6 +201,7 @@ OLD = old(LIST, result(1, tools=[]))
 WRONG_IDS: tuple[Any, ...] = (None, 1.5, True, [])
 CALL = ask(1, "tools/call", name="x")
 CALL_2, LIST_2 = ask(3, "tools/call", name="x"), ask(2, "tools/list")
+STRICT = {"additionalProperties": False}
 TOKEN = ask(1, "tools/call", name="x", _meta={"progressToken": "t"})
 LISTEN = ask(1, "subscriptions/listen", notifications={"toolsListChanged": True})
 COMPLETE = ask(1, "completion/complete", ref={"type": "ref/prompt", "name": "x"}, argument={"name": "a", "value": ""})
@@ -262,7 +266,7 @@ def in_turns(*names: str) -> list[list[Event]]:
 def called(arguments: dict[str, Any], answer: Event) -> T:
     """A call of a tool with schemas."""
     schemas = {
-        "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], **STRICT},
         "outputSchema": {"type": "object", "properties": {"b": {"type": "integer"}}},
     }
     return t(LIST_2, done(2, **tools("x", **schemas)), ask(1, "tools/call", name="x", arguments=arguments), answer)
@@ -851,6 +855,19 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
 
 # What a rule must not take a stand on.
 SILENT: dict[str, Sequence[T]] = {
+    # A server of both eras may take what does not declare the modern one for a request of the legacy era.
+    "error-codes-retired": [t(DISCOVER, done(1), ask(2, "resources/read", **without(REQUIRED[0])), error(2, -32002))],
+    "error-codes-legacy-range": [t(DISCOVER, done(1), ask(2, "tools/call", **without(REQUIRED[0])), error(2, -32000))],
+    "log-only-on-request": [t(DISCOVER, done(1), ask(2, "tools/list", **without(REQUIRED[0])), log("info"))],
+    # To JSON, 1.0 is an integer.
+    "error-object": [t(LIST, said({"jsonrpc": "2.0", "id": 1, "error": {"code": -1.0, "message": ""}}))],
+    "progress-token-known": [
+        t(text(b"{"), progress(1)),
+        t(ask(1, "tools/call", name="x", _meta={"progressToken": 5}), progress(1, token=5.0), done(1)),
+    ],
+    "progress-token-type": [t(TOKEN, progress(1, token=5.0))],
+    "request-id-fresh": [old(*[attrs.evolve(question(1, "ping"), facts={"event_id": "1-1"})] * 2, transport="http")],
+    "resource-uri-valid": [t(RESOURCES, done(2, resources=[{"uri": "file:///é"}]))],
     "version-echoed": [raw(hello("2025-06-18"), opened(LEGACY))],
     "version-offered": [raw(hello("1900-01-01"), error(1))],
     "capabilities-declared": [t(LIST, done(1, **TOOLS))],
@@ -867,6 +884,7 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "tool-arguments-validated": [
         called({"a": "x"}, done(1, **CONTENT)),
+        called({"a": 1, "b": 2}, done(1, **CONTENT)),
         t(CALL, done(1, **CONTENT)),
         called({"a": 1}, error(1)),
     ],
@@ -886,6 +904,7 @@ SILENT: dict[str, Sequence[T]] = {
         t(LIST, LIST, done(1)),
         t(CALL, overdue(1)),
         t(LIST, text(b"{"), Event("close", "server")),
+        t(LIST, Event("mark", "kit", facts={"what": "half closed"}), Event("close", "server")),
     ],
     "response-matches-request": [
         t(sent({"jsonrpc": "2.0", "id": None, "method": "ping"}), result(None)),
@@ -903,7 +922,6 @@ SILENT: dict[str, Sequence[T]] = {
         old(CALL, cancel(1), ask(2, "ping"), result(1), result(2)),
         old(CALL, cancel(1), result(1), transport="http"),
     ],
-    "progress-token-known": [t(text(b"{"), progress(1))],
     "no-progress-after-end": [t(TOKEN, done(1), progress(1), transport="http")],
     "log-level-respected": [
         old(log("debug")),
@@ -913,6 +931,7 @@ SILENT: dict[str, Sequence[T]] = {
     ],
     "completion-errors": [t(COMPLETE, error(1), server={"completions": {}})],
     "bad-cursor-refused": [t(ask(1, "tools/list", cursor="x"), done(1, **TOOLS))],
+    "bad-cancel-ignored": [t(text(b"\xff"), cancel(None), LIST, Event("close", "server"))],
     "prompt-content-valid": [
         t(
             ask(1, "prompts/get", name="x", arguments={"a": ""}),
@@ -964,6 +983,14 @@ def test_every_rule_for_servers_is_tried_here() -> None:
     here = ("messages", "lifecycle", "tools", "resources", "prompts", "utilities", "subscriptions")
     modules = [f"trio_mcp.testing.rules.{name}" for name in here]
     assert sorted(rule.id for rule in RULES.values() if rule.judge.__module__ in modules) == sorted(ROWS)
+
+
+def test_the_catalogues_name_every_module() -> None:
+    for catalogue, decorator in ((rule_catalogue, "@rule("), (move_catalogue, "@move(")):
+        room = Path(catalogue.__file__).parent
+        having = {each.resolve() for each in room.rglob("*.py") if f"\n{decorator}" in each.read_text()}
+        named = {Path(each.__file__).resolve() for each in catalogue.MODULES}
+        assert having <= named
 
 
 def test_the_moves_of_rules_exist() -> None:

@@ -153,7 +153,7 @@ async def test_a_response_is_noted_as_it_came(
 
 async def test_facts_of_events() -> None:
     events = await play(Scripted(STREAM + data(2, b"id: 7\nevent: message\nretry: 50\n")), pings)
-    assert [e.facts for e in events if e.message == 2] == [{"event_id": "7", "event": "message", "retry": 50}]
+    assert [e.facts for e in events if e.message == 2] == [{"event_id": "7", "event": "message", "retry": 0.05}]
 
 
 @pytest.mark.parametrize("close", [False, True])

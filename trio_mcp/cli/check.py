@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     # Imported late: they need an extra.
     from trio_mcp.testing.check.report import CheckReport, Preview, Progress
 
-__all__ = ["needs_kit", "run", "runnable"]
+__all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
 EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     bar = ProgressBar(sys.stderr)
     with runnable():
         report = trio.run(_until_interrupted, partial(check, baseline=baseline), bar).knowing(baseline)
-    report = attrs.evolve(report, target=_name(options) or report.target)
+    report = attrs.evolve(report, target=shown_name(options) or report.target)
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
         if outcome.rule.id in baseline and outcome.status == "held":
@@ -71,7 +71,7 @@ def needs_kit() -> None:
         raise Exit(EXTRA, hint=False) from None
 
 
-def _name(options: argparse.Namespace) -> str:
+def shown_name(options: argparse.Namespace) -> str:
     """Return the name of a target that a URL does not name: as the user wrote it, without secrets."""
     from trio_mcp.testing.transcript.masking import mask_words
 

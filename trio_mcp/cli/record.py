@@ -6,11 +6,15 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.cli.check import shown_name
 from trio_mcp.cli.exits import OK, Exit
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
@@ -21,6 +25,7 @@ from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.recording.http import HttpRecorder
 from trio_mcp.testing.recording.lines import record_process, record_socket
+from trio_mcp.testing.recording.websocket import record_websocket
 from trio_mcp.testing.transcript.files import FileTape, TranscriptWriter
 
 __all__ = ["run"]
@@ -31,10 +36,8 @@ def run(options: argparse.Namespace) -> int:
     target = target_of(options)
     if isinstance(target, FailoverParameters):
         raise Exit("a recording needs one way to the server, not several", hint=False)
-    if isinstance(target, HttpServerParameters) and target.kind == "ws":
-        raise Exit("a WebSocket can't be recorded: record the server over another transport", hint=False)
     with _opened(options.file) as file:
-        count = trio.run(_record, target, file, options.port)
+        count = trio.run(_record, target, shown_name(options) or target_name(target), file, options.port)
     print(f"trio-mcp record: {count} events in {clean(options.file)}", file=sys.stderr)
     return OK
 
@@ -47,8 +50,8 @@ def _opened(path: str) -> BinaryIO:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
 
 
-async def _record(target: Any, file: BinaryIO, port: int) -> int:
-    tape = FileTape(TranscriptWriter(file, target=target_name(target)))
+async def _record(target: Any, name: str, file: BinaryIO, port: int) -> int:
+    tape = FileTape(TranscriptWriter(file, target=name))
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
@@ -74,12 +77,18 @@ async def _between(target: Any, tape: FileTape, port: int) -> None:
     except OSError as exc:
         raise Exit(f"can't listen on port {port}: {exc.strerror or exc}", hint=False) from None
     place = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-    recorder = HttpRecorder(target, tape) if isinstance(target, HttpServerParameters) else None
-    url = f"tcp://{place}" if recorder is None else f"http://{place}{recorder.path}"
+    serve: Callable[[], Awaitable[None]]
+    if not isinstance(target, HttpServerParameters):
+        url = f"tcp://{place}"
+        serve = partial(record_socket, read_address(target), listeners, tape)
+    elif target.kind == "ws":
+        url = f"ws://{place}{urlsplit(target.url).path}"
+        serve = partial(record_websocket, target, listeners, tape)
+    else:
+        recorder = HttpRecorder(target, tape)
+        url = f"http://{place}{recorder.path}"
+        serve = partial(trio.serve_listeners, recorder.serve, listeners)
     print(
         f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done", file=sys.stderr, flush=True
     )
-    if recorder is None:
-        await record_socket(read_address(target), listeners, tape)
-    else:
-        await trio.serve_listeners(recorder.serve, listeners)
+    await serve()

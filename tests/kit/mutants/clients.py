@@ -90,7 +90,7 @@ class OpensWithoutName(Client):
 @breaks("initialize-version-supported")
 class AsksForVersionNeverHeardOf(Client):
     def opening(self) -> Message:
-        return super().opening() | {"protocolVersion": "2031-01-01"}
+        return super().opening() | {"protocolVersion": "1999-01-01"}
 
 
 @breaks("initialized-sent")

@@ -415,7 +415,7 @@ class LosesRequestsWithTamperedState(Session):
         return await super().tool_ask(request, arguments)
 
 
-@breaks("unfulfilled-input-survived", "request-answered", revision=MODERN)
+@breaks("unfulfilled-input-survived", "request-answered", revision=MODERN, messages=8)
 class WaitsForTheRetry(Session):
     waiting = False
 
@@ -554,3 +554,55 @@ class IgnoresCaseOfTools(Session):
 class EmbedsUndeclaredResources(Session):
     def declared(self, request: Request) -> Message:
         return {key: value for key, value in super().declared(request).items() if key != "resources"}
+
+
+@breaks("listen-ends-with-result", revision=MODERN)
+class CancelsSubscriptions(Session):
+    async def subscriptions_listen(self, request: Request) -> Message:
+        with trio.move_on_after(0.1):
+            await super().subscriptions_listen(request)
+        self.notify("notifications/cancelled", {"requestId": request.id}, request)
+        request.scope.cancel()
+        await trio.sleep_forever()
+
+
+@breaks("list-change-announced", messages=14)
+class ChangesInSilence(Session):
+    more = 0
+
+    async def tools_call(self, request: Request) -> Message:
+        self.more += 1
+        return await super().tools_call(request)
+
+    async def prompts_list(self, request: Request) -> Message:
+        return {"prompts": [{"name": f"prompt{self.more}"}]}
+
+
+@breaks("schemas-in-2020-12", revision=MODERN)
+class SchemasOfOldDrafts(Session):
+    def tools(self, request: Request) -> list[Message]:
+        schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+        return [{"name": "old", "inputSchema": schema}, *super().tools(request)]
+
+
+@breaks("progress-token-type", "notification-valid", "progress-token-known")
+class ProgressForNull(Session):
+    async def tool_echo(self, request: Request, arguments: Message) -> Message:
+        self.notify("notifications/progress", {"progressToken": None, "progress": 1}, request)
+        return await super().tool_echo(request, arguments)
+
+
+@breaks("log-on-own-stream", revision=MODERN)
+class LogsForSubscriptions(Session):
+    def log(self, request: Request, level: str, data: Any) -> None:
+        if f"{PREFIX}logLevel" in request.meta:
+            params = {"level": "emergency", "data": data, "_meta": {f"{PREFIX}subscriptionId": request.id}}
+            self.notify("notifications/message", params, request)
+
+
+@breaks("roots-change-survived", "request-answered")
+class DiesOfChangedRoots(Session):
+    def take_notification(self, message: Message) -> None:
+        if message["method"] == "notifications/roots/list_changed":
+            self.nursery.cancel_scope.cancel()
+        super().take_notification(message)

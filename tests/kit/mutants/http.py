@@ -369,7 +369,7 @@ class StreamsEndEarly(Web):
 
 
 class LogsToSubscriptions(Session):
-    """A server that logs to whoever listens."""
+    """A server that logs on any open stream."""
 
     def log(self, request: Request, level: str, data: Any) -> None:
         for session in self.twin.sessions:
@@ -419,3 +419,13 @@ class RefusesGetWith400(Web):
     async def handle(self, head: Head, body: bytes, nursery: trio.Nursery) -> Answer:
         answer = await super().handle(head, body, nursery)
         return attrs.evolve(answer, status=400) if answer.status == 405 else answer
+
+
+@breaks("listen-teardown-announced", "listen-ends-with-result", revision=MODERN)
+class EndsSubscriptionsInSilence(Web):
+    async def events(self, stream: Stream, start: int) -> AsyncIterator[bytes]:
+        if stream.messages and stream.messages[0].get("method") == "notifications/subscriptions/acknowledged":
+            yield self.event(stream, 0)
+            return
+        async for each in super().events(stream, start):
+            yield each

@@ -305,6 +305,27 @@ class CancelsTheUnknown(Session):
         return await super().tool_fail(request, arguments)
 
 
+@breaks("cancel-names-request", "notification-valid")
+class CancelsWithoutId(Session):
+    async def tool_fail(self, request: Request, arguments: Message) -> Message:
+        self.notify("notifications/cancelled", {}, request)
+        return await super().tool_fail(request, arguments)
+
+
+@breaks("cancel-open-request", messages=8)
+class CancelsWhatIsAnswered(Session):
+    def respond(self, request: Request, response: Message) -> None:
+        super().respond(request, response)
+        if self.asked and not self.questions and request.method != "tools/call":
+            self.notify("notifications/cancelled", {"requestId": f"question {self.asked}"})
+
+
+@breaks("extension-fallback", "result-type-known", revision=MODERN)
+class AnswersWithTasks(Session):
+    async def tool_add(self, request: Request, arguments: Message) -> Message:
+        return {"resultType": "task", "content": []}
+
+
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
@@ -354,3 +375,17 @@ class WritesLatin(Session):
 class WritesNaN(Session):
     async def tool_add(self, request: Request, arguments: Message) -> Message:
         return await super().tool_add(request, arguments) | {"_meta": {"com.example/cost": float("nan")}}
+
+
+@breaks("stdin-close-exits", over="stdio", revision=MODERN)
+class StaysAfterTheEndOfInput(Session):
+    async def read(self, stream: trio.abc.ReceiveStream) -> None:
+        await super().read(stream)
+        await trio.sleep(60)
+
+
+@breaks("websocket-messages", over="ws")
+class SendsNoiseInFrames(Session):
+    def frame(self, message: Any) -> bytes:
+        noise = isinstance(message, dict) and message.get("method") == "notifications/message"
+        return b"called" if noise else super().frame(message)

@@ -11,7 +11,7 @@ import attrs
 from tests.kit.mutants.server import LEGACY, MODERN, Session, Twin
 from tests.kit.mutants.web import Web
 
-Over: TypeAlias = Literal["lines", "http"]
+Over: TypeAlias = Literal["lines", "http", "stdio", "ws"]
 Habit = TypeVar("Habit", bound=type[Session] | type[Web])
 
 LATEST: Final = LEGACY[-1]
@@ -25,9 +25,10 @@ class Mutant:
         name: What it does wrong.
         rule: The rule that it breaks.
         also: Rules that this breaks, too, at times.
-        over: What it is checked over in memory.
+        over: What it is checked over: lines or HTTP in memory, or what can't be had there.
         revision: The revision that is spoken.
         habit: The class that overrides a habit of `Session` or `Web`.
+        messages: The number of messages that show it, at most.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Mutant:
     over: Over
     revision: str
     habit: type[Session | Web]
+    messages: int = 6
 
     def twin(self) -> Twin:
         """Return the server."""
@@ -52,14 +54,16 @@ def name_of(habit: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", habit.__name__).lower()
 
 
-def breaks(rule: str, *also: str, over: Over | None = None, revision: str = LATEST) -> Callable[[Habit], Habit]:
+def breaks(
+    rule: str, *also: str, over: Over | None = None, revision: str = LATEST, messages: int = 6
+) -> Callable[[Habit], Habit]:
     """Register a mutant, which is called as its class."""
 
     def register(habit: Habit) -> Habit:
         name = name_of(habit)
         chosen: Over = over or ("http" if issubclass(habit, Web) else "lines")
         assert name not in MUTANTS, name
-        MUTANTS[name] = Mutant(name, rule, frozenset(also), chosen, revision, habit)
+        MUTANTS[name] = Mutant(name, rule, frozenset(also), chosen, revision, habit, messages)
         return habit
 
     return register

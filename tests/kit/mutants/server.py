@@ -391,7 +391,8 @@ class Session:
                 response = await self.response(request)
             if self.open.get(key_of(request.id)) is request:
                 del self.open[key_of(request.id)]
-            if request.scope.cancelled_caught:
+            # It may have been done at the same moment.
+            if request.scope.cancel_called:
                 self.cancelled(request)
             else:
                 self.respond(request, response)

@@ -29,13 +29,16 @@ MOST_MOVES: Final = 6
 MOST_STEPS: Final = 25
 """How much is interleaved in a plan (chosen)."""
 
-SMALLEST, LARGEST = 8, 256
+SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
+
+FEW: Final = 8
+"""A move counts as used up when of so many values that are drawn less than one is new (chosen)."""
 
 OLD: Final = 0.1
 """How often a move is made again all of whose values were used, compared with others (chosen)."""
 
-CHEAP: Final = 0.02
+CHEAP: Final = 0.01
 """Seconds for which a connection may be opened as often as anything else is done (chosen)."""
 
 ATTEMPTS: Final = 5
@@ -58,6 +61,8 @@ class _Pool:
         self._random = Random(f"{seed} {move.name}")
         self._count = SMALLEST
         self._values: deque[Plan] = deque()
+        self._known: set[str] = set()
+        self._used: list[Plan] = []
         self._all: list[Plan] = []
 
     def next(self) -> Plan | None:
@@ -67,19 +72,22 @@ class _Pool:
         return self._values.popleft() if self._values else None
 
     def _refill(self) -> None:
-        if not self._all:
+        if self._all:
+            drawn = self._random.sample(self._all, len(self._all))
+            self.is_old = any(map(_calls, drawn))
+        else:
             try:
-                drawn = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
+                found = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
             except Unsatisfiable:
                 return
-            different = {repr(plan): plan for plan in drawn}
-            # Few values are drawn again and again.
-            if 2 * len(different) < self._count:
-                drawn = self._all = list(different.values())
+            different = {repr(plan): plan for plan in found}
+            drawn = [plan for text, plan in different.items() if text not in self._known]
+            self._known |= different.keys()
+            if FEW * len(drawn) < self._count:
+                # Hardly anything is new, so all there is was drawn. Without calls, more of the same does no harm.
+                self._all = drawn = [*self._used, *drawn]
+            self._used += drawn if not self._all and len(self._used) < LARGEST else []
             self._count = min(2 * self._count, LARGEST)
-        else:
-            self.is_old = any(map(_calls, self._all))
-            drawn = self._random.sample(self._all, len(self._all))
         self._values.extend(drawn)
         self.connects = self.connects or any(isinstance(step, (Open, Break)) for plan in drawn for step in plan)
 

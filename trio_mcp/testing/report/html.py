@@ -97,7 +97,7 @@ def _text(value: object) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence of ours, in which backticks hold code."""
+    """Return one of our sentences, in which backticks hold code."""
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", _text(text))
 
 

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from typing import Final
 
-from trio_mcp.testing import rules as rooms
+from trio_mcp.testing.rules import (
+    http,
+    http_headers,
+    lifecycle,
+    messages,
+    prompts,
+    questions,
+    resources,
+    stdio,
+    subscriptions,
+    tasks,
+    tools,
+    utilities,
+)
+from trio_mcp.testing.rules.clients import declared, fetches, opening, replies, requests, results, rounds
+from trio_mcp.testing.rules.clients import http as client_http
+from trio_mcp.testing.rules.clients import messages as client_messages
+from trio_mcp.testing.rules.clients import tasks as client_tasks
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.rules.model import Rule, Verdict, Who
 from trio_mcp.types.versions import REVISIONS
@@ -17,15 +32,32 @@ from trio_mcp.types.versions import REVISIONS
 __all__ = ["RULES", "judge", "select"]
 
 
-def _collected() -> dict[str, Rule]:
-    found: dict[str, Rule] = {}
-    for each in sorted(pkgutil.walk_packages(rooms.__path__, f"{rooms.__name__}."), key=lambda each: each.name):
-        # This module, whose import has only begun, is among them, and has no rules.
-        found |= {rule.id: rule for rule in vars(import_module(each.name)).values() if isinstance(rule, Rule)}
-    return found
+MODULES: Final = (
+    declared,
+    fetches,
+    client_http,
+    client_messages,
+    opening,
+    replies,
+    requests,
+    results,
+    rounds,
+    client_tasks,
+    http,
+    http_headers,
+    lifecycle,
+    messages,
+    prompts,
+    questions,
+    resources,
+    stdio,
+    subscriptions,
+    tasks,
+    tools,
+    utilities,
+)
 
-
-RULES: Final = _collected()
+RULES: Final = {rule.id: rule for module in MODULES for rule in vars(module).values() if isinstance(rule, Rule)}
 """Every rule, by its id."""
 
 

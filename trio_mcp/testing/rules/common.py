@@ -22,6 +22,7 @@ __all__ = [
     "asked_about",
     "code_of",
     "declares",
+    "ended_without_cause",
     "has_read",
     "is_ordered",
     "is_plain",
@@ -148,6 +149,23 @@ def lost(asked: Asked) -> Event | None:
     return mark
 
 
+def ended_without_cause(connection: Connection) -> bool:
+    """Return whether the server ended the connection, and neither something malformed nor the client was the reason."""
+    if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
+        return False
+    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
+    example = connection.events[begins[-1] if begins else 0 :]
+    # Over stdio a server ends when its client closes the input, whatever is open.
+    if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
+        return False
+    return all(
+        e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
+    )
+
+
+_SAID: Final = ("message", "text")
+
+
 def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
     """Judge whether the server still answers after something."""
     place = connection.position(event)
@@ -159,8 +177,8 @@ def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
                 continue  # which says nothing
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} was not answered any more")
-            elif connection.close is not None and connection.close.sender == "server":
-                yield broken(connection.close, "the server ended")
+            elif ended_without_cause(connection):
+                yield broken(connection.close or event, "the server ended")
             return
 
 

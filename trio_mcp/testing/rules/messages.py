@@ -14,6 +14,7 @@ from trio_mcp.testing.rules.common import (
     answer_of,
     asked_about,
     code_of,
+    ended_without_cause,
     is_ordered,
     is_plain,
     is_proper,
@@ -103,7 +104,8 @@ def error_object(history: History) -> Iterator[Verdict]:
 def _error_problem(error: Any) -> str | None:
     if not isinstance(error, dict):
         return f"error must be an object, not {json_type(error)}"
-    if type(error.get("code")) is not int:
+    code = error.get("code")
+    if type(code) is not int and not (isinstance(code, float) and code.is_integer()):  # 1.0 is an integer in JSON
         return f"error.code must be an integer, not {error.get('code')!r:.60}"
     if not isinstance(error.get("message"), str):
         return "error.message must be a string" if "message" in error else "error.message is missing"
@@ -144,7 +146,12 @@ def request_id_type(history: History) -> Iterator[Verdict]:
 def request_id_fresh(history: History) -> Iterator[Verdict]:
     for connection in history:
         used: set[tuple[type, Any]] = set()
+        replayed: set[str] = set()
         for asked in connection.questions:
+            if (event_id := asked.event.facts.get("event_id")) is not None:
+                if event_id in replayed:  # a stream that was resumed may repeat what the client has seen
+                    continue
+                replayed.add(event_id)
             key = type(asked.id), asked.id
             yield judged(key not in used, asked.event, f"the id {asked.id!r} was used for another request before")
             used.add(key)
@@ -190,23 +197,9 @@ def request_answered(history: History) -> Iterator[Verdict]:
                 continue
             elif (mark := lost(asked)) is not None:
                 yield broken(mark, f"{asked.method} (id {asked.id!r}) was not answered")
-            elif _ended_without_cause(connection):
+            elif ended_without_cause(connection):
                 end = connection.close or asked.event
                 yield broken(end, f"the server ended without answering {asked.method} (id {asked.id!r})")
-
-
-def _ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, and nothing malformed may have been the reason."""
-    if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
-        return False
-    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
-    example = connection.events[begins[-1] if begins else 0 :]
-    return all(
-        e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
-    )
-
-
-_SAID: Final = ("message", "text")
 
 
 def _refused_by_http(connection: Connection, asked: Asked) -> bool:
@@ -433,10 +426,18 @@ def _allowed(connection: Connection, events: list[Event], named: set[str]) -> se
 
 
 def _errors(history: History) -> Iterator[tuple[Connection, Event, int]]:
-    for connection, event in _said(history):
-        error = event.message.get("error") if is_response(event.message) else None
-        if isinstance(error, dict) and type(error.get("code")) is int:
-            yield connection, event, error["code"]
+    """Yield the errors of the modern era: not those of requests that a server of both eras may take for legacy ones."""
+    for connection in history:
+        legacy = {
+            id(answer)
+            for asked in connection.requests
+            if asked.meta.get(meta.PROTOCOL_VERSION) not in MODERN
+            for answer in asked.answers
+        }
+        for event in messages_of(connection, "server"):
+            error = event.message.get("error") if is_response(event.message) and id(event) not in legacy else None
+            if isinstance(error, dict) and type(error.get("code")) is int:
+                yield connection, event, error["code"]
 
 
 ERRORS: Final = (

@@ -488,9 +488,11 @@ CACHED: Final = (
     moves=("list-all", "read-resource", "discover"),
 )
 def cache_hints_present(history: History) -> Iterator[Verdict]:
-    for connection, asked in history.requests(*CACHED):
+    for _, asked in history.requests(*CACHED):
         result = asked.result
-        if result is not None and connection.modern and result.get("resultType", "complete") == "complete":
+        # A server of both eras may take a request that does not declare the modern one for one of the other.
+        modern = asked.meta.get(meta.PROTOCOL_VERSION) in MODERN
+        if result is not None and modern and result.get("resultType", "complete") == "complete":
             ttl, scope = result.get("ttlMs"), result.get("cacheScope")
             known = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl >= 0
             kept = known and scope in ("public", "private")

@@ -70,6 +70,9 @@ def blob_is_base64(history: History) -> Iterator[Verdict]:
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 
 
+_COMMON: Final = ("file", "git", "http", "https")
+
+
 @rule(
     "MUST",
     "server",
@@ -83,7 +86,8 @@ def resource_uri_valid(history: History) -> Iterator[Verdict]:
         items = (asked.result or {}).get("resources")
         for item in items if isinstance(items, list) else ():
             uri = item.get("uri") if isinstance(item, dict) else None
-            if isinstance(uri, str):
+            # The text is about schemes of one's own.
+            if isinstance(uri, str) and (uri.isascii() or uri.partition(":")[0].lower() not in _COMMON):
                 yield judged(_URI.fullmatch(uri) is not None, asked.answers[0], f"{uri!r:.100} is not a URI")
 
 
@@ -189,8 +193,11 @@ _PASSWD: Final = re.compile(r"^root:[^:\n]*:0:0:", re.MULTILINE)
     moves=("read-odd-uri",),
 )
 def path_traversal_refused(history: History) -> Iterator[Verdict]:
-    for _, asked, answer in asked_about(history, "resources/read"):
+    for connection, asked, answer in asked_about(history, "resources/read"):
         uri = asked.params.get("uri")
+        # A server that serves every file of the system lets nothing climb out.
+        if any(template.startswith("file:///{") for template in connection.listed["resources/templates/list"]):
+            continue
         if isinstance(uri, str) and uri.endswith("/etc/passwd") and (".." in uri or "%2e" in uri):
             texts = [each.get("text") for each in blocks_of(asked.result, "contents")]
             read = any(isinstance(text, str) and _PASSWD.search(text) for text in texts)

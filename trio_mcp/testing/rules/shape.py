@@ -8,6 +8,7 @@ Fields that a schema does not know may be there: the schemas allow them.
 from __future__ import annotations
 
 import functools
+import math
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -184,7 +185,7 @@ def _is_number(value: Any) -> bool:
 _SIMPLE: Final[dict[Any, Check]] = {
     str: _simple(lambda value: isinstance(value, str), "a string"),
     bool: _simple(lambda value: isinstance(value, bool), "a boolean"),
-    int: _simple(lambda value: _is_number(value) and value == int(value), "an integer"),
+    int: _simple(lambda value: _is_number(value) and math.isfinite(value) and value == int(value), "an integer"),
     float: _simple(_is_number, "a number"),
 }
 

@@ -234,6 +234,9 @@ def listen_ends_with_result(history: History) -> Iterator[Verdict]:
             yield broken(cancelled[0] if cancelled else asked.event, "the server ended a subscription without a result")
 
 
+SETTLED: Final = 1.0
+"""Seconds after which an announcement is not on its way any more (chosen)."""
+
 _LISTED_CHANGES: Final = {
     "tools/list": ("notifications/tools/list_changed", "tools.listChanged"),
     "prompts/list": ("notifications/prompts/list_changed", "prompts.listChanged"),
@@ -266,7 +269,8 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
                 # It may still be on its way, unless much has come since.
                 end = connection.position(other[-1].answers[0])
                 later = sum(bool(a.answers) and connection.position(a.event) > end for a in connection.requests)
-                if told or later >= 3:
+                waited = connection.events[-1].time - other[-1].answers[0].time >= SETTLED
+                if told or later >= 3 or waited:
                     changed = ", ".join(sorted(map(str, before ^ now))[:3])
                     yield judged(told, other[-1].answers[0], f"{method} changed ({changed}), but was not announced")
 

@@ -46,8 +46,8 @@ RUN: Final = ("task-run", "task-cancelled")
 SHORTEST_ID: Final = 8
 """Characters of a task's id that can't be guessed, at least (chosen: 48 bits in base64)."""
 
-# RFC 3339, section 5.6, which the specification links to.
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+# RFC 3339, section 5.6, which the specification links to; but it names ISO 8601, which does not demand the offset.
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?")
 
 
 @attrs.define(eq=False)
@@ -149,6 +149,9 @@ def task_created(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         if connection.revision not in ONLY or not isinstance(asked.params.get("task"), dict) or asked.result is None:
             continue
+        # Arguments that are refused may be refused before there is a task.
+        if asked.result.get("isError") is True:
+            continue
         if declares(connection.server_capabilities, CALLS) and _support(connection, asked) in ("optional", "required"):
             made = isinstance(asked.result.get("task"), dict)
             yield judged(made, answer, "a tool was called as a task, and the result is not of a task")
@@ -198,7 +201,11 @@ def task_id_unique(history: History) -> Iterator[Verdict]:
 def task_id_unpredictable(history: History) -> Iterator[Verdict]:
     for _, tasks in itertools.groupby(_tasks(history), key=lambda each: each[0].number):
         before: _Task | None = None
-        for _, task in tasks:
+        for connection, task in tasks:
+            # A server that knows who asks may bind tasks to that, and need not hide their ids.
+            exchange = connection.exchanges.get(task.made.exchange or 0)
+            if exchange is not None and "authorization" in exchange.request.headers:
+                continue
             short = len(task.id) < SHORTEST_ID
             counted = before is not None and _is_next(before.id, task.id)
             problem = f"the task id {task.id!r} is too short" if short else f"the task id after it is {task.id!r}"
@@ -283,6 +290,9 @@ def _refused(history: History, support: str, *, as_task: bool) -> Iterator[Verdi
     for connection, asked, answer in asked_about(history, "tools/call"):
         if connection.revision not in ONLY or not declares(connection.server_capabilities, CALLS):
             continue
+        # The arguments may be wrong, too; and a server that wants a task with every call may say so (Protocol Errors).
+        if code_of(asked) in (error_codes.INVALID_PARAMS, error_codes.INVALID_REQUEST):
+            continue
         if _support(connection, asked) == support and ("task" in asked.params) == as_task:
             what = "a task" if as_task else "no task"
             problem = f"taskSupport is {support!r}, it was called as {what}, and the response is {_shown(asked)}"
@@ -310,9 +320,14 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
         if "task" not in asked.params:
             plain[key] = asked
         elif asked.result is not None:
-            yield judged("task" not in asked.result, answer, "the call became a task, though tasks are not declared")
-        elif (other := plain.get(key)) is not None and other.result is not None:
+            made = isinstance(asked.result.get("task"), dict)
+            yield judged(not made, answer, "the call became a task, though tasks are not declared")
+        # Any other error may be one of the tool.
+        elif code_of(asked) in _REFUSALS and (other := plain.get(key)) is not None and other.result is not None:
             yield broken(answer, f"with a task, the call gave the error {code_of(asked)}; without, a result")
+
+
+_REFUSALS: Final = (error_codes.INVALID_REQUEST, error_codes.METHOD_NOT_FOUND, error_codes.INVALID_PARAMS)
 
 
 @rule(
@@ -376,7 +391,8 @@ def task_cancelled(history: History) -> Iterator[Verdict]:
 )
 def task_cancel_ended_refused(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, task in _about(history, "tasks/cancel"):
-        if task.ended is not None and _after(connection, asked, task.ended[0]):
+        supported = declares(connection.server_capabilities, "tasks.cancel")
+        if supported and task.ended is not None and _after(connection, asked, task.ended[0]):
             problem = f"the task was {task.ended[1]} when it was to be cancelled, and the response is {_shown(asked)}"
             yield judged(code_of(asked) == error_codes.INVALID_PARAMS, answer, problem)
 
@@ -424,7 +440,7 @@ def task_get_without_stream(history: History) -> Iterator[Verdict]:
 def task_result_blocks(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], Event] = {}
     for connection, asked, answer, task in _about(history, "tasks/result"):
-        if asked.cancelled is None:
+        if asked.cancelled is None and asked.overdue is None:
             given.setdefault((connection.number, task.id), answer)
     for connection, asked, answer, task in _about(history, "tasks/get"):
         result = given.get((connection.number, task.id))
@@ -447,7 +463,8 @@ def task_result_final(history: History) -> Iterator[Verdict]:
         if asked.result is None:
             # The task may have expired since, or its request have ended in an error.
             completed = task.ended is not None and task.ended[1] == "completed"
-            if completed and code_of(asked) != error_codes.INVALID_PARAMS and asked.cancelled is None:
+            waited_for = asked.cancelled is None and asked.overdue is None
+            if completed and code_of(asked) != error_codes.INVALID_PARAMS and waited_for:
                 yield broken(answer, f"the task was completed, and tasks/result gave the error {code_of(asked)}")
             continue
         problem = flaw(CallToolResult, asked.result, connection.revision)
@@ -556,12 +573,25 @@ def task_listed(history: History) -> Iterator[Verdict]:
             # Between two pages other tasks may go, and the places of those that stay change.
             if last is None or len(chain) > 1 or (chain[-1].result or {}).get("nextCursor") is not None:
                 continue
+            # With the tasks that come and go meanwhile, others may move from one page to another.
+            if len(chain) > 1 and _is_changing(connection, chain[0], last):
+                continue
             listed = set(named(chain, "tasks", "taskId"))
             for other, asked, _, task in gets:
                 # It was there before the list was read, and after.
                 there = other is connection and asked.result is not None and _after(connection, asked, last)
                 if there and _after(connection, chain[0], task.made):
                     yield judged(task.id in listed, last, f"the task {task.id!r} can be fetched, but is not listed")
+
+
+def _is_changing(connection: Connection, first: Asked, last: Event) -> bool:
+    """Return whether a task may have been made, or have gone, while a list was read."""
+    begin, end = connection.position(first.event), connection.position(last)
+    return any(
+        connection.position(asked.event) < end and (not asked.answers or connection.position(asked.answers[0]) > begin)
+        for asked in connection.requests
+        if asked.method in ("tools/call", "tasks/cancel")
+    )
 
 
 @rule(

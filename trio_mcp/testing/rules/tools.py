@@ -265,15 +265,16 @@ def tool_arguments_validated(history: History) -> Iterator[Verdict]:
 def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
     """Return whether arguments may have been checked and converted: a text for a number, and the like.
 
-    The text asks for a check. It does not forbid to take "5" for 5.
+    The text asks for a check. It does not forbid to take "5" for 5, or to drop a member that is unknown.
     """
     import jsonschema_rs  # loaded only where schemas are checked
 
     kinds = ("Type", "AnyOf", "OneOf")
+    unknown = ("AdditionalProperties", "UnevaluatedProperties")
+    errors = jsonschema_rs.validator_for(schema).iter_errors(arguments)
+    found = [(type(each.kind).__name__.removeprefix("ValidationErrorKind_"), each.instance) for each in errors]
     return all(
-        type(error.kind).__name__.removeprefix("ValidationErrorKind_") in kinds
-        and not isinstance(error.instance, (dict, list))
-        for error in jsonschema_rs.validator_for(schema).iter_errors(arguments)
+        kind in unknown or (kind in kinds and not isinstance(instance, (dict, list))) for kind, instance in found
     )
 
 

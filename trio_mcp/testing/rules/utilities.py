@@ -254,6 +254,12 @@ def cancel_names_request(history: History) -> Iterator[Verdict]:
 PROGRESS: Final = ("call-with-progress", "calls-at-once")
 
 
+def _token(params: dict[str, Any]) -> Any:
+    """Return the token of a progress notification; 5.0 is the number 5 in JSON."""
+    token = params.get("progressToken")
+    return int(token) if isinstance(token, float) and token.is_integer() else token
+
+
 def _progress(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
     for event in notifications(connection, "server", "notifications/progress"):
         params = event.message.get("params")
@@ -275,7 +281,7 @@ def progress_token_known(history: History) -> Iterator[Verdict]:
         if any(e.sender == "client" and (e.kind == "text" or e.text is not None) for e in connection.events):
             continue
         for event, params in _progress(connection):
-            token = params.get("progressToken")
+            token = _token(params)
             place = connection.position(event)
             kept = any(connection.position(giver) < place for giver in connection.givers(token))
             elsewhere = any(other.givers(token) for other in history if other is not connection)
@@ -294,7 +300,7 @@ def progress_token_known(history: History) -> Iterator[Verdict]:
 def progress_token_type(history: History) -> Iterator[Verdict]:
     for connection in history:
         for event, params in _progress(connection):
-            token = params.get("progressToken")
+            token = _token(params)
             kept = isinstance(token, (str, int)) and not isinstance(token, bool)
             yield judged(kept, event, f"the token {token!r:.60} is neither a string nor an integer")
 
@@ -449,6 +455,9 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
                 and (is_ordered(connection) or asked.event.exchange == event.exchange)
                 and not (asked.answers and connection.position(asked.answers[0]) < place)
             ]
+            # A server of both eras may take some for requests of the legacy era, in which it decides itself.
+            if any(asked.meta.get(meta.PROTOCOL_VERSION) not in MODERN for asked in running):
+                continue
             levels = [asked.meta.get(meta.LOG_LEVEL) for asked in running]
             allowed = [least for least in levels if least in LEVELS]
             if any(least is not None and least not in LEVELS for least in levels):

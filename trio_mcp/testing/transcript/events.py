@@ -17,7 +17,7 @@ Kind: TypeAlias = Literal["open", "message", "text", "request", "response", "end
 
 * ``open``: a connection was opened; over HTTP, a client began whose exchanges follow. Facts: ``transport``.
 * ``message``: a JSON value arrived or was sent, whether it is a valid message or not; ``message`` holds it. Facts: over
-  server-sent events ``event_id``, ``event`` and ``retry`` where the event has them.
+  server-sent events ``event_id``, ``event`` and ``retry`` (in seconds) where the event has them.
 * ``text``: bytes that are not JSON; ``text`` holds them.
 * ``request``: an HTTP request was sent. Facts: ``method``, ``path``, ``headers``. Its body is an event of its own.
 * ``response``: the head of an HTTP response arrived. Facts: ``status``, ``headers``.

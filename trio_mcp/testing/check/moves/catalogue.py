@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from typing import Final
 
-from trio_mcp.testing.check import moves as room
 from trio_mcp.testing.check.facts import Facts
+from trio_mcp.testing.check.moves import (
+    calls,
+    cancellations,
+    http,
+    lists,
+    malformed,
+    messages,
+    odd_calls,
+    subscriptions,
+    tasks,
+)
 from trio_mcp.testing.check.moves.model import Move
 from trio_mcp.testing.rules.model import Rule
 
 __all__ = ["MOVES", "lacking", "moves_for"]
 
 
-def _collected() -> dict[str, Move]:
-    found: dict[str, Move] = {}
-    for each in sorted(pkgutil.iter_modules(room.__path__, f"{room.__name__}."), key=lambda each: each.name):
-        # This module, whose import has only begun, is among them, and has no moves.
-        found |= {move.name: move for move in vars(import_module(each.name)).values() if isinstance(move, Move)}
-    return found
+MODULES: Final = (calls, cancellations, http, lists, malformed, messages, odd_calls, subscriptions, tasks)
 
-
-MOVES: Final = _collected()
+MOVES: Final = {move.name: move for module in MODULES for move in vars(module).values() if isinstance(move, Move)}
 """Every move, by its name."""
 
 

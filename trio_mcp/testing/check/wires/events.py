@@ -21,7 +21,7 @@ class EventSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes | bytearray) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Yield each event that is complete: its data, and its ``event_id``, ``event`` and ``retry`` if it has them.
+        """Yield each event that is complete: its data, and its ``event_id``, ``event`` and ``retry`` (seconds) if it has any.
 
         An event without data is one, too, if it has anything else.
 
@@ -58,4 +58,4 @@ class EventSplitter:
         elif name == b"event":
             self._facts["event"] = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit() and len(value) < 10:
-            self._facts["retry"] = int(value)
+            self._facts["retry"] = int(value) / 1000

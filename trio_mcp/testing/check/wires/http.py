@@ -532,7 +532,7 @@ class HttpWire:
         if facts.get("event_id"):
             exchange.last_id = self._shared.events[self.number] = facts["event_id"]
         if "retry" in facts:
-            exchange.retry = facts["retry"] / 1000
+            exchange.retry = facts["retry"]
         exchange.empty = 0
         self._take(exchange, data, **facts)
 

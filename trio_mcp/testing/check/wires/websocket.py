@@ -75,8 +75,13 @@ class WebSocketWire:
         await self.write([to_text(message)])
 
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
-        """Send each text as a text frame; or all of them as one message, in a frame each."""
-        if framed:
+        """Send each text as a text frame; or all of them as one message, in a frame each.
+
+        What is not UTF-8 is left out: a server must end the connection then (RFC 6455, section 8.1), whatever MCP says.
+        """
+        if not _is_utf8(b"".join(texts)):
+            self.notes.mark("unsent", reason="a text frame holds UTF-8")
+        elif framed:
             for text in texts:
                 await self._send(text, text_frame(text, True))
         elif texts:
@@ -241,3 +246,11 @@ async def _shake_hands(
     except (trio.BrokenResourceError, wsproto.utilities.RemoteProtocolError) as exc:
         problem = f"is not a WebSocket: {exc}"
     raise TransportError(f"{name} {problem}")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

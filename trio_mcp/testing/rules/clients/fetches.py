@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from trio_mcp.testing.rules.clients.declared import replies
 from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.rules.model import Verdict, judged, rule
 from trio_mcp.testing.transcript.events import Event
@@ -103,6 +104,15 @@ def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
     revisions=ICONS_SINCE,
 )
 def elicitation_not_prefetched(history: History) -> Iterator[Verdict]:
-    """Judge each URL of an elicitation at the kit's own server; no user is there who could agree to it."""
+    """Judge each URL of an elicitation at the kit's own server, until the client has accepted it."""
+    agreed = {
+        (reply.event.connection, str(reply.params.get("url"))): reply.event
+        for reply in replies(history, "elicitation/create")
+        if reply.result is not None and reply.result.get("action") == "accept"
+    }
     for url, fetch, event in _fetched(history, "url"):
+        # With the user's consent the page may be opened.
+        position, consent = history.connections[event.connection].position, agreed.get((event.connection, url))
+        if fetch is not None and consent is not None and position(consent) < position(fetch):
+            continue
         yield judged(fetch is None, fetch or event, f"it loads {url}")

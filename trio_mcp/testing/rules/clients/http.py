@@ -7,7 +7,7 @@ from typing import Final
 
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers, parameter_values
-from trio_mcp.testing.rules.clients.shared import SPEAKABLE, legacy, modern, over_http
+from trio_mcp.testing.rules.clients.shared import SPEAKABLE, legacy, modern, over_http, tools_at
 from trio_mcp.testing.rules.history import Connection, History, is_request
 from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.types import meta
@@ -119,7 +119,10 @@ def session_id_sent(history: History) -> Iterator[Verdict]:
             continue
         begins = connection.position(connection.hello.answers[0])
         for exchange in connection.exchanges.values():
-            if connection.position(exchange.request) > begins:
+            opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+            if exchange.status == 404:
+                break  # the session has ended; the next one begins without an id
+            if connection.position(exchange.request) > begins and not opens:
                 sent = exchange.request.headers.get("mcp-session-id")
                 yield judged(sent == given, exchange.request, f"it names the session {sent!r}")
 
@@ -191,7 +194,7 @@ def request_headers_sent(history: History) -> Iterator[Verdict]:
                 wanted["mcp-name"] = params.get(spec.name_header)
             found = {name: headers.get(name) for name in wanted}
             if found.get("mcp-name") is not None:
-                found["mcp-name"] = decode_value(str(found["mcp-name"]))
+                found["mcp-name"] = _decoded(str(found["mcp-name"]))
             wrong = [name for name in wanted if found[name] != wanted[name]]
             yield judged(not wrong, exchange.request, f"{', '.join(wrong)} differ from the body")
 
@@ -210,7 +213,7 @@ def parameter_headers_sent(history: History) -> Iterator[Verdict]:
             body = exchange.sent[0].message if exchange.sent else None
             if not is_request(body) or body["method"] != "tools/call" or not isinstance(body.get("params"), dict):
                 continue
-            tool = connection.tools.get(str(body["params"].get("name")), {})
+            tool = tools_at(connection, exchange.request).get(str(body["params"].get("name")), {})
             try:
                 parameters = parameter_headers(tool.get("inputSchema"))
             except ValueError:  # such a tool must not be called, which is another rule
@@ -221,7 +224,15 @@ def parameter_headers_sent(history: History) -> Iterator[Verdict]:
                 values = parameter_values(body["params"].get("arguments"), parameters)
             except ValueError:  # an argument that no header can carry, which is another rule
                 continue
-            wanted = {name.lower(): value for name, value in values.items()}
+            # What need not be encoded may be, all the same.
+            wanted = {name.lower(): _decoded(value) for name, value in values.items()}
             headers = exchange.request.headers
-            found = {name: value for name, value in headers.items() if name.startswith("mcp-param-")}
+            found = {name: _decoded(value) for name, value in headers.items() if name.startswith("mcp-param-")}
             yield judged(found == wanted, exchange.request, f"the headers are {found}, not {wanted}")
+
+
+def _decoded(value: str) -> str | None:
+    try:
+        return decode_value(value)
+    except ValueError:
+        return None

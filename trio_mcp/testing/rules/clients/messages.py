@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from trio_mcp.testing.rules.clients.shared import parts
-from trio_mcp.testing.rules.history import History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Verdict, judged, rule
 from trio_mcp.types.versions import REVISIONS
 
@@ -31,16 +31,30 @@ def client_messages_valid(history: History) -> Iterator[Verdict]:
     "MUST",
     "client",
     "basic#requests",
-    "The id of a request was not used before by the same client in the same session.",
+    "A client uses the id of a request once in a session; in the modern era, again only after the response.",
 )
 def client_ids_unique(history: History) -> Iterator[Verdict]:
-    """Judge each request; 1 and "1" are different ids."""
+    """Judge each request; 1 and "1" are different ids. In the modern era, ids of answered requests are free again."""
     for connection in history:
-        seen: set[tuple[type, Any]] = set()
+        seen: dict[tuple[type, Any], Asked] = {}
         for asked in connection.requests:
             key = (type(asked.id), asked.id)
-            yield judged(key not in seen, asked.event, f"the id {asked.id!r} was used before")
-            seen.add(key)
+            before = seen.get(key)
+            kept = before is None or (connection.modern and _is_over(connection, before, asked))
+            yield judged(kept, asked.event, f"the id {asked.id!r} was used before")
+            seen[key] = asked
+
+
+def _is_over(connection: Connection, before: Asked, asked: Asked) -> bool:
+    """Return whether a request had ended, in any way, when another was sent."""
+    exchange = connection.exchanges.get(before.event.exchange or 0)
+    ends = [*before.answers[:1], before.cancelled, None if exchange is None else exchange.end]
+    place = connection.position(asked.event)
+    return any(connection.position(event) < place for event in ends if event is not None)
+
+
+# 2024-11-05 says nothing of batches, which JSON-RPC has.
+BATCHES: Final = ("2024-11-05", "2025-03-26")
 
 
 @rule(
@@ -48,12 +62,12 @@ def client_ids_unique(history: History) -> Iterator[Verdict]:
     "client",
     "basic#messages",
     "A client sends no batches, which only 2025-03-26 has.",
-    revisions=[revision for revision in REVISIONS if revision != "2025-03-26"],
+    revisions=[revision for revision in REVISIONS if revision >= "2025-06-18"],
 )
 def client_sends_no_batch(history: History) -> Iterator[Verdict]:
     """Judge each JSON value of the client."""
     for connection in history:
-        if connection.revision != "2025-03-26":
+        if connection.revision not in BATCHES:
             for event in connection.messages("client"):
                 yield judged(not isinstance(event.message, list), event, "it is a batch")
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from trio_mcp.testing.rules.clients.shared import SPEAKABLE, after, legacy
+from trio_mcp.testing.rules.common import is_ordered
 from trio_mcp.testing.rules.history import History, is_request, is_response
+from trio_mcp.testing.rules.http import is_no_version
 from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.types import meta
 from trio_mcp.types.methods import method_spec
@@ -48,7 +50,9 @@ def initialize_version_supported(history: History) -> Iterator[Verdict]:
     """Judge each initialize; which versions the client really speaks can't be seen."""
     for _, asked in history.requests("initialize"):
         version = asked.params.get("protocolVersion")
-        yield judged(version in SPEAKABLE, asked.event, f"there is no version {version!r}")
+        # One that this kit does not know may be a later one.
+        if version in SPEAKABLE or not isinstance(version, str) or is_no_version(version):
+            yield judged(version in SPEAKABLE, asked.event, f"there is no version {version!r}")
 
 
 @rule(
@@ -90,6 +94,12 @@ def initialized_sent(history: History) -> Iterator[Verdict]:
             if (is_request(message) and message["method"] == "ping") or is_response(message):
                 continue
             kept = isinstance(message, dict) and message.get("method") == "notifications/initialized"
+            # Over HTTP what was sent later may arrive first; but not what is sent after the response.
+            if not kept and not is_ordered(connection):
+                told = next(connection.notifications("client", "notifications/initialized"), None)
+                asked = next((each for each in connection.requests if each.event is event), None)
+                ends = [connection.position(each) for each in asked.answers[:1]] if asked is not None else []
+                kept = told is not None and connection.position(told) < min(ends, default=len(connection.events))
             yield judged(kept, event, "this was sent before notifications/initialized")
             break
 
@@ -117,7 +127,7 @@ def version_mismatch_disconnects(history: History) -> Iterator[Verdict]:
     "client",
     "basic/lifecycle#operation",
     "A client uses only what the server has declared.",
-    revisions=LEGACY_REVISIONS,
+    revisions=["2025-06-18", "2025-11-25"],  # before it was a SHOULD
 )
 def client_capabilities_respected(history: History) -> Iterator[Verdict]:
     """Judge the requests that need a capability of the server, once the client knows which it has."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from trio_mcp.http.headers import decode_value
 from trio_mcp.http.param_headers import parameter_headers
-from trio_mcp.testing.rules.clients.shared import after, modern, over_http, parts
+from trio_mcp.testing.rules.clients.shared import SPEAKABLE, after, modern, over_http, parts, tools_at
 from trio_mcp.testing.rules.history import LISTS, Connection, History, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.testing.transcript.events import Event
@@ -158,7 +158,8 @@ def header_integer_safe(history: History) -> Iterator[Verdict]:
 def bad_header_annotation_refused(history: History) -> Iterator[Verdict]:
     """Judge each call of a listed tool, once such a tool was listed."""
     for connection, _, event, body in _calls(history):
-        refused = {name for name, tool in connection.tools.items() if not _is_fine(tool.get("inputSchema"))}
+        tools = tools_at(connection, event)
+        refused = {name for name, tool in tools.items() if not _is_fine(tool.get("inputSchema"))}
         if refused:
             name = body["params"].get("name")
             yield judged(name not in refused, event, f"it calls {name!r}")
@@ -221,7 +222,8 @@ def answer_content_types_read(history: History) -> Iterator[Verdict]:
     for at, connection in enumerate(connections):
         first = next((asked for asked in connection.requests if asked.result is not None), None)
         exchange = connection.exchanges.get(first.event.exchange or 0) if first is not None else None
-        if first is None or exchange is None or exchange.response is None:
+        # A client may have other reasons to begin anew if it does not know the version that was agreed.
+        if first is None or exchange is None or exchange.response is None or connection.revision not in SPEAKABLE:
             continue
         kind = exchange.response.headers.get("content-type")
         later = [message for _, message in after(connection, first.answers[0])]

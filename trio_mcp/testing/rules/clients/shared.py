@@ -40,6 +40,16 @@ def after(connection: Connection, event: Event | None) -> Iterator[tuple[Event, 
     return ((sent, message) for sent, message in parts(connection) if connection.position(sent) > place)
 
 
+def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
+    """Return the tools that the server had listed when something was sent, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for asked in connection.requests:
+        tools = asked.result.get("tools") if asked.method == "tools/list" and asked.result is not None else None
+        if isinstance(tools, list) and connection.position(asked.answers[0]) < connection.position(event):
+            found |= {str(tool.get("name")): tool for tool in tools if isinstance(tool, dict)}
+    return found
+
+
 def retries(connection: Connection) -> Iterator[tuple[Asked, Asked]]:
     """Yield each request that was answered with questions, and the request that retries it.
 

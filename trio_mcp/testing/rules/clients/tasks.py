@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from trio_mcp.testing.rules.clients.shared import tools_at
 from trio_mcp.testing.rules.common import declares
 from trio_mcp.testing.rules.history import Connection, History
 from trio_mcp.testing.rules.model import Verdict, judged, rule
@@ -46,7 +47,9 @@ def client_task_tool_support(history: History) -> Iterator[Verdict]:
         if not declares(connection.server_capabilities, "tasks.requests.tools.call"):
             continue
         for asked in connection.requests:
-            tool = connection.tools.get(str(asked.params.get("name"))) if asked.method == "tools/call" else None
+            tool = None
+            if asked.method == "tools/call":
+                tool = tools_at(connection, asked.event).get(str(asked.params.get("name")))
             if tool is not None:
                 execution = tool.get("execution")
                 support = execution.get("taskSupport", "forbidden") if isinstance(execution, dict) else "forbidden"

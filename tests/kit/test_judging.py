@@ -1,0 +1,126 @@
+"""Judging in pieces: what is late counts for the example that it belongs to, and what lasts stays in view."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from trio_mcp.testing.check.judging import Judging
+from trio_mcp.testing.check.usage import Usage, grown, usage_of
+from trio_mcp.testing.rules.history import History
+from trio_mcp.testing.rules.model import Verdict, judged, rule
+from trio_mcp.testing.transcript.events import Event
+
+
+@rule("MUST", "server", "basic#responses", "A request is answered once.")
+def once(history: History) -> Iterator[Verdict]:
+    for _, asked in history.requests():
+        for answer in asked.answers:
+            yield judged(answer is asked.answers[0], answer, "again")
+
+
+@rule("MUST", "server", "server/resources#subscriptions", "Only what was subscribed to is updated.")
+def subscribed(history: History) -> Iterator[Verdict]:
+    for connection in history:
+        uris = {asked.params.get("uri") for asked in connection.requests if asked.method == "resources/subscribe"}
+        for event in connection.notifications("server", "notifications/resources/updated"):
+            yield judged(event.message["params"]["uri"] in uris, event, "not subscribed")
+
+
+@rule("MUST", "server", "basic", "This rule has a mistake.")
+def mistaken(history: History) -> Iterator[Verdict]:
+    yield judged(history.connections[7].modern, history.events[0], "")
+
+
+def begin(example: int) -> Event:
+    return Event("mark", "kit", facts={"what": "begin", "example": example})
+
+
+def said(sender: Any, exchange: int | None = None, **message: Any) -> Event:
+    return Event("message", sender, exchange=exchange, message={"jsonrpc": "2.0", **message})
+
+
+PROLOGUE = [Event("open", "client", facts={"transport": "stdio"}), said("client", id=0, method="initialize", params={})]
+PING, PONG = said("client", id=1, method="ping"), said("server", id=1, result={})
+SUBSCRIBE = said("client", id=2, method="resources/subscribe", params={"uri": "a:"})
+UPDATED = said("server", method="notifications/resources/updated", params={"uri": "a:"})
+
+
+def verdicts(judging: Judging, *events: Event) -> list[tuple[str, str | None, tuple[int, ...]]]:
+    return [(each.rule.id, each.verdict.problem, each.examples) for each in judging.judge(events)]
+
+
+def test_what_is_late_counts_for_its_example_and_only_once() -> None:
+    judging = Judging([once], PROLOGUE)
+    assert verdicts(judging, begin(0), PING, PONG, begin(1)) == [("once", None, (0,))]
+    other = said("client", id=3, method="ping")
+    assert verdicts(judging, begin(2), other, attrs.evolve(PONG)) == [("once", "again", (0, 2))]
+    assert verdicts(judging, begin(3)) == []
+
+
+def test_what_lasts_stays_in_view() -> None:
+    judging = Judging([subscribed], PROLOGUE)
+    assert verdicts(judging, begin(0), SUBSCRIBE) == []
+    assert verdicts(judging, begin(1), PING, PONG) == []
+    assert verdicts(judging, begin(2), UPDATED) == [("subscribed", None, (2,))]
+
+
+def test_a_late_response_comes_with_the_http_exchange_of_its_request() -> None:
+    seen: list[list[int]] = []
+
+    @rule("MUST", "server", "basic", "Look at the exchanges.")
+    def look(history: History) -> Iterator[Verdict]:
+        seen.append(sorted(history.connections[0].exchanges))
+        yield from ()
+
+    judging = Judging([look], PROLOGUE)
+    head = Event("request", "client", exchange=5, facts={"method": "POST"})
+    verdicts(judging, begin(0), head, said("client", 5, id=1, method="ping"))
+    verdicts(judging, begin(1), said("server", 9, id=1, result={}))
+    assert seen == [[5], [5]]
+
+
+def test_a_mistake_in_a_rule_costs_no_other_verdict() -> None:
+    judging = Judging([mistaken, once], PROLOGUE)
+    assert verdicts(judging, begin(0), PING, PONG) == [("once", None, (0,))]
+    assert judging.troubles == {"mistaken": "KeyError: 7"}
+
+
+# --- what a process uses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+def test_what_a_process_uses() -> None:
+    code = "files = [open('/dev/null') for _ in range(30)]; print('ready', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        usage = usage_of(os.getpgid(process.pid))
+        process.kill()
+    assert usage is not None
+    assert usage.memory > 1_000_000
+    assert 30 < usage.descriptors < 60
+    assert usage.threads == 1
+    assert usage_of(process.pid) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        (Usage(300 << 20, 20, 4), ["the target seems to leak memory: from 100 to 300 MiB"]),
+        (Usage(150 << 20, 20, 4), []),
+        (Usage(100 << 20, 90, 70), ["descriptors: from 20 to 90", "threads: from 4 to 70"]),
+    ],
+)
+def test_what_has_grown_far_is_told(after: Usage, told: list[str]) -> None:
+    found = grown(Usage(100 << 20, 20, 4), after)
+    assert len(found) == len(told)
+    assert all(each.endswith(end) for each, end in zip(found, told, strict=True))

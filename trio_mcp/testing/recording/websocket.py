@@ -1,0 +1,88 @@
+"""Records WebSockets: a server on a local port that opens a WebSocket to the server behind it for each of its own.
+
+What is passed on are messages and closes, not frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import trio
+from trio_websocket import (
+    CloseReason,
+    ConnectionClosed,
+    HandshakeError,
+    WebSocketConnection,
+    WebSocketRequest,
+    WebSocketServer,
+    open_websocket_url,
+)
+
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.testing.check.wires.notes import LONGEST, Notes
+from trio_mcp.testing.transcript.events import Sender
+from trio_mcp.testing.transcript.tape import Tape
+
+__all__ = ["record_websocket"]
+
+# A close frame may not have these, which say that there was none (RFC 6455, section 7.4.1).
+_NEVER_SENT = frozenset({1005, 1006, 1015})
+
+
+async def record_websocket(target: HttpServerParameters, listeners: list[trio.SocketListener], tape: Tape) -> None:
+    """Pass on what comes over WebSockets on a local port to a server, until cancelled."""
+    numbers = itertools.count()
+
+    async def serve(request: WebSocketRequest) -> None:
+        number = next(numbers)
+        try:
+            async with _behind(target, request) as server:
+                client = await request.accept(subprotocol=server.subprotocol)
+                await _pass_on(client, server, Notes(tape, number, "websocket", subprotocol=server.subprotocol))
+        except (HandshakeError, OSError) as exc:
+            tape.note("mark", "kit", connection=number, what="unsent", reason=f"can't connect to {target.url}: {exc!r}")
+            with contextlib.suppress(ConnectionClosed, RuntimeError):  # it has been accepted already
+                await request.reject(502)
+
+    await WebSocketServer(serve, listeners, max_message_size=LONGEST).run()
+
+
+@contextlib.asynccontextmanager
+async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> AsyncIterator[WebSocketConnection]:
+    own = {name.lower().encode(): value.encode() for name, value in target.headers.items()}
+    passed = [
+        (name, value)
+        for name, value in request.headers
+        if name.lower() not in own.keys() | {b"host", b"connection", b"upgrade"}
+        and not name.lower().startswith(b"sec-websocket-")
+    ]
+    offered = request.proposed_subprotocols
+    async with open_websocket_url(
+        target.url, subprotocols=offered, extra_headers=[*own.items(), *passed], max_message_size=LONGEST
+    ) as server:
+        yield server
+
+
+async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, notes: Notes) -> None:
+    """Pass both directions on until one side closes, and close the other likewise."""
+    async with trio.open_nursery() as nursery:
+
+        async def pump(sender: Sender, source: WebSocketConnection, sink: WebSocketConnection) -> None:
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    message = await source.get_message()
+                    notes.text(sender, message.encode() if isinstance(message, str) else message)
+                    await sink.send_message(message)
+            # Whichever side has closed, the other pump ends, too, as both have then lost their way.
+            closed: CloseReason | None = source.closed or sink.closed
+            code = 1006 if closed is None else closed.code
+            reason = "" if closed is None or closed.reason is None else closed.reason
+            notes.close(sender, reason or "closed", code=code)
+            with contextlib.suppress(ConnectionClosed):
+                await sink.aclose(1011 if code in _NEVER_SENT else code, reason)
+            nursery.cancel_scope.cancel("one side has closed")
+
+        nursery.start_soon(pump, "client", client, server)
+        nursery.start_soon(pump, "server", server, client)
