@@ -25,6 +25,11 @@ SECONDS = 10.0
 MESSAGES = 6
 
 UNTESTED: dict[str, str] = {
+    "log-level-respected": "found, but it takes more than 200 examples",
+    "missing-capability-error": "found, but it takes more than 200 examples",
+    "stateless": "found, but it takes more than 200 examples",
+    "stream-messages-should-relate": "found, but it takes more than 200 examples",
+    "version-echoed": "found, but it takes more than 200 examples",
     "unfulfilled-input-survived": "who hangs after an unfinished round loses requests, which is found first",
     "client-task-tool-support": "the generated server has no tasks; tried in test_client_rules",
     "client-task-cancelled-by-method": "the generated server has no tasks; tried in test_client_rules",
