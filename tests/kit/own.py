@@ -92,6 +92,12 @@ def make_server() -> Server:
         """Ask the user."""
         return (await ctx.elicit("Which colour?", Colour)).action
 
+    _add_documents(server)
+    return server
+
+
+def _add_documents(server: Server) -> None:
+    """Add resources, prompts and a completion."""
     for name in ("one", "two", "three"):
         server.add_resource(f"memo://{name}", _memo(name), name=name)
 
@@ -118,8 +124,6 @@ def make_server() -> Server:
     @server.completion(prompt="greet", argument="name")
     def names(value: str) -> list[str]:
         return [f"name{number}" for number in range(150) if f"name{number}".startswith(value)]
-
-    return server
 
 
 def _memo(text: str) -> Callable[[], Awaitable[str]]:

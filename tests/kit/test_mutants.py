@@ -24,8 +24,6 @@ SECONDS = 10.0
 MESSAGES = 6
 
 UNTESTED: dict[str, str] = {
-    "stdin-close-exits": "it takes a process, see test_transport_rules",
-    "websocket-messages": "it takes a WebSocket, see test_transport_rules",
     "client-task-tool-support": "the generated server has no tasks; tried in test_client_rules",
     "client-task-cancelled-by-method": "the generated server has no tasks; tried in test_client_rules",
 }
