@@ -94,12 +94,16 @@ class Sent:
     Attributes:
         message: The message.
         answer: Its response.
+        began: When it was sent.
+        seconds: How long the response took.
         over: Whether nothing more comes: it was answered, cancelled, overdue, or its connection ended.
         acknowledged: Whether the server has begun to do what lasts.
     """
 
     message: dict[str, Any]
     answer: dict[str, Any] | None = None
+    began: float = attrs.Factory(trio.current_time)
+    seconds: float | None = None
     over: bool = False
     acknowledged: bool = False
 
@@ -107,6 +111,13 @@ class Sent:
     def method(self) -> str:
         """Its method."""
         return str(self.message["method"])
+
+    @property
+    def work(self) -> tuple[str, str] | None:
+        """The method and the name of what the application does for it; None if it is the protocol's own."""
+        params = self.message.get("params")
+        params = params if isinstance(params, dict) else {}
+        return (self.method, str(params.get("name", params.get("uri")))) if self.method in APPLICATION else None
 
     @property
     def owed(self) -> bool:
@@ -263,6 +274,7 @@ class Talk:
             sent = self._by_id.get(_key(message.get("id")))
             if sent is not None and sent.answer is None:
                 sent.answer = message
+                sent.seconds = trio.current_time() - sent.began
                 sent.over = True
             # Only the stream of a request ends with its response; one that serves many requests does not.
             if event.exchange in self._streams and event.exchange in self._by_exchange:
@@ -498,9 +510,8 @@ class Runner:
             self.tape.note(
                 "mark", "kit", connection=where, what="overdue", id=sent.message["id"], seconds=late_by, **facts
             )
-            if sent.method in APPLICATION and not again:
-                params = sent.message.get("params", {})
-                self.slow[sent.method, str(params.get("name", params.get("uri")))] = None
+            if sent.work is not None and not again:
+                self.slow[sent.work] = None
             await self._cancel(talk, sent, None)
 
     async def _is_soon(self, talk: Talk, sent: Sent) -> bool:

@@ -32,6 +32,9 @@ MOST_STEPS: Final = 25
 SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
 
+SHARE: Final = 0.7
+"""Which part of the requests in plans are new calls, if there are so many (chosen)."""
+
 FEW: Final = 8
 """A move counts as used up when of so many values that are drawn less than one is new (chosen)."""
 
@@ -120,6 +123,15 @@ class Source:
         self._first = [move.name for move in self.usable]
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
+        self._moves = moves
+        self._seed = seed
+
+    def renew(self, facts: Facts) -> None:
+        """Go on with other facts; what was tried is not tried first again."""
+        self.usable = [move for move in self._moves if not move.lacks(facts)]
+        self._seed += "+"
+        self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
+        self._first = [name for name in self._first if name in self._pools]
 
     def next(self) -> Plan | None:
         """Return the next plan; None if nothing can be done."""
@@ -143,11 +155,13 @@ class Source:
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
-        found = [plan for name in names if name in self._pools for plan in self._drawn(name)]
-        # At least half of the traffic is calls.
-        calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
-        while calling and 2 * self.called < 1.2 * self.asked and sum(map(len, found)) < MOST_STEPS:
-            found += self._drawn(self._random.choice(calling)) or [()]
+        found = [plan for name in names for plan in self._drawn(name)]
+        # So that at least half of all traffic is calls that were not made before, with what is not from plans.
+        while self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
+            calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
+            if not calling:
+                break
+            found += self._drawn(self._random.choice(calling))
         return found
 
     def _drawn(self, name: str) -> list[Plan]:
@@ -156,9 +170,9 @@ class Source:
         keys: list[str] = []
         old = 0
         for _ in range(ATTEMPTS):
-            drawn = self._pools[name].next()
+            drawn = self._pools[name].next() if name in self._pools else None
             if drawn is None:
-                del self._pools[name]
+                self._pools.pop(name, None)
                 return []
             plan = drawn
             keys = _calls(plan)

@@ -47,7 +47,7 @@ MODERN: Final = MODERN_REVISIONS
 # Beyond these two programs may read the same JSON differently, or refuse it with good reason. The integers are those
 # that a double holds exactly (RFC 8259, section 6); the others are chosen, far beyond ordinary messages.
 SAFE_INTEGER: Final = 2**53 - 1
-LONGEST_ID: Final = 200
+LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
 DEEPEST: Final = 50
 
@@ -154,7 +154,7 @@ def lost(asked: Asked) -> Event | None:
 
 
 def ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, and neither something malformed nor the client was the reason."""
+    """Return whether the server ended the connection, though nothing gave it a right to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
     # What was sent before a request that was answered did no harm.
@@ -163,7 +163,8 @@ def ended_without_cause(connection: Connection) -> bool:
     # Over stdio a server ends when its client closes the input, whatever is open.
     if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
         return False
-    # A request or notification with something odd in it, such as deep nesting, is one all the same.
+    # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be over what is not JSON. But a
+    # request or notification with something odd in it, such as deep nesting, is one all the same.
     return all(
         e.kind == "message" and (is_plain(connection, e) or is_request(e.message) or is_notification(e.message))
         for e in example

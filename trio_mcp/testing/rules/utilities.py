@@ -220,6 +220,8 @@ def cancel_known_request(history: History) -> Iterator[Verdict]:
 )
 def cancel_open_request(history: History) -> Iterator[Verdict]:
     for connection in history:
+        if not is_ordered(connection):  # a stream may be late
+            continue
         for event in notifications(connection, "server", CANCELLED):
             params = event.message.get("params")
             found = params.get("requestId") if isinstance(params, dict) else None
