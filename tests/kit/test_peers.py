@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.peers.running import baseline, differences, runs
+from tests.kit.peers.running import baseline, check_all, differences
 from tests.kit.peers.table import CLIENTS, SERVERS
 
 pytestmark = pytest.mark.interop
@@ -22,7 +22,7 @@ PEERS = [pytest.param(peer, marks=() if peer in EVERY_DAY else pytest.mark.again
 
 @pytest.mark.parametrize("peer", PEERS)
 async def test_the_kit_finds_what_is_known(peer: str) -> None:
-    reports = [await run.check(8 if peer in CLIENTS else 100, 60.0) for run in runs([peer])]
+    reports = await check_all(peer, 8 if peer in CLIENTS else 60, 60.0)
     assert not differences(reports, baseline(peer))
 
 
@@ -30,7 +30,7 @@ def test_the_page_names_every_finding() -> None:
     page = PAGE.read_text(encoding="utf-8")
     told = {
         (peer, rule)
-        for peer, findings in re.findall(r"^### .*\(`(\S+)`\)\n(.*?)(?=^### |\Z)", page, re.M | re.S)
+        for peer, findings in re.findall(r"^### [^\n]*\(`(\S+)`\)\n(.*?)(?=^### |\Z)", page, re.M | re.S)
         for rule in re.findall(r"^- \[`(\S+)`\]", findings, re.M)
     }
     assert told == {(peer, rule) for peer in (*SERVERS, *CLIENTS) for rule in baseline(peer)}

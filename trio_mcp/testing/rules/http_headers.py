@@ -198,7 +198,8 @@ def missing_header_refused(history: History) -> Iterator[Verdict]:
         missing = [header for header, how in found.items() if how == "missing"]
         if missing and version == "same":
             yield from _refused(exchange, f"a request without {missing[0]}")
-        elif version == "missing" and not missing and _is_modern_only(connection):
+        # A server of both eras, which need not say so, may take it for a legacy request, and refuse it as such.
+        elif version == "missing" and not missing and _is_modern_only(connection) and (exchange.status or 0) < 400:
             yield from _refused(exchange, "a request without MCP-Protocol-Version")
 
 

@@ -322,12 +322,18 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
         elif asked.result is not None:
             made = isinstance(asked.result.get("task"), dict)
             yield judged(not made, answer, "the call became a task, though tasks are not declared")
-        # Any other error may be one of the tool.
-        elif code_of(asked) in _REFUSALS and (other := plain.get(key)) is not None and other.result is not None:
+        # Any other error may be one of the tool, unless it says what it is about.
+        elif _refuses_task(asked) and (other := plain.get(key)) is not None and other.result is not None:
             yield broken(answer, f"with a task, the call gave the error {code_of(asked)}; without, a result")
 
 
 _REFUSALS: Final = (error_codes.INVALID_REQUEST, error_codes.METHOD_NOT_FOUND, error_codes.INVALID_PARAMS)
+
+
+def _refuses_task(asked: Asked) -> bool:
+    return asked.error is not None and (
+        code_of(asked) in _REFUSALS or "task" in str(asked.error.get("message")).lower()
+    )
 
 
 @rule(

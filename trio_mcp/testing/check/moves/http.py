@@ -260,8 +260,8 @@ def legacy_traffic(facts: Facts) -> Plans:
     )
 
 
-def _parametrized(facts: Facts) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
-    """Return calls of tools with an argument that is repeated as a header, with that and its value."""
+def _parametrized(facts: Facts, *types: str) -> st.SearchStrategy[tuple[Ask, ParameterHeader, Any]]:
+    """Return calls of tools with an argument that is repeated as a header, of these types, with that and its value."""
 
     def found(ask: Ask, parameter: ParameterHeader) -> tuple[Ask, ParameterHeader, Any]:
         return ask, parameter, parameter.value_in((ask.params or {}).get("arguments"))
@@ -270,13 +270,20 @@ def _parametrized(facts: Facts) -> st.SearchStrategy[tuple[Ask, ParameterHeader,
     for name in facts.callable_tools:
         with contextlib.suppress(ValueError, CannotGenerate):
             schema = facts.tools[name].get("inputSchema")
-            if parameters := parameter_headers(schema):
+            parameters = [each for each in parameter_headers(schema) if not types or _type(schema, each) in types]
+            if parameters:
                 arguments = from_schema(schema)
                 asks = st.builds(
                     lambda given, name=name: Ask("tools/call", {"name": name, "arguments": given}), arguments
                 )
                 choices.append(st.builds(found, asks, st.sampled_from(parameters)))
     return st.one_of(choices) if choices else st.nothing()
+
+
+def _type(schema: Any, parameter: ParameterHeader) -> Any:
+    for name in parameter.path:
+        schema = schema["properties"][name]
+    return schema.get("type")
 
 
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
@@ -295,5 +302,5 @@ def missing_parameter(facts: Facts) -> Plans:
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=1)
 def integer_parameter(facts: Facts) -> Plans:
     """Write the integer in a header in another way."""
-    given = _parametrized(facts).filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
+    given = _parametrized(facts, "integer").filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
     return given.map(lambda found: (_changed(found[0], {found[1].header: f"{found[2]}.0"}),))

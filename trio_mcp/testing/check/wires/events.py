@@ -21,7 +21,7 @@ class EventSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes | bytearray) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Yield each event that is complete: its data, and its ``event_id``, ``event`` and ``retry`` (seconds) if it has any.
+        """Yield each complete event: its data, and what it has of ``event_id``, ``event`` and ``retry`` (in seconds).
 
         An event without data is one, too, if it has anything else.
 
