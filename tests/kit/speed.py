@@ -8,7 +8,8 @@ import sys
 import trio
 
 from trio_mcp import Server, StdioServerParameters
-from trio_mcp.types import TextContent, ToolAnnotations
+from trio_mcp.testing.check.engine import check_server
+from trio_mcp.types import ToolAnnotations
 
 READS = ToolAnnotations(read_only_hint=True)
 
@@ -18,14 +19,14 @@ def make_server() -> Server:
     server = Server("speed")
 
     @server.tool(annotations=READS)
-    async def add(a: int, b: int) -> TextContent:
+    async def add(a: int, b: int) -> int:
         """Add two numbers."""
-        return TextContent(text=str(a + b))
+        return a + b
 
     @server.tool(annotations=READS)
-    async def join(words: list[str], by: str) -> TextContent:
+    async def join(words: list[str], by: str) -> str:
         """Join words."""
-        return TextContent(text=by.join(words))
+        return by.join(words)
 
     @server.resource("thing://{name}")
     async def thing(name: str) -> str:
@@ -42,14 +43,12 @@ def make_server() -> Server:
 
 async def main(seconds: float) -> None:
     """Check the server for some time, and print the figures."""
-    from trio_mcp.testing import check_server  # here, so that the server starts without it
-
     target = StdioServerParameters(sys.executable, ["-m", "tests.kit.speed", "--serve"])
     report = await check_server(target, examples=1_000_000, time=seconds)
     calls, repeated = report.figures["calls"], report.figures["repeated calls"]
     print(
         f"{report.requests} requests in {report.seconds:.0f} s, {report.requests / report.seconds:.0f} a second; "
-        f"{calls / report.requests:.0%} of them call a tool, read a resource or get a prompt, {repeated} once more; "
+        f"{calls / report.requests:.0%} call a tool, read a resource or get a prompt, {repeated} of them twice; "
         f"{report.generating / report.seconds:.0%} of the time went into plans; {len(report.broken)} rules broken"
     )
 
