@@ -48,7 +48,7 @@ async def main(seconds: float) -> None:
     calls, repeated = report.figures["calls"], report.figures["repeated calls"]
     print(
         f"{report.requests} requests in {report.seconds:.0f} s, {report.requests / report.seconds:.0f} a second; "
-        f"{calls / report.requests:.0%} of them call a tool, read a resource or get a prompt, {repeated} of these again; "
+        f"{calls / report.requests:.0%} call a tool, read a resource or get a prompt, {repeated} of them twice; "
         f"{report.generating / report.seconds:.0%} of the time went into plans; {len(report.broken)} rules broken"
     )
 

@@ -235,7 +235,7 @@ class Check:
 
     def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
-        late = dict.fromkeys(runner.slow, f"took longer than {self._options.terms.deadline:g} s")
+        late = dict.fromkeys(runner.slow, f"took longer than {self._options.terms.patience:g} s")
         runner.slow.clear()
         for sent in [] if runner.is_virtual else runner.talks[0].answered():
             if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:

@@ -44,6 +44,9 @@ OLD: Final = 0.1
 CHEAP: Final = 0.01
 """Seconds for which a connection may be opened as often as anything else is done (chosen)."""
 
+DEAR, SPACE = 0.05, 10
+"""Seconds from which on it takes long to open a connection; then this happens in every tenth plan at most (chosen)."""
+
 ATTEMPTS: Final = 5
 """How often a move is drawn again if all that it would call was called before (chosen)."""
 
@@ -68,10 +71,15 @@ class _Pool:
         self._used: list[Plan] = []
         self._all: list[Plan] = []
 
-    def next(self) -> Plan | None:
-        """Return the next value, or None if the move has no values."""
+    def fill(self) -> _Pool:
+        """Draw values if there are none left."""
         if not self._values:
             self._refill()
+        return self
+
+    def next(self) -> Plan | None:
+        """Return the next value, or None if the move has no values."""
+        self.fill()
         return self._values.popleft() if self._values else None
 
     def _refill(self) -> None:
@@ -123,6 +131,7 @@ class Source:
         self._first = [move.name for move in self.usable]
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
+        self._plans = 0
         self._moves = moves
         self._seed = seed
 
@@ -136,7 +145,8 @@ class Source:
     def next(self) -> Plan | None:
         """Return the next plan; None if nothing can be done."""
         chosen: list[Plan] = []
-        if self._first:
+        self._plans += 1
+        if self._first and not self._is_dear(self._first[-1]):
             chosen = self._drawn(self._first.pop())
         elif self._pools:
             chosen = self._mixed()
@@ -144,6 +154,19 @@ class Source:
             return self.next() if self._first or self._pools else None
         steps = self._interleaved(chosen)[:MOST_STEPS]
         return tuple(self._styled(step) for step in steps)
+
+    def _is_dear(self, name: str) -> bool:
+        """Return whether a move opens connections where that takes long, so that others come first."""
+        if name not in self._pools or not self._pools[name].fill().connects or self.opening <= DEAR:
+            return False
+        if self._plans % SPACE == 0:
+            return False
+        # One that is not dear, if there is any left, takes its place.
+        cheap = [each for each in self._first if each in self._pools and not self._pools[each].fill().connects]
+        if cheap:
+            self._first.remove(cheap[-1])
+            self._first.append(cheap[-1])
+        return not cheap
 
     def _mixed(self) -> list[Plan]:
         """Return the steps of several moves, or of one that must be alone."""
