@@ -55,7 +55,7 @@ def ids(value: Any) -> str:
 @pytest.mark.parametrize(("revision", "spec"), SENT, ids=ids)
 def test_a_message_is_one_and_its_parameters_fit(revision: str, spec: MethodSpec) -> None:
     strategy = requests(spec.method, revision) if spec.is_request else notifications(spec.method, revision)
-    for message in draws(strategy, 3):
+    for message in draws(strategy, 2):
         parsed = decode(json.dumps(message).encode())
         assert isinstance(parsed, Request if spec.is_request else Notification)
         assert parsed.method == spec.method
@@ -151,12 +151,12 @@ async def test_a_healthy_server_does_one_of_the_things_that_it_may(revision: str
 def drawn(revision: str, fault: str) -> list[Hostile]:
     if revision not in MESSAGE_FAULTS[fault].revisions:
         return []
-    return draws(hostile_messages(revision, ids=st.integers(1, 1000), faults=[fault]), 8)
+    return draws(hostile_messages(revision, ids=st.integers(1, 1000), faults=[fault]), 5)
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 def test_hostile_messages_are_lines_with_a_name(revision: str) -> None:
-    found = draws(hostile_messages(revision), 400)
+    found = draws(hostile_messages(revision), 300)
     assert all(b"\n" not in each.text and b"\r" not in each.text for each in found)
     known = {name for name, fault in MESSAGE_FAULTS.items() if revision in fault.revisions}
     assert {each.fault for each in found} == known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -24,12 +25,17 @@ SECONDS = 10.0
 MESSAGES = 6
 
 UNTESTED: dict[str, str] = {
-    "stdin-close-exits": "it takes a process, see test_transport_rules",
-    "websocket-messages": "it takes a WebSocket, see test_transport_rules",
+    "unfulfilled-input-survived": "who hangs after an unfinished round loses requests, which is found first",
     "client-task-tool-support": "the generated server has no tasks; tried in test_client_rules",
     "client-task-cancelled-by-method": "the generated server has no tasks; tried in test_client_rules",
 }
 """Rules that no mutant breaks, with the reason."""
+
+
+def some(names: Iterable[str], every: int) -> list[Any]:
+    """Return some of the names as they are; the others are tried with ``-m again`` alone."""
+    return [pytest.param(name, marks=[pytest.mark.again] if at % every else []) for at, name in enumerate(names)]
+
 
 IN_MEMORY = [name for name, mutant in MUTANTS.items() if mutant.over in ("lines", "http")]
 
@@ -64,7 +70,7 @@ def found(report: CheckReport, rule: str, also: frozenset[str], *, messages: int
     assert failure.messages <= messages, [event.message for event in failure.transcript]
 
 
-@pytest.mark.parametrize("name", IN_MEMORY)
+@pytest.mark.parametrize("name", some(IN_MEMORY, 10))
 async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
     mutant = MUTANTS[name]
     async with in_memory(mutant.twin(), mutant.over, name) as target:
@@ -74,16 +80,7 @@ async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.tes
     found(report, mutant.rule, mutant.also, messages=mutant.messages)
 
 
-@pytest.mark.again
-@pytest.mark.parametrize("name", IN_MEMORY)
-async def test_a_mutant_breaks_no_other_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
-    mutant = MUTANTS[name]
-    async with in_memory(mutant.twin(), mutant.over, name) as target:
-        report = await check(target, mutant, time=60.0)
-    assert not {outcome.rule.id for outcome in report.broken} - mutant.also - {mutant.rule}
-
-
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", some(REAL, 3))
 async def test_a_mutant_is_found_over_real_transports(name: str) -> None:
     name, over = name.rsplit(" over ", 1)
     mutant = MUTANTS[name]
@@ -98,7 +95,7 @@ async def test_a_mutant_is_found_over_real_transports(name: str) -> None:
 @pytest.mark.parametrize(
     ("over", "revision"),
     [
-        (over, revision)
+        pytest.param(over, revision, marks=[] if revision == MODERN else [pytest.mark.again])
         for over in ("lines", "http")
         for revision in (*LEGACY, MODERN)
         if (over, revision) != ("http", LEGACY[0])
@@ -113,7 +110,7 @@ async def test_the_healthy_twin_breaks_nothing(
     assert (report.ended, report.examples, report.notes) == ("complete", EXAMPLES, ())
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", some(CLIENTS, 10))
 async def test_a_mutated_client_is_found_by_its_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
     mutant = CLIENTS[name]
     client = StreamClient(partial(run, mutant.habit), mutant.habit.over)
@@ -124,7 +121,7 @@ async def test_a_mutated_client_is_found_by_its_rule(name: str, autojump_clock: 
     found(report, mutant.rule, mutant.also)
 
 
-@pytest.mark.parametrize("client", [Client, HttpClient])
+@pytest.mark.parametrize("client", [Client, pytest.param(HttpClient, marks=pytest.mark.again)])
 async def test_a_healthy_client_breaks_nothing(client: type[Client], autojump_clock: trio.testing.MockClock) -> None:
     report = await check_client(StreamClient(partial(run, client), client.over), examples=EXAMPLES)
     assert [(outcome.rule.id, outcome.failure) for outcome in report.broken] == []

@@ -188,12 +188,12 @@ CHECKING = (
         action="append",
         default=[],
         metavar="FILE",
-        help="write a report: FILE.html, .json, .xml (JUnit) or .sarif; can be repeated",
+        help="write a report: FILE.html, .json, .xml (JUnit), .sarif or .txt; can be repeated",
     ),
     Argument("--replays", metavar="DIR", help="where to write what replays a failure; by default beside the report"),
     Argument("--baseline", metavar="FILE", help="rules that are known to be broken, as lines of RULE: REASON"),
     Argument("--write-baseline", metavar="FILE", help="write the rules that are broken now as a baseline"),
-    Argument("--dry-run", action="store_true", help="say what it would do, and do nothing"),
+    Argument("--dry-run", action="store_true", help="connect, list, and say what would be done"),
     JSON,
 )
 
@@ -269,7 +269,7 @@ COMMANDS = {
         own_client=True,
     ),
     "replay": Command(
-        "send what a transcript's client said once more, and compare what comes back by the rules",
+        "send once more what a recorded client said, and compare what comes back",
         (
             Argument("file", metavar="FILE", help="a transcript, or what `check` wrote for a failure"),
             TIMEOUT,

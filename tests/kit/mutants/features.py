@@ -415,18 +415,6 @@ class LosesRequestsWithTamperedState(Session):
         return await super().tool_ask(request, arguments)
 
 
-@breaks("unfulfilled-input-survived", "request-answered", revision=MODERN, messages=8)
-class WaitsForTheRetry(Session):
-    waiting = False
-
-    async def answer(self, request: Request) -> Message:
-        if self.waiting and "requestState" not in request.params:
-            await trio.sleep(60)
-        found = await super().answer(request)
-        self.waiting = found.get("resultType") == "input_required"
-        return found
-
-
 def _asking(kind: str, question: Message) -> Any:
     """Return the habit of asking this."""
 

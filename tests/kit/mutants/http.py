@@ -61,13 +61,6 @@ class UnknownMethodsWith200(Web):
         return 200
 
 
-@breaks("missing-capability-error", revision=MODERN)
-class MissingCapabilitiesWith200(Web):
-    def status_of(self, response: Any, *, modern: bool) -> int:
-        status = super().status_of(response, modern=modern)
-        return 200 if isinstance(response, dict) and response.get("error", {}).get("code") == -32021 else status
-
-
 @breaks("notification-refused-with-error", "notification-accepted-202", "notification-unanswered")
 class RefusesNotificationsWith200(Web):
     def accepted(self) -> Answer:

@@ -25,7 +25,7 @@ class Mutant:
         name: What it does wrong.
         rule: The rule that it breaks.
         also: Rules that this breaks, too, at times.
-        over: What it is checked over: lines or HTTP in memory, or what can't be had there.
+        over: What it is checked over: lines or HTTP, in memory; or stdio or a WebSocket, which are not.
         revision: The revision that is spoken.
         habit: The class that overrides a habit of `Session` or `Web`.
         messages: The number of messages that show it, at most.

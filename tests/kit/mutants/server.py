@@ -241,6 +241,10 @@ class Session:
         self.number = twin.opened
         self.opened = trio.current_time()
 
+    def is_alone(self) -> bool:
+        """Return whether no session was opened just before this one."""
+        return all(each is self or self.opened - each.opened >= 1 for each in self.twin.sessions)
+
     def close(self) -> None:
         if self in self.twin.sessions:
             self.twin.sessions.remove(self)
@@ -308,7 +312,7 @@ class Session:
         try:
             message = self.parse(text)
         except Refused as refused:
-            self.send(self.refuse(None, refused), self.nobody(origin))
+            self.send(self.refuse(None, refused), self.unheard(origin))
             return
         if isinstance(message, list):
             self.receive_batch(message, origin)
@@ -320,7 +324,7 @@ class Session:
 
     def receive_batch(self, messages: list[Any], origin: Any) -> None:
         if self.revision != "2025-03-26" or not messages:
-            self.send(self.refuse(None, Refused(-32600, "No batches")), self.nobody(origin))
+            self.send(self.refuse(None, Refused(-32600, "No batches")), self.unheard(origin))
             return
         batch = Batch(sum(map(expects_response, messages)))
         for message in messages:
@@ -344,7 +348,7 @@ class Session:
         except Refused as refused:
             if expects_response(message):
                 named = message.get("id") if isinstance(message, dict) else None
-                self.respond(self.nobody(origin, batch), self.refuse(named, refused))
+                self.respond(self.unheard(origin, batch), self.refuse(named, refused))
             return
         if "method" not in message:
             self.take_response(message)
@@ -353,7 +357,7 @@ class Session:
         else:
             self.take_request(message, origin, batch)
 
-    def nobody(self, origin: Any, batch: Batch | None = None) -> Request:
+    def unheard(self, origin: Any, batch: Batch | None = None) -> Request:
         """Return what stands for a request that could not be read."""
         return Request({"id": None, "method": ""}, "", batch=batch, origin=origin)
 

@@ -61,6 +61,10 @@ WARM: Final = 50
 PAUSE: Final = 20
 """How many times the latency a pause lasts at most (chosen)."""
 
+LONG: Final = 0.1
+SPENT: Final = 0.02
+"""Seconds from which on a response counts as long, and which part of the time one thing may take that is (chosen)."""
+
 SLOWER: Final = 5.0
 """How many times slower than at the beginning is told as such (chosen)."""
 
@@ -132,6 +136,8 @@ class Check:
         self._failures: dict[str, Failure] = {}
         self._sources: list[Source] = []
         self._latencies: list[float] = []
+        self._spent: dict[tuple[str, str], float] = {}
+        self._slow: dict[tuple[str, str], None] = {}
         self._dead = self._closed = self._traffic = 0
         self._life: _Life | None = None
         self._virtual = False
@@ -166,6 +172,8 @@ class Check:
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
+        for method, name in self._slow:
+            facts = facts.without(method, name)
         self._sources.append(Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
             if clock.perf_counter() >= until:
@@ -227,16 +235,21 @@ class Check:
 
     def _without_slow(self, facts: Facts, runner: Runner) -> Facts:
         """Leave out what has turned out to be slow, which would take all the time."""
-        for method, name in runner.slow:
-            facts = facts.without(method, name)
-            self._notes.append(
-                f"{method} of {name!r} took longer than {self._options.terms.deadline:g} s: it is left out from now on"
-            )
-        if runner.slow:
-            runner.slow.clear()
-            seed = f"{self._options.seed} {facts.revision} {len(self._sources)}"
-            self._sources.append(Source(facts, self._options.moves, seed))
-        return facts
+        late = dict.fromkeys(runner.slow, f"took longer than {self._options.terms.patience:g} s")
+        runner.slow.clear()
+        for sent in [] if runner.is_virtual else runner.talks[0].answered():
+            if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:
+                self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
+                if self._spent[each] > SPENT * self._options.time:
+                    late[each] = f"takes {sent.seconds:.1f} s"
+        left = facts
+        for method, name in late:
+            left = left.without(method, name)
+            self._slow[method, name] = None
+            self._notes.append(f"{method} of {name!r} {late[method, name]}: it is left out from now on")
+        if left != facts:
+            self._sources[-1].renew(left)
+        return left
 
     def _over(self, life: _Life, examples: int, until: float) -> bool:
         return (
@@ -318,7 +331,8 @@ class Check:
             lambda: self._connected(facts.revision),
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
-            seconds=min(SHRINKING, max(2.0, self._time_left / 2)),
+            slow=self._slow,
+            seconds=min(SHRINKING, max(2.0, self._time_left / 3)),
             quiet=QUIET_VIRTUAL if self._virtual else QUIET,
         )
         best = self._failures[found.rule.id]

@@ -82,6 +82,11 @@ class Terms:
     capabilities: Mapping[str, Any] | None = None
     rate: float | None = None
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which what is the application's work is asked for again: a fifth of the deadline (chosen)."""
+        return self.deadline / 5
+
     def declared(self, revision: str) -> Mapping[str, Any]:
         """Return what is declared in a revision."""
         return capabilities_of(revision) if self.capabilities is None else self.capabilities
@@ -94,12 +99,16 @@ class Sent:
     Attributes:
         message: The message.
         answer: Its response.
+        began: When it was sent.
+        seconds: How long the response took.
         over: Whether nothing more comes: it was answered, cancelled, overdue, or its connection ended.
         acknowledged: Whether the server has begun to do what lasts.
     """
 
     message: dict[str, Any]
     answer: dict[str, Any] | None = None
+    began: float = attrs.Factory(trio.current_time)
+    seconds: float | None = None
     over: bool = False
     acknowledged: bool = False
 
@@ -107,6 +116,13 @@ class Sent:
     def method(self) -> str:
         """Its method."""
         return str(self.message["method"])
+
+    @property
+    def work(self) -> tuple[str, str] | None:
+        """The method and the name of what the application does for it; None if it is the protocol's own."""
+        params = self.message.get("params")
+        params = params if isinstance(params, dict) else {}
+        return (self.method, str(params.get("name", params.get("uri")))) if self.method in APPLICATION else None
 
     @property
     def owed(self) -> bool:
@@ -263,6 +279,7 @@ class Talk:
             sent = self._by_id.get(_key(message.get("id")))
             if sent is not None and sent.answer is None:
                 sent.answer = message
+                sent.seconds = trio.current_time() - sent.began
                 sent.over = True
             # Only the stream of a request ends with its response; one that serves many requests does not.
             if event.exchange in self._streams and event.exchange in self._by_exchange:
@@ -481,26 +498,35 @@ class Runner:
         def waited_for() -> list[tuple[Talk, Sent]]:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
-        if await self.until(
-            lambda: not waited_for() and not any(talk.ending for talk in self.talks), self.terms.deadline
-        ):
+        def is_over() -> bool:
+            return not waited_for() and not any(talk.ending for talk in self.talks)
+
+        began = trio.current_time()
+        patience = self.terms.patience
+        if await self.until(is_over, patience):
+            return
+        # The protocol's own requests have the whole deadline. A slow tool would eat up the time of the check.
+        rest = self.terms.deadline - patience
+        if any(sent.method not in APPLICATION for _, sent in waited_for()) and await self.until(is_over, rest):
             return
         late = waited_for()
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
         lost = [await self._is_soon(talk, sent) for talk, sent in late[:MOST_AGAIN]]
+        # What seems to be lost may be only slow this once, so it gets the whole deadline, too.
+        if any(lost) and await self.until(is_over, rest):
+            return
         for number, (talk, sent) in enumerate(late):
             if not sent.owed:
                 continue  # it came after all
             again = number < len(lost) and lost[number]
             facts: dict[str, Any] = {"answered_again": again} if sent.method in APPLICATION else {}
             where = talk.wire.number
-            late_by = self.terms.deadline
+            late_by = trio.current_time() - began
             self.tape.note(
                 "mark", "kit", connection=where, what="overdue", id=sent.message["id"], seconds=late_by, **facts
             )
-            if sent.method in APPLICATION and not again:
-                params = sent.message.get("params", {})
-                self.slow[sent.method, str(params.get("name", params.get("uri")))] = None
+            if sent.work is not None and not again:
+                self.slow[sent.work] = None
             await self._cancel(talk, sent, None)
 
     async def _is_soon(self, talk: Talk, sent: Sent) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -63,6 +63,7 @@ class Shrinker:
         connect: Returns a new runner, and prepares it: the handshake and the listing.
         rule: The rule.
         schemas: The input schemas of tools by name, so that valid arguments stay valid.
+        slow: Methods, each with the name of what takes long: tried without first.
         seconds: The time that it may take.
         quiet: Seconds in which what is late still comes.
     """
@@ -73,12 +74,14 @@ class Shrinker:
         rule: Rule,
         schemas: Mapping[str, Any],
         *,
+        slow: Container[tuple[str, str]] = (),
         seconds: float,
         quiet: float,
     ) -> None:
         self._connect = connect
         self._rule = rule
         self._schemas = schemas
+        self._slow = slow
         self._until = clock.perf_counter() + seconds
         self._quiet = quiet
         self._runs = 0
@@ -174,6 +177,9 @@ class Shrinker:
 
     async def _confirmed(self, first: Shown, before: Sequence[Plan]) -> Shown | None:
         """Show the failure on a fresh connection: with the example alone, or with what came before it."""
+        quick = tuple(step for step in first.plan if not self._is_slow(step))
+        if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
+            return shown
         for tries in (1, INSISTENT):
             self._tries = tries
             for count in BEFORE:
@@ -184,6 +190,10 @@ class Shrinker:
                     if (shown := await self._shows((*earlier, *first.plan), probe=probe)) is not None:
                         return shown
         return None
+
+    def _is_slow(self, step: Step) -> bool:
+        params = (getattr(step, "params", None) or {}) if isinstance(step, Ask) else {}
+        return isinstance(step, Ask) and (step.method, str(params.get("name", params.get("uri")))) in self._slow
 
     # --- fewer steps --------------------------------------------------------------------------------------------------
 

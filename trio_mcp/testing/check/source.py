@@ -32,6 +32,9 @@ MOST_STEPS: Final = 25
 SMALLEST, LARGEST = 4, 256
 """How many values are drawn at once; more the longer a move is used, since most checks are short (chosen)."""
 
+SHARE: Final = 0.7
+"""Which part of the requests in plans are new calls, if there are so many (chosen)."""
+
 FEW: Final = 8
 """A move counts as used up when of so many values that are drawn less than one is new (chosen)."""
 
@@ -40,6 +43,9 @@ OLD: Final = 0.1
 
 CHEAP: Final = 0.01
 """Seconds for which a connection may be opened as often as anything else is done (chosen)."""
+
+DEAR, SPACE = 0.05, 10
+"""Seconds from which on it takes long to open a connection; then this happens in every tenth plan at most (chosen)."""
 
 ATTEMPTS: Final = 5
 """How often a move is drawn again if all that it would call was called before (chosen)."""
@@ -65,10 +71,15 @@ class _Pool:
         self._used: list[Plan] = []
         self._all: list[Plan] = []
 
-    def next(self) -> Plan | None:
-        """Return the next value, or None if the move has no values."""
+    def fill(self) -> _Pool:
+        """Draw values if there are none left."""
         if not self._values:
             self._refill()
+        return self
+
+    def next(self) -> Plan | None:
+        """Return the next value, or None if the move has no values."""
+        self.fill()
         return self._values.popleft() if self._values else None
 
     def _refill(self) -> None:
@@ -120,11 +131,22 @@ class Source:
         self._first = [move.name for move in self.usable]
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
+        self._plans = 0
+        self._moves = moves
+        self._seed = seed
+
+    def renew(self, facts: Facts) -> None:
+        """Go on with other facts; what was tried is not tried first again."""
+        self.usable = [move for move in self._moves if not move.lacks(facts)]
+        self._seed += "+"
+        self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
+        self._first = [name for name in self._first if name in self._pools]
 
     def next(self) -> Plan | None:
         """Return the next plan; None if nothing can be done."""
         chosen: list[Plan] = []
-        if self._first:
+        self._plans += 1
+        if self._first and not self._is_dear(self._first[-1]):
             chosen = self._drawn(self._first.pop())
         elif self._pools:
             chosen = self._mixed()
@@ -132,6 +154,19 @@ class Source:
             return self.next() if self._first or self._pools else None
         steps = self._interleaved(chosen)[:MOST_STEPS]
         return tuple(self._styled(step) for step in steps)
+
+    def _is_dear(self, name: str) -> bool:
+        """Return whether a move opens connections where that takes long, so that others come first."""
+        if name not in self._pools or not self._pools[name].fill().connects or self.opening <= DEAR:
+            return False
+        if self._plans % SPACE == 0:
+            return False
+        # One that is not dear, if there is any left, takes its place.
+        cheap = [each for each in self._first if each in self._pools and not self._pools[each].fill().connects]
+        if cheap:
+            self._first.remove(cheap[-1])
+            self._first.append(cheap[-1])
+        return not cheap
 
     def _mixed(self) -> list[Plan]:
         """Return the steps of several moves, or of one that must be alone."""
@@ -143,11 +178,13 @@ class Source:
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
-        found = [plan for name in names if name in self._pools for plan in self._drawn(name)]
-        # At least half of the traffic is calls.
-        calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
-        while calling and 2 * self.called < 1.2 * self.asked and sum(map(len, found)) < MOST_STEPS:
-            found += self._drawn(self._random.choice(calling)) or [()]
+        found = [plan for name in names for plan in self._drawn(name)]
+        # So that at least half of all traffic is calls that were not made before, with what is not from plans.
+        while self.called - self.repeated < SHARE * self.asked and sum(map(len, found)) < MOST_STEPS:
+            calling = [name for name in CALLING if name in self._pools and not self._pools[name].is_old]
+            if not calling:
+                break
+            found += self._drawn(self._random.choice(calling))
         return found
 
     def _drawn(self, name: str) -> list[Plan]:
@@ -156,9 +193,9 @@ class Source:
         keys: list[str] = []
         old = 0
         for _ in range(ATTEMPTS):
-            drawn = self._pools[name].next()
+            drawn = self._pools[name].next() if name in self._pools else None
             if drawn is None:
-                del self._pools[name]
+                self._pools.pop(name, None)
                 return []
             plan = drawn
             keys = _calls(plan)

@@ -76,7 +76,7 @@ class HttpRecorder:
     ) -> tuple[h11.Request, bytes] | None:
         request: h11.Request | None = None
         body = bytearray()
-        while True:
+        while True:  # noqa: ASYNC913 - without events it reads
             try:
                 event = connection.next_event()
             except h11.RemoteProtocolError as exc:
@@ -197,7 +197,7 @@ class _Exchange:
         parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
         parser.send(h11.EndOfMessage())
         reader = _Reader(notes, self.number)
-        while True:
+        while True:  # noqa: ASYNC913 - without events it reads
             event = parser.next_event()
             if event is h11.NEED_DATA:
                 parser.receive_data(bytes(await server.receive_some(CHUNK)))

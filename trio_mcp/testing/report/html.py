@@ -97,7 +97,7 @@ def _text(value: object) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return one of our sentences, in which backticks hold code."""
+    """Return a sentence of a rule, in which backticks hold code."""
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", _text(text))
 
 

@@ -74,8 +74,8 @@ def select(names: Sequence[str | Rule] | None, *who: Who) -> list[Rule]:
     """Return the rules for these sides, or of them those that are named.
 
     Args:
-        names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or rules of your own; None
-            for all.
+        names: Ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or rules of your own;
+            None for all.
         who: The sides that are checked.
 
     Raises:

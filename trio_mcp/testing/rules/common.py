@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
-from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification
+from trio_mcp.testing.rules.history import Asked, Connection, History, is_notification, is_request
 from trio_mcp.testing.rules.model import Verdict, broken, held
 from trio_mcp.testing.rules.shape import flaw
 from trio_mcp.testing.transcript.events import Event, Sender
@@ -47,7 +47,7 @@ MODERN: Final = MODERN_REVISIONS
 # Beyond these two programs may read the same JSON differently, or refuse it with good reason. The integers are those
 # that a double holds exactly (RFC 8259, section 6); the others are chosen, far beyond ordinary messages.
 SAFE_INTEGER: Final = 2**53 - 1
-LONGEST_ID: Final = 200
+LONGEST_ID: Final = 1000
 LARGEST: Final = 100_000
 DEEPEST: Final = 50
 
@@ -99,8 +99,12 @@ def _is_safe_id(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list))]
+        level = [each for values in inner for each in values]
+    return depth
 
 
 def is_proper(connection: Connection, asked: Asked) -> bool:
@@ -150,16 +154,21 @@ def lost(asked: Asked) -> Event | None:
 
 
 def ended_without_cause(connection: Connection) -> bool:
-    """Return whether the server ended the connection, and neither something malformed nor the client was the reason."""
+    """Return whether the server ended the connection, though nothing gave it a right to."""
     if connection.close is None or connection.close.sender != "server" or not is_ordered(connection):
         return False
-    begins = [i for i, e in enumerate(connection.events) if e.kind == "mark" and e.facts.get("what") == "begin"]
-    example = connection.events[begins[-1] if begins else 0 :]
+    # What was sent before a request that was answered did no harm.
+    harmless = max((connection.position(asked.event) for asked in connection.requests if asked.answers), default=0)
+    example = connection.events[harmless:]
     # Over stdio a server ends when its client closes the input, whatever is open.
     if any(e.kind == "mark" and e.facts.get("what") == "half closed" for e in example):
         return False
+    # A WebSocket is closed over text that is not UTF-8 (RFC 6455, section 8.1), and may be over what is not JSON. But a
+    # request or notification with something odd in it, such as deep nesting, is one all the same.
     return all(
-        e.kind == "message" and is_plain(connection, e) for e in example if e.sender == "client" and e.kind in _SAID
+        e.kind == "message" and (is_plain(connection, e) or is_request(e.message) or is_notification(e.message))
+        for e in example
+        if e.sender == "client" and e.kind in _SAID
     )
 
 

@@ -300,7 +300,8 @@ def extension_names(history: History) -> Iterator[Verdict]:
 )
 def discover_answered(history: History) -> Iterator[Verdict]:
     for _, asked, answer in asked_about(history, "server/discover"):
-        if meta.LOG_LEVEL not in asked.meta:
+        # A level that does not exist, and parameters that the method lacks, may be refused.
+        if meta.LOG_LEVEL not in asked.meta and not asked.params.keys() - {"_meta"}:
             yield judged(asked.error is None, answer, f"server/discover was answered with the error {code_of(asked)}")
 
 
@@ -484,11 +485,10 @@ def list_same_on_each_connection(history: History) -> Iterator[Verdict]:
         ]
         readings.sort(key=lambda reading: history.order(reading[1].answers[0]))
         seen = [(number, _names(asked, field, key), asked.answers[0]) for number, asked in readings]
-        for i in range(3, len(seen)):
-            # One after the other, each on both in turns: what changes with time would have to change each time.
-            (a, one, _), (b, other, _), (c, again, _), (d, at_last, event) = seen[i - 3 : i + 1]
-            if a == c != b == d:
-                apart = one == again != other == at_last
+        for (a, one, _), (b, other, _), (c, again, event) in zip(seen, seen[1:], seen[2:], strict=False):
+            # The same list before and after: what changes with time would have to change twice just then.
+            if a == c != b:
+                apart = one == again != other
                 yield judged(not apart, event, f"{method} gives one list on connection {a}, and another on {b}")
 
 

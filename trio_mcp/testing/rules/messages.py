@@ -181,7 +181,7 @@ def sends_no_requests(history: History) -> Iterator[Verdict]:
     "server",
     "basic#responses",
     "Answer each request.",
-    moves=(*CALLS, "unknown-method", "ping", "cancel-one-of-many", *MALFORMED),
+    moves=(*CALLS, "unknown-method", "ping", "cancel-one-of-many", "unusual-request", *MALFORMED),
 )
 def request_answered(history: History) -> Iterator[Verdict]:
     for connection in history:

@@ -220,6 +220,8 @@ def cancel_known_request(history: History) -> Iterator[Verdict]:
 )
 def cancel_open_request(history: History) -> Iterator[Verdict]:
     for connection in history:
+        if not is_ordered(connection):  # a stream may be late
+            continue
         for event in notifications(connection, "server", CANCELLED):
             params = event.message.get("params")
             found = params.get("requestId") if isinstance(params, dict) else None
@@ -380,6 +382,8 @@ PROMPTLY: Final = 5.0
 def ping_answered(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests("ping"):
         if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1 or connection.hello is None:
+            continue
+        if asked.params.keys() - {"_meta"}:  # which a strict server may refuse
             continue
         if not asked.answers:
             if asked.overdue is not None and asked.cancelled is None:

@@ -67,7 +67,7 @@ def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
         return st.nothing()
 
     def read(method: str) -> Plan:
-        asks = [step for turn in (0, -1, 0, -1) for step in (Ask(method, connection=turn), Await())]
+        asks = [step for turn in (0, -1, 0) for step in (Ask(method, connection=turn), Await())]
         return (Open(), *asks)
 
     return st.sampled_from(methods).map(read)

@@ -11,7 +11,7 @@ from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.messages import alive, text_of
 from trio_mcp.testing.check.moves.model import move
 from trio_mcp.testing.check.steps import Ask, Plan, Write
-from trio_mcp.testing.strategies import json_values
+from trio_mcp.testing.strategies import hostile_messages, json_values
 
 __all__: list[str] = []
 
@@ -74,6 +74,17 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
     values = json_values().filter(lambda value: not isinstance(value, list))
     others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
     return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
+
+
+UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
+"""Faults of the strategies that are none: what they make is unusual, but valid."""
+
+
+@move(weight=1)
+def unusual_request(facts: Facts) -> st.SearchStrategy[Plan]:
+    """Send requests that are valid, but nested deeply, large, or written in an unusual way."""
+    texts = hostile_messages(facts.revision, ids=st.just("$id"), faults=UNUSUAL)
+    return texts.map(lambda found: (Write((found.text,), fault=found.fault), alive(facts)))
 
 
 _PARAMS: Final[dict[str, tuple[dict[str, Any], ...]]] = {

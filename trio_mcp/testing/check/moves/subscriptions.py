@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import attrs
 from hypothesis import strategies as st
 
 from trio_mcp.testing.check.facts import Facts
 from trio_mcp.testing.check.moves.messages import alive
 from trio_mcp.testing.check.moves.model import move
 from trio_mcp.testing.check.moves.odd_calls import NOWHERE, calls
-from trio_mcp.testing.check.steps import Ask, Await, Cancel, Open, Pause, Plan
+from trio_mcp.testing.check.steps import Ask, Await, Cancel, Open, Pause, Plan, Step
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__: list[str] = []
@@ -27,8 +29,12 @@ def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
 
 
 def _something(facts: Facts) -> st.SearchStrategy[Ask]:
-    """Return something that may change what is listened to."""
-    return calls(facts) if facts.callable_tools else st.just(alive(facts))  # type: ignore[arg-type]
+    """Return something that may change what is listened to: best a tool whose schema names a resource."""
+    if not facts.callable_tools:
+        return st.just(alive(facts))  # type: ignore[arg-type]
+    schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}
+    touching = tuple(name for name, text in schemas.items() if any(uri in text for uri in facts.resources))
+    return st.one_of(calls(facts), calls(attrs.evolve(facts, callable_tools=touching))) if touching else calls(facts)
 
 
 @move(revisions=MODERN_REVISIONS, weight=3)
@@ -55,9 +61,12 @@ def listen_twice(facts: Facts) -> st.SearchStrategy[Plan]:
 def subscribe(facts: Facts) -> st.SearchStrategy[Plan]:
     """Subscribe to a resource, do something, and perhaps unsubscribe."""
 
-    def watched(uri: str, done: Ask, stop: bool) -> Plan:
-        params = {"uri": uri}
-        ends = (Ask("resources/unsubscribe", params), Await(), done) if stop else ()
-        return (Ask("resources/subscribe", params), Await(), done, Await(), *ends)
+    def watched(uri: str, done: list[Ask], stop: bool) -> Plan:
+        # A tool that is given a resource may change it.
+        given = [value for call in done for value in ((call.params or {}).get("arguments") or {}).values()]
+        params = {"uri": next((value for value in given if isinstance(value, str) and value in facts.resources), uri)}
+        plan: list[Step] = [Ask("resources/subscribe", params), Await(), *done, Await()]
+        return (*plan, Ask("resources/unsubscribe", params), Await(), *done) if stop else tuple(plan)
 
-    return st.builds(watched, st.sampled_from(sorted(facts.resources)), _something(facts), st.booleans())
+    some = st.lists(_something(facts), min_size=1, max_size=4)
+    return st.builds(watched, st.sampled_from(sorted(facts.resources)), some, st.booleans())
