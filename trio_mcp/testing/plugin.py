@@ -109,10 +109,8 @@ def _tell(outcome: Outcome) -> None:
     match outcome.status:
         case "held":
             return
-        case "broken" if outcome.known:
-            pytest.xfail(f"known from the baseline: {problem_of(outcome)}")
-        case "broken" if outcome.rule.level == "SHOULD":
-            pytest.xfail(f"a SHOULD is broken: {problem_of(outcome)}")
+        case "broken" if not outcome.fails:
+            pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
             pytest.fail("\n".join(failure_lines(outcome)), pytrace=False)
         case _:
