@@ -265,8 +265,8 @@ def pages(connection: Connection, method: str) -> Iterator[list[Asked]]:
             place = connection.position(chain[-1].answers[0])
             later = (each for each in asked if connection.position(each.event) > place)
             following = next((each for each in later if each.params.get("cursor") == cursor), None)
-            # A server may give the same cursor again and again, and a client that follows it without an end is in the
-            # transcript.
+            # A server may give the same cursor again and again, and a long transcript of that would take quadratic time
+            # here.
             if following is None or len(chain) > 100:
                 break
             chain.append(following)

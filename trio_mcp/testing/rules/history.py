@@ -346,8 +346,7 @@ class Connection:
     def _take_message(self, event: Event) -> None:
         message = event.message
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
-            # Malformed ones count, too: a server may answer a request with an unknown member or a bad version by its
-            # id.
+            # Malformed ones count, too: a server may answer a request by its id though something else in it is wrong.
             self._uses[_key(message["id"])] = self.uses(message["id"]) + 1
         if event.sender == "client" and (token := _token(message)) is not None:
             self._givers.setdefault(_key(token), []).append(event)

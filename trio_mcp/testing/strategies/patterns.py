@@ -32,7 +32,8 @@ _SPACE: _Ranges = ((32, 32), (9, 9), (10, 10), (0xA0, 0xA0))
 _ANY = "".join(map(chr, range(0x61, 0x7B))) + "".join(map(chr, range(0x20, 0x61))) + "{|}~é€漢😀\t\n\x00"
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-# At most nine digits, as Python refuses to convert thousands of them; no text within the limits fits a larger bound.
+# At most nine digits, as Python refuses to convert thousands of them. With more the brace is read as characters, and
+# the check of the text decides.
 _BRACES = re.compile(r"\{([0-9]{1,9})(,?)([0-9]{0,9})\}")
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 # Of the properties of Unicode: members of the categories, and of the scripts that are used in patterns.

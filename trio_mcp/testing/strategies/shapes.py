@@ -289,8 +289,6 @@ class Shapes:
         dependent = {**_mapping(schema, "dependencies"), **_mapping(schema, "dependentSchemas")}
         for name, below in dependent.items():
             if isinstance(below, (dict, bool)):
-                # Without the member, or with what it brings: in the second option it need not be there, which conforms
-                # as well.
                 options = [[self.forbidding(name)], [below]]
                 groups.append(self._make(schema, f"dependent {name}", _Group(options)))
         return groups

@@ -89,8 +89,6 @@ class Values:
             # Where the simplest choices contradict each other, the simplest of some random values.
             choices: Choices = Random(random.Random(attempt)) if attempt else Simplest()
             try:
-                # Types that are probably not meant are the last resort: some schemas have hints that contradict their
-                # own options.
                 wild = attempt > PROBES // 3
                 value = self.make(choices, max_leaves=attempt % 10, plain=attempt % 2 == 0, wild=wild)
             except Stuck as exc:
@@ -475,7 +473,6 @@ class _Making:
         asked = self.shapes.names(key)
         if self.shapes.size(asked, 1) == math.inf:
             return None
-        # More than the type alone: the schema has something to say about names.
         if len(asked) > 1:
             name = self.value(asked, 1)
             return name if isinstance(name, str) else None
