@@ -527,8 +527,9 @@ def get_stream_or_405(history: History) -> Iterator[Verdict]:
         if connection.modern or not is_clean(exchange) or "last-event-id" in exchange.request.headers:
             continue
         if _in_session(connection, exchange) and exchange.status not in ELSEWHERE | {403}:
-            # Official SDKs and FastMCP answer 409 to the second GET of a session. The text knows these two answers
-            # only, and lets a client keep several streams (Multiple Connections), so that is a fault.
+            # The Python SDK, version 1 of the TypeScript SDK and FastMCP answer 409 to the second GET of a session. The
+            # text knows two answers only, and lets a client keep several streams (Multiple Connections), so that is a
+            # fault.
             kept = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
             yield judged(kept, _response(exchange), f"a GET got status {exchange.status}, and no event stream")
 

@@ -86,7 +86,7 @@ def _object(value: Any) -> dict[str, Any]:
 def client_capabilities_declared(history: History) -> Iterator[Verdict]:
     """Judge each reply: who gives a result supports it."""
     for reply in replies(history):
-        # An error shows nothing: who supports a feature may refuse as well as who doesn't.
+        # An error shows nothing: a client that supports a feature may refuse as well as one that doesn't.
         kept = reply.result is None or reply.declares(NEEDED[reply.method])
         yield judged(kept, reply.event, f"it answers {reply.method}, which it does not declare")
 

@@ -50,7 +50,8 @@ def client_ids_unique(history: History) -> Iterator[Verdict]:
 def _is_over(connection: Connection, before: Asked, asked: Asked) -> bool:
     """Return whether a request had ended, in any way, when another was sent."""
     exchange = connection.exchanges.get(before.event.exchange or 0)
-    # Who has cancelled a request, or closed its stream, waits for no response, so its id is as free as after one.
+    # A client that has cancelled a request, or closed its stream, waits for no response, so the id is as free as after
+    # one.
     ends = [*before.answers[:1], before.cancelled, None if exchange is None else exchange.end]
     place = connection.position(asked.event)
     return any(connection.position(event) < place for event in ends if event is not None)

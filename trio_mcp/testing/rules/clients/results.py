@@ -208,8 +208,8 @@ def retry_respected(history: History) -> Iterator[Verdict]:
             named = exchange.request.headers.get("last-event-id")
             if exchange.method == "GET" and named in waits:
                 retry, ended = waits[named]
-                # Both times are the server's: the client learns of the end later, so it can only have waited less than
-                # this.
+                # Both times are the server's. The client learns of the end later and waits from then on, so one that
+                # waits long enough never seems early.
                 waited = exchange.request.time - ended
                 yield judged(waited >= retry, exchange.request, f"it waited {waited:.3f} of {retry} seconds")
 

@@ -110,6 +110,6 @@ def input_answered(history: History) -> Iterator[Verdict]:
         for before, retry in retries(connection):
             wanted, given = (before.result or {}).get("inputRequests"), retry.params.get("inputResponses")
             if isinstance(wanted, dict) and wanted:
-                # Answers to what wasn't asked are not an error: a server is to ignore them (Error Handling).
+                # Answers to what wasn't asked are not an error: a server should ignore them (Error Handling).
                 missing = set(wanted) - set(given if isinstance(given, dict) else ())
                 yield judged(not missing, retry.event, f"there is no answer to {sorted(missing)}")
