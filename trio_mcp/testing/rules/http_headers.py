@@ -35,7 +35,9 @@ CUSTOM = "basic/transports/streamable-http#server-behavior-for-custom-headers"
 must: Final = partial(rule, "MUST", "server", revisions=MODERN_REVISIONS, transports=["http"])
 should: Final = partial(rule, "SHOULD", "server", revisions=MODERN_REVISIONS, transports=["http"])
 
+# What Value Encoding lets a header contain. HTTP itself allows bytes above 0x7f as well (RFC 9110, section 5.5).
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
+# Value Encoding wants decimal digits, and Server Validation has 42.0 as an example; an exponent is in neither.
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -50,15 +52,19 @@ def _modern(history: History) -> Iterator[tuple[Connection, Exchange, dict[str, 
             continue
         params = message.get("params")
         entries = params.get("_meta") if isinstance(params, dict) else None
+        # Another revision may be refused with -32022, and have other headers, so nothing certain can be said.
         if not isinstance(entries, dict) or entries.get(meta.PROTOCOL_VERSION) != connection.revision:
             continue
         spec = method_spec(connection.revision, message["method"])
+        # An unknown method and an incomplete `_meta` have errors of their own, and the text doesn't say which check
+        # comes first.
         if isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict) and spec is not None and "client" in spec.senders:
             yield connection, exchange, message
 
 
 def _error(exchange: Exchange) -> tuple[Event, int] | None:
     """Return the first error in a response, and its code."""
+    # On a stream, notifications may come before the error.
     for event in received(exchange):
         error = event.message.get("error")
         if isinstance(error, dict) and isinstance(error.get("code"), int):
@@ -78,6 +84,7 @@ def _head(exchange: Exchange) -> Event:
 
 def _refused(exchange: Exchange, what: str) -> Iterator[Verdict]:
     """Judge whether a request was refused as header validation demands, once its response has ended."""
+    # A server may send the head before the body, so as long as the body is missing the code isn't known.
     if exchange.end is not None or exchange.received:
         code = _code(exchange)
         kept = exchange.status == 400 and code == HEADER_MISMATCH
@@ -93,8 +100,10 @@ def _decoded(value: str) -> str | None:
     value = value.strip(" \t")
     if not _PLAIN.fullmatch(value):
         return None
+    # In `=?base64?=`, of ten characters, start and end share the `?`: it is a plain value.
     if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > 10):
         return value
+    # Without `validate` Python skips what isn't in the alphabet. Servers differ in that, so such a value is in doubt.
     try:
         return base64.b64decode(value[9:-2], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -107,6 +116,8 @@ def _parameters(connection: Connection, message: dict[str, Any]) -> tuple[Parame
     tool = connection.tools.get(params["name"]) if isinstance(params.get("name"), str) else None
     if message["method"] != "tools/call" or tool is None:
         return ()
+    # A wrong annotation makes the tool's definition invalid (Schema Extension), and what its server expects then is
+    # open.
     try:
         return parameter_headers(tool.get("inputSchema"))
     except ValueError:
@@ -119,6 +130,7 @@ def _repeated(connection: Connection, message: dict[str, Any]) -> Iterator[tuple
     if isinstance(name := message["params"].get(NAMED_BY.get(message["method"], "")), str):
         yield "Mcp-Name", name
     for parameter in _parameters(connection, message):
+        # Values of other types can't be headers; whether their call is refused is up to the tool's own validation.
         if isinstance(value := parameter.value_in(message["params"].get("arguments")), (str, int)):
             yield parameter.header, value
 
@@ -138,6 +150,7 @@ def _compare(exchange: Exchange, header: str, value: Any) -> str:
     if text == wanted:
         return "same"
     if isinstance(value, int) and not isinstance(value, bool) and _NUMBER.fullmatch(text):
+        # To compare numbers as numbers is only a SHOULD (Server Validation), so 42.0 for 42 may be refused or not.
         return "unclear" if float(text) == value else "other"
     return "other"
 
@@ -155,6 +168,7 @@ def _agrees(connection: Connection, exchange: Exchange, message: dict[str, Any])
 
 def _unexpected(exchange: Exchange, found: list[str]) -> bool:
     """Return whether there are more headers than the body calls for."""
+    # What a header gets that repeats nothing in the body isn't said; a server may take it for a contradiction.
     names = {name.lower() for name, _ in exchange.request.facts.get("headers", ())}
     return len([name for name in names if name in ("mcp-method", "mcp-name") or name.startswith("mcp-param-")]) > len(
         found
@@ -174,12 +188,15 @@ def header_mismatch_refused(history: History) -> Iterator[Verdict]:
     for connection, exchange, message in _modern(history):
         version = _version(connection, exchange)
         found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
+        # If a header is missing, odd or in doubt besides, it can't be told what the server went by.
         if not {*found.values(), version} <= {"same", "other"}:
             continue
         if (others := [header for header, how in found.items() if how == "other"]) and version == "same":
             yield from _refused(exchange, f"a request whose {others[0]} contradicts its body")
         # A version that the server does not know is a reason of its own.
         elif not others and exchange.request.headers["mcp-protocol-version"] in LEGACY_REVISIONS:
+            # Version 2 of the Python SDK, and FastMCP, serve this as legacy, and answer -32600 for want of a session.
+            # Protocol Version Header demands HeaderMismatch whenever header and body differ, so the rule doesn't yield.
             yield from _refused(exchange, "a request whose MCP-Protocol-Version contradicts its body")
 
 
@@ -213,6 +230,7 @@ def bad_header_characters_refused(history: History) -> Iterator[Verdict]:
     for connection, exchange, message in _modern(history):
         found = {header: _compare(exchange, header, value) for header, value in _repeated(connection, message)}
         if odd := [header for header, how in found.items() if how == "odd"]:
+            # Any refusal will do: an HTTP server may answer a plain 400 to such bytes before its MCP code sees them.
             kept = (exchange.status or 0) >= 400
             yield judged(kept, _head(exchange), f"a request with an invalid {odd[0]} got status {exchange.status}")
 
@@ -227,6 +245,7 @@ def encoded_header_decoded(history: History) -> Iterator[Verdict]:
     for connection, exchange, message in _modern(history):
         values = [exchange.request.headers.get(header.lower(), "") for header, _ in _repeated(connection, message)]
         if any(value.startswith("=?base64?") for value in values) and _agrees(connection, exchange, message):
+            # Any other error is about the call. Only this one shows that texts were compared without decoding.
             yield judged(_code(exchange) != HEADER_MISMATCH, _head(exchange), "an encoded header was not understood")
 
 
@@ -240,6 +259,7 @@ def null_argument_header_not_expected(history: History) -> Iterator[Verdict]:
     for connection, exchange, message in _modern(history):
         arguments = message["params"].get("arguments")
         absent = [each for each in _parameters(connection, message) if each.value_in(arguments) is None]
+        # Where all other headers are right, HeaderMismatch can only be about the one that has to be left out.
         if absent and _agrees(connection, exchange, message):
             problem = f"a call without the argument for {absent[0].header} was refused for want of the header"
             yield judged(_code(exchange) != HEADER_MISMATCH, _head(exchange), problem)
@@ -256,6 +276,8 @@ def header_names_case_insensitive(history: History) -> Iterator[Verdict]:
     for connection, exchange, message in _modern(history):
         names = [name for name, _ in exchange.request.facts.get("headers", ()) if name.lower() in usual]
         if any(name != usual[name.lower()] for name in names) and _agrees(connection, exchange, message):
+            # A server that misses the version may also assume 2025-03-26 (Protocol Version Header), and refuse that
+            # with -32022.
             kept = _code(exchange) not in (HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION)
             yield judged(kept, _head(exchange), f"headers named {', '.join(names)} were not understood")
 
@@ -271,6 +293,7 @@ def integer_headers_numeric(history: History) -> Iterator[Verdict]:
         repeated = list(_repeated(connection, message))
         found = [_compare(exchange, header, value) for header, value in repeated]
         unclear = [value for (_, value), how in zip(repeated, found, strict=True) if how == "unclear"]
+        # A text can be in doubt as well, for its Base64; this sentence is about integers.
         plain = set(found) <= {"same", "unclear"} and all(isinstance(value, int) for value in unclear)
         if unclear and plain and _version(connection, exchange) == "same" and not _unexpected(exchange, found):
             kept = _code(exchange) != HEADER_MISMATCH
@@ -288,6 +311,7 @@ def integer_headers_numeric(history: History) -> Iterator[Verdict]:
 def unknown_method_404(history: History) -> Iterator[Verdict]:
     """Judge each error -32601 to a request, and each status 404 with another error."""
     for _, exchange, error, code in _errors(history):
+        # 404 with another error may be about a path or a session, so only the code shows what was meant.
         if code == METHOD_NOT_FOUND:
             yield judged(exchange.status == 404, error, f"error -32601 came with status {exchange.status}")
 
@@ -307,6 +331,8 @@ def _errors(history: History) -> Iterator[tuple[Connection, Exchange, Event, int
 def error_status_400(history: History) -> Iterator[Verdict]:
     """Judge each of these errors."""
     for _, exchange, error, code in _errors(history):
+        # The specification keeps these codes for itself (Error Codes), so they can't mean something of the server's
+        # own.
         if code in (HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION):
             yield judged(exchange.status == 400, error, f"error {code} came with status {exchange.status}")
 
@@ -323,6 +349,7 @@ def incomplete_meta_status(history: History) -> Iterator[Verdict]:
         entries = params.get("_meta") if isinstance(params, dict) else None
         entries = entries if isinstance(entries, dict) else {}
         complete = meta.PROTOCOL_VERSION in entries and meta.CLIENT_CAPABILITIES in entries
+        # A server of both eras may take a request without a version for a legacy one; this code shows that it didn't.
         if code == INVALID_PARAMS and not complete:
             yield judged(exchange.status == 400, error, f"the refusal came with status {exchange.status}")
 
@@ -342,6 +369,8 @@ def unsupported_version_status(history: History) -> Iterator[Verdict]:
         entries = params.get("_meta") if isinstance(params, dict) else None
         named = entries.get(meta.PROTOCOL_VERSION) if isinstance(entries, dict) else None
         given = exchange.request.headers.get("mcp-protocol-version")
+        # If header and body differed, -32020 would be right, too; and a version of the future may be one that the
+        # server speaks.
         if not isinstance(named, str) or named != given or not is_no_version(named):
             continue
         described = isinstance(entries, dict) and isinstance(entries.get(meta.CLIENT_CAPABILITIES), dict)
@@ -360,6 +389,7 @@ def _is_modern_only(connection: Connection) -> bool:
     for asked in connection.requests:
         if asked.method == "server/discover" and asked.result is not None:
             versions = asked.result.get("supportedVersions")
+            # An empty list, or none, promises nothing: such a server may still answer `initialize`.
             return isinstance(versions, list) and bool(versions) and not set(map(str, versions)) & {*LEGACY_REVISIONS}
     return False
 
@@ -372,6 +402,7 @@ def _is_modern_only(connection: Connection) -> bool:
 def legacy_traffic_refused(history: History) -> Iterator[Verdict]:
     """Judge each GET, each DELETE, and each request with a session id or an event id."""
     for connection, exchange in over_http(history):
+        # A server of both eras may serve GET, DELETE and sessions on the same endpoint (Backward Compatibility).
         if not connection.modern or not _is_modern_only(connection) or exchange.status in ELSEWHERE | {403}:
             continue
         head, headers = _head(exchange), exchange.request.headers
@@ -380,6 +411,7 @@ def legacy_traffic_refused(history: History) -> Iterator[Verdict]:
         elif exchange.method == "POST" and {"mcp-session-id", "last-event-id"} & {*headers}:
             if "mcp-session-id" in head.headers:
                 yield broken(head, "the response has a session id")
+            # That the header was ignored shows only in a request that nothing else can make fail.
             elif is_request(exchange.message) and _is_sound(connection, exchange):
                 yield judged(exchange.status == 200, head, f"a request with a session id got {exchange.status}")
 

@@ -37,6 +37,8 @@ LISTING: Final = ("list-all", "list-undeclared")
 def _hellos(history: History) -> Iterator[tuple[Connection, Asked, str]]:
     """Yield the first handshake of each connection, with the version that the client asked for."""
     for connection in history:
+        # The text knows one handshake, the first interaction (Initialization); what a second one gets is up to the
+        # server.
         first = next((asked for asked in connection.requests if asked.method == "initialize"), None)
         wanted = first.params.get("protocolVersion") if first is not None else None
         if first is not None and isinstance(wanted, str) and is_plain(connection, first.event):
@@ -51,6 +53,7 @@ def _agreed(asked: Asked) -> str | None:
 def _spoken(history: History) -> set[str]:
     """Return the revisions that the server has shown to speak, or says it does, of those that exist."""
     found = {version for _, asked, _ in _hellos(history) if (version := _agreed(asked)) is not None}
+    # Versions that the kit doesn't know, such as drafts, have no place in the order by which offers are judged.
     return (found | _advertised(history)) & set(REVISIONS)
 
 
@@ -72,6 +75,7 @@ def _advertised(history: History) -> set[str]:
 )
 def initialize_answered(history: History) -> Iterator[Verdict]:
     for _, asked, wanted in _hellos(history):
+        # An error may be right: the text has an example of one for a version that isn't supported (Error Handling).
         if asked.answers and asked.result is not None:
             missing = [key for key in ("capabilities", "serverInfo") if not isinstance(asked.result.get(key), dict)]
             yield judged(not missing, asked.answers[0], f"the result lacks {' and '.join(missing)}")
@@ -88,11 +92,13 @@ def initialize_answered(history: History) -> Iterator[Verdict]:
     moves=("open-in-revision",),
 )
 def version_echoed(history: History) -> Iterator[Verdict]:
+    # The modern era has no handshake, so a server that speaks it rightly agrees to another version here.
     spoken = _spoken(history) - set(MODERN)
     for _, asked, wanted in _hellos(history):
         agreed = _agreed(asked)
         if agreed == wanted:
             yield held(asked.answers[0])
+        # That the server speaks the version must show elsewhere; otherwise an offer is what the text demands.
         elif agreed is not None and wanted in spoken:
             yield broken(asked.answers[0], f"the server speaks {wanted}, but answers with {agreed}")
 
@@ -133,6 +139,7 @@ def version_offered_latest(history: History) -> Iterator[Verdict]:
         agreed = _agreed(asked)
         if agreed in REVISIONS and agreed is not None and agreed != wanted and wanted not in spoken:
             newest = max(spoken, key=REVISIONS.index)
+            # What was seen is the least that a server speaks, so something newer is right as well.
             kept = REVISIONS.index(agreed) >= REVISIONS.index(newest)
             yield judged(kept, asked.answers[0], f"the server offers {agreed}, but speaks {newest}")
 
@@ -153,6 +160,8 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
         early = [
             asked
             for asked in connection.questions
+            # What arrives after the notification was sent may have crossed it, or be a response to it; only what came
+            # before is certain.
             if asked.method != "ping" and connection.position(asked.event) < connection.position(ready)
         ]
         if early:
@@ -166,6 +175,7 @@ def server_waits_for_initialized(history: History) -> Iterator[Verdict]:
     "server",
     "basic/lifecycle#operation",
     "Stay with the version that was agreed.",
+    # Before 2025-06-18 this was a SHOULD (Operation), and the modern era negotiates nothing.
     revisions=since("2025-06-18")[:-1],
     moves=("call-tool", "call-with-capabilities", "list-all"),
 )
@@ -178,6 +188,8 @@ def negotiated_version_kept(history: History) -> Iterator[Verdict]:
             method = message.get("method") if isinstance(message, dict) else None
             if not isinstance(method, str):
                 continue
+            # A method that no revision has may come from an extension; one that only others have shows the wrong
+            # version.
             known = [each for each in REVISIONS if method_spec(each, method) is not None]
             if known:
                 spec = method_spec(connection.revision, method)
@@ -206,6 +218,7 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
             if asked.method in LISTS:
                 # An empty list may only be polite.
                 needed, offered = asked.method.split("/")[0], bool(asked.result.get(LISTS[asked.method][0]))
+            # 2024-11-05 has completion, but no capability for it.
             elif asked.method == "completion/complete" and connection.revision != "2024-11-05":
                 completion = asked.result.get("completion")
                 needed, offered = "completions", bool(completion.get("values") if isinstance(completion, dict) else 0)
@@ -215,11 +228,13 @@ def capabilities_declared(history: History) -> Iterator[Verdict]:
                 kept = declares(connection.server_capabilities, needed)
                 yield judged(kept, answer, f"{asked.method} gives something, but {needed} is not declared")
         for event in notifications(connection, "server", "notifications/message"):
+            # Versions 1 and 2 of the Python SDK do this: they log although they don't declare it.
             kept = declares(connection.server_capabilities, "logging")
             yield judged(kept, event, "a log message was sent, but logging is not declared")
 
 
 def _knows_capabilities(connection: Connection) -> bool:
+    # A server that was asked neither has had no occasion to declare anything.
     return any(
         asked.method in ("initialize", "server/discover") and asked.result is not None for asked in connection.requests
     )
@@ -238,6 +253,8 @@ _CHANGES: Final = {
     "server",
     "basic/lifecycle#operation",
     "Announce changes only of what was declared with `listChanged` or `subscribe`.",
+    # Before 2025-06-18 this was a SHOULD (Operation); in the modern era the filter of a subscription says what may
+    # come.
     revisions=since("2025-06-18")[:-1],
     moves=("call-tool", "subscribe"),
 )
@@ -261,6 +278,7 @@ def capabilities_respected(history: History) -> Iterator[Verdict]:
 )
 def lists_answered(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/list", "resources/list", "prompts/list"):
+        # A cursor may have expired, or be one that the kit made up.
         if "cursor" in asked.params or not declares(connection.server_capabilities, asked.method.split("/")[0]):
             continue
         # A level that does not exist may be refused, and a code of the server's own may mean that it is busy.
@@ -283,6 +301,7 @@ def extension_names(history: History) -> Iterator[Verdict]:
         if isinstance(capabilities, dict):
             extensions = capabilities.get("extensions")
             names = extensions if isinstance(extensions, dict) else {}
+            # Keys of `_meta` may do without a prefix, names of extensions may not (Extension Negotiation).
             wrong = next((name for name in names if "/" not in name or not meta.is_valid_key(name)), None)
             yield judged(wrong is None, asked.answers[0], f"{wrong!r:.80} is not a prefix and a name")
 
@@ -327,6 +346,7 @@ def unsupported_version_error(history: History) -> Iterator[Verdict]:
         version, capabilities = _declared(asked)
         if connection.hello is not None or not isinstance(version, str) or not isinstance(capabilities, dict):
             continue
+        # A revision that exists may be one that the server speaks without having said so yet.
         if version in REVISIONS or version in _advertised(history) or connection.uses(asked.id) != 1:
             continue
         # A text that is not even a name may be malformed first of all.
@@ -334,6 +354,8 @@ def unsupported_version_error(history: History) -> Iterator[Verdict]:
             continue
         if _own_http_fault(connection, asked):
             continue
+        # Over stdio, version 2 of the TypeScript SDK answers `server/discover` in any version; the text excepts no
+        # method.
         yield Verdict(asked.answers[0], _version_problem(asked, version))
 
 
@@ -370,6 +392,8 @@ def incomplete_meta_refused(history: History) -> Iterator[Verdict]:
     for connection, asked in history.requests():
         if connection.hello is not None or not asked.answers or not is_plain(connection, asked.event):
             continue
+        # An id that is in use and a method that doesn't exist are reasons of their own, and the text doesn't say which
+        # comes first.
         if connection.uses(asked.id) != 1 or method_spec(connection.revision, asked.method) is None:
             continue
         version, capabilities = _declared(asked)
@@ -404,7 +428,10 @@ def missing_capability_error(history: History) -> Iterator[Verdict]:
                 yield broken(asked.answers[0], "error.data.requiredCapabilities must name the missing capabilities")
                 continue
             declared = asked.meta.get(meta.CLIENT_CAPABILITIES)
+            # If all that it names was declared, a client can add nothing, and would try in vain.
             missing = [name for name in _paths(required) if not declares(declared, name)]
+            # The names of extensions contain dots, which `declares` would take for steps downwards, so they aren't
+            # compared.
             extensions = "extensions" in required or "experimental" in required
             yield judged(bool(missing) or extensions, asked.answers[0], "all the capabilities it names were declared")
 
@@ -440,6 +467,7 @@ def stateless(history: History) -> Iterator[Verdict]:
             for each in (questions.values() if isinstance(questions, dict) else ())
             if isinstance(each, dict) and isinstance(each.get("method"), str)
         }
+        # What no request has declared is for `input_within_capabilities`; this is about what an earlier one has.
         borrowed = [
             name for name in sorted(wanted) if not declares(declared, name) and any(declares(e, name) for e in earlier)
         ]
@@ -459,10 +487,12 @@ def stateless(history: History) -> Iterator[Verdict]:
 )
 def initialize_refusal_names_versions(history: History) -> Iterator[Verdict]:
     advertised = _advertised(history)
+    # A server that also speaks legacy versions agrees to one, and refuses `initialize` only for other reasons.
     if not advertised or not advertised <= set(MODERN):
         return
     for _, asked, _ in _hellos(history):
         if asked.error is not None:
+            # Where in the error the versions stand isn't said: users see the message, programs read `data`.
             told = json.dumps(asked.error)
             kept = any(version in told for version in advertised)
             yield judged(kept, asked.answers[0], "the error does not name the versions that the server speaks")
@@ -483,6 +513,7 @@ def list_same_on_each_connection(history: History) -> Iterator[Verdict]:
             for connection, asked, _ in asked_about(history, method)
             if asked.result is not None and "cursor" not in asked.params  # the first page will do
         ]
+        # Connections are used at the same time, so the order of the whole transcript counts, not that of each.
         readings.sort(key=lambda reading: history.order(reading[1].answers[0]))
         seen = [(number, _names(asked, field, key), asked.answers[0]) for number, asked in readings]
         for (a, one, _), (b, other, _), (c, again, event) in zip(seen, seen[1:], seen[2:], strict=False):
@@ -511,8 +542,10 @@ def connection_not_required(history: History) -> Iterator[Verdict]:
     for connection in history:
         first = next((asked for asked in connection.requests if is_proper(connection, asked)), None)
         spec = method_spec(connection.revision, first.method) if first is not None else None
+        # Other methods may fail on account of what they name; these two have nothing to fail on.
         if first is None or spec is None or first.method not in ("server/discover", "tools/list"):
             continue
+        # A server without tools may well refuse `tools/list`, and what it has may have been said on another connection.
         if first.answers and (first.method == "server/discover" or _declared_anywhere(history, "tools")):
             yield judged(first.error is None, first.answers[0], f"a new connection can't begin with {first.method}")
 
@@ -531,6 +564,7 @@ def _declared_anywhere(history: History, name: str) -> bool:
 )
 def roots_change_survived(history: History) -> Iterator[Verdict]:
     for connection in history:
+        # Over HTTP the next request may overtake the notification, and then its answer shows nothing.
         if connection.hello is not None and is_ordered(connection):
             for event in notifications(connection, "client", "notifications/roots/list_changed"):
                 yield from survived(connection, event)

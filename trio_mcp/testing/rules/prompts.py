@@ -16,6 +16,7 @@ __all__: list[str] = []
 
 # A type and a subtype (RFC 6838, section 4.2), with or without parameters.
 _MIME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;.*)?")
+# Looser than for listed resources, where RFC 3986 is demanded (Custom URI Schemes): here the text says only "valid".
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 
 
@@ -29,6 +30,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*")
 def prompt_content_valid(history: History) -> Iterator[Verdict]:
     for _, asked in history.requests("prompts/get"):
         given = asked.params.get("arguments")
+        # By their repr, as an argument may be a list or an object, which no set can contain.
         echoes = set(map(repr, given.values())) if isinstance(given, dict) else set()
         for block in blocks_of(asked.result, "messages"):
             resource = block.get("resource")
@@ -71,6 +73,7 @@ def _is_mime(value: Any) -> bool:
 def prompt_errors(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "prompts/get"):
         name = asked.params.get("name")
+        # A server without prompts may rightly say -32601.
         if not declares(connection.server_capabilities, "prompts"):
             continue
         if is_unknown(connection, "prompts/list", name):
@@ -81,6 +84,8 @@ def prompt_errors(history: History) -> Iterator[Verdict]:
             if not missing:
                 continue
             what = f"the prompt {name!r:.60} lacks {', '.join(sorted(missing))}"
+        # The Python SDK sends 0 here, and FastMCP -32603, which tells a client that the server has failed, not that it
+        # should ask differently.
         code = code_of(asked)
         shown = "a result" if asked.error is None else f"{code}"
         yield judged(code == error_codes.INVALID_PARAMS, answer, f"{what}, but was answered with {shown}, not -32602")

@@ -64,6 +64,7 @@ def _object(value: Any) -> dict[str, Any]:
 def _rounds(history: History) -> Iterator[tuple[Connection, Asked, Event, dict[str, Any]]]:
     """Yield each request that was answered with a round of input, the answer's event and its result."""
     for connection in history:
+        # In the legacy era a result may have any members besides its own, so `resultType` there means nothing.
         for asked in connection.requests if connection.modern else ():
             answer = answer_of(asked)
             if answer is not None and asked.result is not None and asked.result.get("resultType") == "input_required":
@@ -81,6 +82,8 @@ def _questions(history: History, *methods: str) -> Iterator[Question]:
         for each in _object(result.get("inputRequests")).values():
             method = str(_object(each).get("method"))
             if method in (methods or NEEDED):
+                # Each request of the modern era declares for itself, and a server must not go by an earlier one
+                # (Statelessness).
                 declared = _object(asked.meta.get(meta.CLIENT_CAPABILITIES))
                 yield Question(answer, method, _object(_object(each).get("params")), declared, connection.revision)
 
@@ -130,6 +133,7 @@ def elicitation_within_modes(history: History) -> Iterator[Verdict]:
 )
 def sampling_context_declared(history: History) -> Iterator[Verdict]:
     for question in _questions(history, "sampling/createMessage"):
+        # Left out it means "none", which asks nothing of a client; the other values are soft-deprecated (Capabilities).
         wanted = question.params.get("includeContext", "none")
         kept = wanted == "none" or declares(question.declared, "sampling.context")
         yield judged(kept, question.event, f"includeContext is {wanted!r:.40}, and the client lacks sampling.context")
@@ -152,6 +156,7 @@ def elicitation_shape(history: History) -> Iterator[Verdict]:
         wanted: dict[str, type] = {"message": str, "requestedSchema": dict}
         if question.mode == "url":
             wanted = {"message": str, "url": str}
+            # 2026-07-28 dropped the id together with the notification that names it.
             if question.revision == "2025-11-25":
                 wanted["elicitationId"] = str
         wrong = [name for name, kind in wanted.items() if not isinstance(question.params.get(name), kind)]
@@ -184,6 +189,8 @@ def _is_url(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
+    # `urlsplit` takes nearly any text. What counts as valid isn't said, so this is the least on which all readings
+    # agree.
     return bool(parts.scheme) and bool(parts.netloc or parts.path) and url.isprintable() and " " not in url
 
 
@@ -199,6 +206,8 @@ def elicitation_https(history: History) -> Iterator[Verdict]:
     for event, url in _urls(history):
         if _is_url(url):
             parts = urlsplit(url)
+            # A server in development can't be told from any other, so this computer stands for it. Schemes such as
+            # `mailto` have no HTTPS to prefer.
             yield judged(parts.scheme != "http" or parts.hostname in LOCAL, event, f"{url!r:.80} is not HTTPS")
 
 
@@ -215,11 +224,13 @@ def elicitation_no_links(history: History) -> Iterator[Verdict]:
         if question.mode == "form":
             fields = _object(_object(question.params.get("requestedSchema")).get("properties")).values()
             texts = [question.params.get("message")]
+            # Defaults and choices are left out: they are data, and a form may well ask which of several URLs to use.
             texts += [_object(field).get(key) for field in fields for key in ("title", "description")]
             found = next((text for text in texts if isinstance(text, str) and _LINK.search(text)), None)
             yield judged(found is None, question.event, f"the form has a link: {found!r:.100}")
 
 
+# Whether a URL is "intended to be clickable" can't be seen; one with a scheme is what clients make a link of.
 _LINK: Final = re.compile(r"https?://\S")
 
 
@@ -233,6 +244,7 @@ _LINK: Final = re.compile(r"https?://\S")
 )
 def elicitation_complete_known(history: History) -> Iterator[Verdict]:
     for connection in history:
+        # Order is left aside: over HTTP the notification may overtake the question or the error that gave the id.
         given = {
             each.params.get("elicitationId") for each in connection.questions if each.method == "elicitation/create"
         }
@@ -260,6 +272,8 @@ def _required(asked: Asked) -> list[Any]:
 def url_required_error_shape(history: History) -> Iterator[Verdict]:
     for connection in history:
         for asked in connection.requests:
+            # Before 2025-11-25 the code meant nothing, and 2026-07-28 forbids it (Error Codes), which is judged
+            # elsewhere.
             if code_of(asked) != URL_REQUIRED or connection.revision != "2025-11-25":
                 continue
             wrong = [each for each in map(_object, _required(asked)) if not _is_by_url(each)]
@@ -310,11 +324,13 @@ def sampling_tool_balance(history: History) -> Iterator[Verdict]:
             content = message.get("content")
             count = len(content) if isinstance(content, list) else 1
             results = [block.get("toolUseId") for block in _blocks(message, "tool_result")]
+            # Results may come in any order. As texts, even ids that are malformed can be sorted.
             if sorted(map(str, results)) != sorted(map(str, owed)):
                 problem = problem or f"the results are of {results}, and the uses {owed}"
             if results and len(results) != count:
                 problem = problem or "there is something else beside the results"
             owed = [block.get("id") for block in _blocks(message, "tool_use")]
+        # What the model would say next is another message, and the results must come before any.
         if owed:
             problem = problem or f"the uses {owed} have no results"
         yield Verdict(question.event, problem)
@@ -371,6 +387,8 @@ def _retries(history: History) -> Iterator[tuple[Connection, Asked, dict[str, An
         asking: list[tuple[str, Any, dict[str, Any]]] = []
         for asked in connection.requests if connection.modern else ():
             subject = _subject(asked)
+            # Nothing says which round a retry belongs to, so it is taken for the newest for the same thing, as from an
+            # honest client.
             if {"inputResponses", "requestState"} & set(asked.params):
                 found = [result for method, what, result in asking if (method, what) == (asked.method, subject)]
                 if found:
@@ -389,6 +407,8 @@ def _retries(history: History) -> Iterator[tuple[Connection, Asked, dict[str, An
 )
 def request_state_tampering_survived(history: History) -> Iterator[Verdict]:
     for _, asked, before in _retries(history):
+        # Whether a changed state must be refused depends on what it decides, which can't be seen; that there is a
+        # response can.
         if "requestState" in asked.params and asked.params["requestState"] != before.get("requestState"):
             if (mark := lost(asked)) is not None:
                 yield broken(mark, "a request with a state that was changed is not answered")
@@ -413,6 +433,7 @@ def unfulfilled_input_survived(history: History) -> Iterator[Verdict]:
             if connection.position(each.event) > place
             and (each.method, _subject(each)) == (asked.method, _subject(asked))
         ]
+        # With a retry the round was not given up, so the next answers don't show how the server copes.
         if any({"inputResponses", "requestState"} & set(each.params) for each in same):
             continue
         dead = next((mark for each in same if (mark := lost(each)) is not None), None)
@@ -438,6 +459,7 @@ def bad_input_responses_refused(history: History) -> Iterator[Verdict]:
         questions = _object(before.get("inputRequests"))
         wrong = [key for key, each in _object(given).items() if key in questions and not _fits(questions[key], each)]
         if wrong and asked.result is not None:
+            # A result with `isError` counts as acceptance: for an invalid schema the text wants an error of JSON-RPC.
             kept = asked.result.get("resultType") != "complete"
             yield judged(kept, asked.answers[0], f"the answer to {wrong[0]!r:.40} is accepted")
         elif wrong and asked.answers:
@@ -445,6 +467,7 @@ def bad_input_responses_refused(history: History) -> Iterator[Verdict]:
 
 
 def _fits(question: Any, given: Any) -> bool:
+    # pydantic's errors are ValueErrors; the other two come from questions that are malformed themselves.
     try:
         input_response_from_wire(str(_object(question).get("method")), given)
     except (ValueError, KeyError, TypeError):
@@ -462,6 +485,7 @@ def _fits(question: Any, given: Any) -> bool:
 )
 def missing_input_asked_again(history: History) -> Iterator[Verdict]:
     for _, asked, before in _retries(history):
+        # With a changed state, it may be the state that is refused.
         same = asked.params.get("requestState") == before.get("requestState")
         if before.get("inputRequests") and same and not asked.params.get("inputResponses") and asked.answers:
             yield judged(asked.error is None, asked.answers[0], "a retry without answers is refused")
@@ -494,6 +518,7 @@ def cache_hints_present(history: History) -> Iterator[Verdict]:
         modern = asked.meta.get(meta.PROTOCOL_VERSION) in MODERN
         if result is not None and modern and result.get("resultType", "complete") == "complete":
             ttl, scope = result.get("ttlMs"), result.get("cacheScope")
+            # Time-to-Live says integer, the schema number, so fractions are let through.
             known = isinstance(ttl, (int, float)) and not isinstance(ttl, bool) and ttl >= 0
             kept = known and scope in ("public", "private")
             yield judged(kept, asked.answers[0], f"ttlMs is {ttl!r:.40}, and cacheScope {scope!r:.40}")
@@ -515,6 +540,7 @@ def cache_scope_same_on_pages(history: History) -> Iterator[Verdict]:
         for before in connection.requests:
             page = before.result
             earlier = before.method == asked.method and page is not None and connection.position(before.event) < place
+            # Pages are paired by their cursor: several readings of one list may run at the same time.
             if earlier and page is not None and page.get("nextCursor") == asked.params["cursor"]:
                 kept = page.get("cacheScope") == result.get("cacheScope")
                 yield judged(kept, asked.answers[0], "the page before it has another cacheScope")

@@ -46,6 +46,7 @@ def blocks_of(result: dict[str, Any] | None, *fields: str) -> Iterator[dict[str,
 def _blobs(result: dict[str, Any] | None) -> Iterator[Any]:
     for block in blocks_of(result, "content", "contents", "messages"):
         resource = block.get("resource")
+        # In `resources/read` the blob is in the block itself, embedded in a message one level below.
         for holder in (block, resource if isinstance(resource, dict) else {}):
             if "blob" in holder:
                 yield holder["blob"]
@@ -70,6 +71,7 @@ def blob_is_base64(history: History) -> Iterator[Verdict]:
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 
 
+# The schemes that the page itself describes. Paths and links often have letters beyond ASCII, as people write them.
 _COMMON: Final = ("file", "git", "http", "https")
 
 
@@ -97,6 +99,8 @@ def _missing(history: History) -> Iterator[tuple[Asked, Event]]:
         uri = asked.params.get("uri")
         if not isinstance(uri, str) or not declares(connection.server_capabilities, "resources"):
             continue
+        # What isn't a URI may be refused for that, with another code; and a list that wasn't read to its end proves
+        # nothing.
         if _URI.fullmatch(uri) is None or not is_unknown(connection, "resources/list", uri):
             continue
         # What a template describes may exist, and contents show that it does.
@@ -109,6 +113,7 @@ def _may_match(connection: Connection, uri: str) -> bool:
     if not is_unknown(connection, "resources/templates/list", None):
         return True  # the templates are not all known
     for template in connection.listed["resources/templates/list"]:
+        # A template that can't be read here may match anything.
         try:
             if UriTemplate(template).match(uri) is not None:
                 return True
@@ -124,6 +129,7 @@ def _not_found(asked: Asked, answer: Event, wanted: int) -> Verdict:
     code = code_of(asked)
     uri = asked.params.get("uri")
     if asked.result is not None:
+        # A server may ask the user something, such as who it is, before it looks for the resource.
         if asked.result.get("resultType") == "input_required":
             return Verdict(answer)
         return broken(answer, f"{uri!r:.60} does not exist, but has a result")
@@ -153,6 +159,8 @@ def resource_not_found(history: History) -> Iterator[Verdict]:
 )
 def resource_not_found_code(history: History) -> Iterator[Verdict]:
     for asked, answer in _missing(history):
+        # Most peers send -32602 in all revisions, the code of 2026-07-28. Until then the text names -32002, as a
+        # SHOULD.
         yield _not_found(asked, answer, error_codes.RESOURCE_NOT_FOUND_LEGACY)
 
 
@@ -169,7 +177,9 @@ def malformed_uri_refused(history: History) -> Iterator[Verdict]:
         # One that the server lists itself is at fault elsewhere.
         if not isinstance(uri, str) or _URI.fullmatch(uri) is not None or uri in connection.listed["resources/list"]:
             continue
+        # A client may fill in a template without encoding the values, and then the server rightly knows the result.
         if not any(_matches(template, uri) for template in connection.listed["resources/templates/list"]):
+            # Which error to send isn't said, and empty contents give nothing away, so only real contents count.
             served = bool((asked.result or {}).get("contents"))
             yield judged(not served, answer, f"{uri!r:.60} is not a URI, but has contents")
 
@@ -181,6 +191,7 @@ def _matches(template: str, uri: str) -> bool:
         return True
 
 
+# The line for root is in this file on every POSIX system. Any other text may be what the server means by the URI.
 _PASSWD: Final = re.compile(r"^root:[^:\n]*:0:0:", re.MULTILINE)
 
 

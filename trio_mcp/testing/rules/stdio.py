@@ -76,6 +76,7 @@ def one_message_a_line(history: History) -> Iterator[Verdict]:
             yield held(event)
             continue
         run.append(event)
+        # A line by itself that isn't JSON is for `stdout_clean`; only together do such lines show an indented message.
         if 1 < len(run) < LONGEST_RUN and _is_json(b"\n".join(each.text or b"" for each in run)):
             yield broken(event, f"the last {len(run)} lines are one message")
             run = []
@@ -86,6 +87,7 @@ LONGEST_RUN: Final = 200
 
 
 def _is_json(text: bytes) -> bool:
+    # The run grows with each line, and to parse it each time would cost the square of its length.
     if not text.rstrip().endswith((b"}", b"]")):
         return False
     try:
@@ -110,6 +112,7 @@ def utf_8(history: History) -> Iterator[Verdict]:
                 continue
             if event.kind == "message":
                 yield held(event)
+            # A proxy's error page may be in any encoding; a body that says it is JSON, or events, may not.
             elif connection.transport in (*LINES, "websocket") or _is_declared(connection, event):
                 try:
                     (event.text or b"").decode()
@@ -131,6 +134,7 @@ def _is_declared(connection: Connection, event: Event) -> bool:
     "server",
     "basic/transports/stdio#shutdown",
     "A server exits promptly when its standard input is closed.",
+    # Earlier revisions have a sentence about shutdown for the client only.
     revisions=MODERN_REVISIONS,
     transports=["stdio"],
     moves=["close-input"],
@@ -149,6 +153,7 @@ def stdin_close_exits(history: History) -> Iterator[Verdict]:
             seconds = close.time - half.time
         else:
             continue
+        # A negative status is the number of the signal that ended the process.
         signalled = isinstance(close.facts.get("status"), int) and close.facts["status"] < 0
         # On a machine that is so busy that the process took long to begin, it takes long to end.
         said = (e.time for e in connection.events if e.kind == "message" and e.sender == "server")

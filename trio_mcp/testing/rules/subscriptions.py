@@ -64,11 +64,13 @@ def _uris(filters: dict[str, Any]) -> list[Any]:
 def listen_acknowledged_first(history: History) -> Iterator[Verdict]:
     for connection, asked in _listens(history):
         about = subscribed(connection, asked)
+        # Counted for each subscription: on stdio, messages of others may come before (Acknowledgment).
         if about:
             first = about[0]
             method = first.message["method"]
             kept = method == ACKNOWLEDGED
             yield judged(kept, first, f"the first message of the subscription {asked.id!r} is {method}")
+        # An error refuses the subscription, and then there is nothing to acknowledge.
         elif asked.result is not None:
             yield broken(asked.answers[0], f"the subscription {asked.id!r} ended without an acknowledgement")
         elif (mark := lost(asked)) is not None:
@@ -92,6 +94,7 @@ def acknowledged_within_request(history: History) -> Iterator[Verdict]:
             agreed = event.message["params"].get("notifications")
             if not isinstance(agreed, dict):
                 continue  # which the schema forbids
+            # Less than was asked for is right: a server acknowledges what it supports.
             more = [flag for flag in _FLAGS.values() if agreed.get(flag) is True and wanted.get(flag) is not True]
             more += [str(uri) for uri in _uris(agreed) if uri not in _uris(wanted)]
             yield judged(not more, event, f"{', '.join(more[:3])} was not asked for")
@@ -135,6 +138,7 @@ def listen_id_on_notifications(history: History) -> Iterator[Verdict]:
     for connection in history:
         if not connection.modern:
             continue
+        # Those that have ended count as well: what comes after an end is for `nothing_after_listen`.
         listens = {(type(each.id), each.id) for each in connection.requests if each.method == "subscriptions/listen"}
         for event in notifications(connection, "server", ACKNOWLEDGED, UPDATED, *_FLAGS):
             found = subscription_of(event.message)
@@ -177,6 +181,7 @@ def nothing_after_listen(history: History) -> Iterator[Verdict]:
             continue
         place = connection.position(asked.answers[0])
         late = [event for event in subscribed(connection, asked) if connection.position(event) > place]
+        # Over HTTP another stream may have been faster than the response; within one stream the order is certain.
         late = [event for event in late if is_ordered(connection) or event.exchange == asked.answers[0].exchange]
         if late:
             yield broken(late[0], f"{late[0].message['method']} came after the end of the subscription {asked.id!r}")
@@ -188,6 +193,7 @@ def _ended_by_server(connection: Connection, asked: Asked) -> bool:
     """Return whether the server ended the stream of a subscription over HTTP, properly, without a response."""
     exchange = connection.exchanges.get(asked.event.exchange) if asked.event.exchange is not None else None
     end = exchange.end if exchange is not None and exchange.is_stream else None
+    # A connection that was cut may have been lost on the way, which is not a decision of the server.
     return end is not None and end.facts.get("by") == "server" and not end.facts.get("cut") and not asked.answers
 
 
@@ -257,14 +263,18 @@ def list_change_announced(history: History) -> Iterator[Verdict]:
             if not declares(connection.server_capabilities, capability):
                 continue
             field, key = LISTS[method]
+            # A list that was read in part differs from the whole without any change.
             readings = [
                 chain for chain in pages(connection, method) if (chain[-1].result or {}).get("nextCursor") is None
             ]
             for one, other in itertools.pairwise(readings):
+                # Names alone: whether a new description makes a changed list isn't said.
                 before, now = set(named(one, field, key)), set(named(other, field, key))
                 if before == now or not _is_listening(connection, one[0], other[-1], _FLAGS[notice]):
                     continue
                 start = connection.position(one[0].event)
+                # From the first request on, since the change may have come, and been announced, while the earlier list
+                # was read.
                 told = any(connection.position(event) > start for event in notifications(connection, "server", notice))
                 # It may still be on its way, unless much has come since.
                 end = connection.position(other[-1].answers[0])
@@ -281,6 +291,7 @@ def _is_listening(connection: Connection, one: Asked, other: Asked, flag: str) -
         return is_ordered(connection)  # over HTTP a server need not have a stream for it
     start, end = connection.position(one.event), connection.position(other.answers[0])
     for listen in connection.requests:
+        # A subscription that has ended may have done so before the change.
         if listen.method != "subscriptions/listen" or listen.answers:
             continue
         acks = [e for e in subscribed(connection, listen) if e.message["method"] == ACKNOWLEDGED]
@@ -307,6 +318,7 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
         if connection.hello is None:
             continue
         asked = [a for a in connection.requests if a.method in ("resources/subscribe", "resources/unsubscribe")]
+        # A malformed subscription may have been accepted all the same, and then nothing is certain any more.
         if not all(is_plain(connection, each.event) for each in asked):
             continue
         for event in notifications(connection, "server", UPDATED):
@@ -317,6 +329,7 @@ def updates_only_subscribed(history: History) -> Iterator[Verdict]:
                     break
                 if each.method == "resources/subscribe":
                     live.add(str(each.params.get("uri")))
+                # Until it is answered, an update may have been on its way; over HTTP even afterwards.
                 elif (
                     each.result is not None and is_ordered(connection) and connection.position(each.answers[0]) < place
                 ):

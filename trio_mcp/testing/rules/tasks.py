@@ -82,7 +82,9 @@ def _of(connection: Connection) -> dict[str, _Task]:
     for asked in connection.requests:
         task = (asked.result or {}).get("task") if asked.method == "tools/call" and "task" in asked.params else None
         if isinstance(task, dict) and isinstance(task.get("taskId"), str) and is_proper(connection, asked):
+            # Ids that come twice are for `task_id_unique`; here the first task keeps its id.
             found.setdefault(task["taskId"], _Task(task["taskId"], asked, asked.answers[0], task))
+    # `_states` goes by request, but a status notification may tell of the end before any answer does.
     for event, state in sorted(_states(connection), key=lambda each: connection.position(each[0])):
         task = found.get(str(state.get("taskId")))
         if task is not None and task.ended is None and state.get("status") in ENDED:
@@ -109,6 +111,7 @@ def _states(connection: Connection) -> Iterator[tuple[Event, dict[str, Any]]]:
 
 def _about(history: History, *methods: str) -> Iterator[tuple[Connection, Asked, Event, _Task]]:
     """Yield the requests about tasks that the server made, of these methods, that were answered."""
+    # Found once for each connection: to do it for each request would cost a pass over all requests each time.
     known: dict[int, dict[str, _Task]] = {}
     for connection, asked, answer in asked_about(history, *methods):
         if connection.revision not in ONLY or not declares(connection.server_capabilities, CALLS):
@@ -130,6 +133,7 @@ def _support(connection: Connection, asked: Asked) -> str | None:
     tool = connection.tools.get(asked.params.get("name", ""))
     if tool is None:
         return None
+    # Tool-Level Negotiation: a tool that doesn't say is one that forbids tasks.
     execution = tool.get("execution")
     return str(execution.get("taskSupport", "forbidden")) if isinstance(execution, dict) else "forbidden"
 
@@ -152,6 +156,8 @@ def task_created(history: History) -> Iterator[Verdict]:
         # Arguments that are refused may be refused before there is a task.
         if asked.result.get("isError") is True:
             continue
+        # That a tool refuses the task that it forbids is only a SHOULD, so a plain result may be right there, and for a
+        # tool that was not listed.
         if declares(connection.server_capabilities, CALLS) and _support(connection, asked) in ("optional", "required"):
             made = isinstance(asked.result.get("task"), dict)
             yield judged(made, answer, "a tool was called as a task, and the result is not of a task")
@@ -182,6 +188,7 @@ def task_begins_working(history: History) -> Iterator[Verdict]:
     moves=RUN,
 )
 def task_id_unique(history: History) -> Iterator[Verdict]:
+    # On all connections together: ids are unique "among all tasks controlled by the receiver".
     seen: set[str] = set()
     for connection, asked, answer in asked_about(history, "tools/call"):
         task = (asked.result or {}).get("task")
@@ -207,6 +214,8 @@ def task_id_unpredictable(history: History) -> Iterator[Verdict]:
             if exchange is not None and "authorization" in exchange.request.headers:
                 continue
             short = len(task.id) < SHORTEST_ID
+            # Ids that are ordered by time, such as those of UUID version 7, can't be guessed all the same; only a
+            # counter can.
             counted = before is not None and _is_next(before.id, task.id)
             problem = f"the task id {task.id!r} is too short" if short else f"the task id after it is {task.id!r}"
             yield judged(not short and not counted, task.made, problem)
@@ -215,6 +224,8 @@ def task_id_unpredictable(history: History) -> Iterator[Verdict]:
 
 def _is_next(one: str, other: str) -> bool:
     """Return whether one id is another with a number that is one greater."""
+    # The server chooses the id, and Python refuses to convert more than 4300 digits. Fifteen are enough for any
+    # counter.
     found, following = re.search(r"\d{1,15}$", one), re.search(r"\d{1,15}$", other)
     if found is None or following is None:
         return False
@@ -235,8 +246,10 @@ def task_shape(history: History) -> Iterator[Verdict]:
             continue
         for event, state in _states(connection):
             problems = [f"{name} is {state.get(name)!r}" for name in _TIMES if not _is_time(state.get(name))]
+            # That there is an id is a matter of the schema; here it is only that it be a string (Task ID Requirements).
             if "taskId" in state and not isinstance(state["taskId"], str):
                 problems.append(f"taskId is {state['taskId']!r}")
+            # null means unlimited, so one that is missing needs a stand-in that isn't None.
             if not _is_ttl(state.get("ttl", "missing")):
                 problems.append(f"ttl is {state.get('ttl', 'missing')!r}")
             yield judged(not problems, event, "; ".join(problems))
@@ -246,12 +259,14 @@ _TIMES: Final = ("createdAt", "lastUpdatedAt")
 
 
 def _is_ttl(value: Any) -> bool:
+    # The text says number, not integer, so fractions will do. To Python a bool is an int, to JSON it isn't a number.
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _is_time(value: Any) -> bool:
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         return False
+    # The pattern takes a thirteenth month, or the 31st of June; only a calendar knows better.
     try:
         datetime.datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
     except ValueError:
@@ -316,6 +331,7 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         if connection.revision not in ONLY or declares(connection.server_capabilities, CALLS):
             continue
+        # Only the same call without a task shows whether the tool itself refuses these arguments.
         key = connection.number, repr((asked.params.get("name"), asked.params.get("arguments")))
         if "task" not in asked.params:
             plain[key] = asked
@@ -324,6 +340,7 @@ def task_metadata_ignored(history: History) -> Iterator[Verdict]:
             yield judged(not made, answer, "the call became a task, though tasks are not declared")
         # Any other error may be one of the tool, unless it says what it is about.
         elif _refuses_task(asked) and (other := plain.get(key)) is not None and other.result is not None:
+            # Version 1 of the TypeScript SDK does so, and with it the reference servers filesystem and memory.
             yield broken(answer, f"with a task, the call gave the error {code_of(asked)}; without, a result")
 
 
@@ -331,6 +348,8 @@ _REFUSALS: Final = (error_codes.INVALID_REQUEST, error_codes.METHOD_NOT_FOUND, e
 
 
 def _refuses_task(asked: Asked) -> bool:
+    # There is no code for a refusal that the text forbids; what peers choose is one of these, or a message that says
+    # task.
     return asked.error is not None and (
         code_of(asked) in _REFUSALS or "task" in str(asked.error.get("message")).lower()
     )
@@ -366,6 +385,7 @@ def task_capability_declared(history: History) -> Iterator[Verdict]:
 )
 def task_transitions(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, task in _about(history, "tasks/get"):
+        # Answers may overtake each other over HTTP, so only what was asked after the end had been seen counts.
         if task.ended is not None and asked.result is not None and _after(connection, asked, task.ended[0]):
             status = asked.result.get("status")
             yield judged(status == task.ended[1], answer, f"the task was {task.ended[1]}, and now it is {status}")
@@ -397,6 +417,7 @@ def task_cancelled(history: History) -> Iterator[Verdict]:
 )
 def task_cancel_ended_refused(history: History) -> Iterator[Verdict]:
     for connection, asked, answer, task in _about(history, "tasks/cancel"):
+        # Without the capability the method need not exist, and -32601 is as right.
         supported = declares(connection.server_capabilities, "tasks.cancel")
         if supported and task.ended is not None and _after(connection, asked, task.ended[0]):
             problem = f"the task was {task.ended[1]} when it was to be cancelled, and the response is {_shown(asked)}"
@@ -427,6 +448,8 @@ def task_failure_explained(history: History) -> Iterator[Verdict]:
 )
 def task_get_without_stream(history: History) -> Iterator[Verdict]:
     for connection, _, answer, _ in _about(history, "tasks/get"):
+        # "Where possible" (Input Required Status) leaves room, but nothing that passes between the two can show what
+        # was not possible.
         exchange = connection.exchanges.get(answer.exchange) if answer.exchange is not None else None
         if exchange is not None and exchange.response is not None and connection.transport == "http":
             yield judged(not exchange.is_stream, answer, "the response to tasks/get is a stream")
@@ -446,6 +469,7 @@ def task_get_without_stream(history: History) -> Iterator[Verdict]:
 def task_result_blocks(history: History) -> Iterator[Verdict]:
     given: dict[tuple[int, str], Event] = {}
     for connection, asked, answer, task in _about(history, "tasks/result"):
+        # A request that was given up may be answered with an error at once, and the task goes on.
         if asked.cancelled is None and asked.overdue is None:
             given.setdefault((connection.number, task.id), answer)
     for connection, asked, answer, task in _about(history, "tasks/get"):
@@ -474,6 +498,8 @@ def task_result_final(history: History) -> Iterator[Verdict]:
                 yield broken(answer, f"the task was completed, and tasks/result gave the error {code_of(asked)}")
             continue
         problem = flaw(CallToolResult, asked.result, connection.revision)
+        # What stands in `_meta` belongs to the response itself, such as the related task or a trace, and may differ
+        # each time.
         plain = {name: value for name, value in asked.result.items() if name != "_meta"}
         first = given.setdefault((connection.number, task.id), plain)
         if problem is None and first != plain:
@@ -519,6 +545,7 @@ def related_task_absent(history: History) -> Iterator[Verdict]:
 def _related(holder: Any) -> Any:
     entries = holder.get("_meta") if isinstance(holder, dict) else None
     entry = entries.get(meta.RELATED_TASK) if isinstance(entries, dict) else None
+    # A malformed entry is given back as it is, so that it counts as present, but matches no task.
     return entry.get("taskId") if isinstance(entry, dict) else entry
 
 
@@ -553,6 +580,7 @@ def task_errors(history: History) -> Iterator[Verdict]:
             continue
         capability = {"tasks/cancel": "tasks.cancel", "tasks/list": "tasks.list"}.get(asked.method, "tasks")
         key, made_up = ("cursor", NO_CURSOR) if asked.method == "tasks/list" else ("taskId", NO_TASK)
+        # Any other id may belong to a task made before the transcript began; those that the kit makes up can't exist.
         if declares(connection.server_capabilities, capability) and str(asked.params.get(key)).startswith(made_up):
             problem = f"{asked.method} with an unknown {key}: the response is {_shown(asked)}"
             yield judged(code_of(asked) == error_codes.INVALID_PARAMS, answer, problem)
@@ -610,6 +638,7 @@ def _is_changing(connection: Connection, first: Asked, last: Event) -> bool:
 )
 def task_progress_ends(history: History) -> Iterator[Verdict]:
     for connection, task in _tasks(history):
+        # Over HTTP, progress and the answer that shows the end come on different streams, and may pass each other.
         if task.ended is None or not is_ordered(connection) or meta.PROGRESS_TOKEN not in task.asked.meta:
             continue
         end = connection.position(task.ended[0])
@@ -630,7 +659,9 @@ def task_progress_token(history: History) -> Iterator[Verdict]:
         token = task.asked.meta.get(meta.PROGRESS_TOKEN)
         for event in notifications(connection, "server", "notifications/progress"):
             params = event.message.get("params")
+            # Where the token is wrong, only the related task still tells whose progress it is.
             if isinstance(params, dict) and _related(params) == task.id:
                 problem = f"progress of task {task.id!r} has the token {params.get('progressToken')!r}, not {token!r}"
                 yield judged(params.get("progressToken") == token, event, problem)
+        # Progress that names no task was found by its token, which is then right by itself.
         yield from (held(event) for event in task.asked.progress if _related(event.message.get("params")) is None)

@@ -77,6 +77,7 @@ def _schema_fault(schema: dict[str, Any]) -> str:
     import jsonschema_rs  # loaded only where schemas are checked
 
     dialect = schema.get("$schema", DIALECTS[0])
+    # Only 2020-12 must be supported (Schema Dialect); a schema in a dialect that isn't known here may still be valid.
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         return "unknown"
     try:
@@ -84,6 +85,7 @@ def _schema_fault(schema: dict[str, Any]) -> str:
     except jsonschema_rs.ValidationError as exc:
         return str(exc.message)[:200]
     except (ValueError, jsonschema_rs.ReferencingError):
+        # A `$ref` that leads out of the schema is not loaded ($ref Resolution), so what it means stays open.
         return "unknown"
     return ""
 
@@ -102,6 +104,8 @@ def schemas_in_2020_12(history: History) -> Iterator[Verdict]:
             schema = tool.get(key)
             if isinstance(schema, dict):
                 dialect = schema.get("$schema", DIALECTS[0])
+                # Version 1 of the TypeScript SDK writes draft 7, which is allowed: 2020-12 is only RECOMMENDED, hence a
+                # SHOULD.
                 kept = isinstance(dialect, str) and dialect.removesuffix("#") == DIALECTS[0]
                 yield judged(kept, event, f"the {key} of {tool.get('name')!r:.60} is in {dialect!r:.80}")
 
@@ -156,6 +160,7 @@ def list_order_stable(history: History) -> Iterator[Verdict]:
         names = named([asked], "tools", "name")
         cursor = asked.params.get("cursor")
         before = last.get(cursor)
+        # A list that has lost or gained a tool has no old order to keep.
         if before is not None and sorted(before) == sorted(names):
             yield judged(before == names, answer, "the same tools came in another order before")
         last[cursor] = names
@@ -193,6 +198,7 @@ def _annotations(schema: Any, reachable: bool) -> Iterator[tuple[Any, Any, bool]
                 if isinstance(each, dict) and "x-mcp-header" in each:
                     yield each["x-mcp-header"], each.get("type"), reachable
                 yield from _annotations(each, reachable)
+        # Behind these keywords an annotation means no single argument, so Schema Extension makes it invalid.
         elif key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
             yield from _beside(inner)
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inner, list):
@@ -216,6 +222,7 @@ def _annotation_problem(found: list[tuple[Any, Any, bool]]) -> str | None:
     for name, kind, reachable in found:
         if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
             return f"the x-mcp-header {name!r:.60} is not the name of a header"
+        # Header names have no case, so `Region` and `region` would be one header for two arguments.
         if names.count(name.lower()) > 1:
             return f"the x-mcp-header {name!r:.60} is used more than once"
         # Without a type, or with several, what it may be is told elsewhere.
@@ -236,6 +243,8 @@ def _called(history: History) -> Iterator[tuple[Asked, Event, dict[str, Any]]]:
         definitions.setdefault(str(tool.get("name")), []).append(tool)
     for _, asked, answer in asked_about(history, "tools/call"):
         found = definitions.get(str(asked.params.get("name")), [])
+        # A tool may change during a run, and which definition a call met isn't known. As a task, the first answer isn't
+        # the tool's result.
         if found and all(each == found[0] for each in found) and "task" not in asked.params:
             yield asked, answer, found[0]
 
@@ -258,6 +267,7 @@ def tool_arguments_validated(history: History) -> Iterator[Verdict]:
         if problem is None or _is_conversion(tool["inputSchema"], arguments):
             continue
         result = asked.result
+        # `isError` and an error are refusals, and a server may ask for input before it looks at the arguments.
         served = _is_final(result) and result is not None and result.get("isError") is not True
         yield judged(not served, answer, f"{asked.params['name']} was served with invalid arguments: {problem}")
 
@@ -269,6 +279,7 @@ def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
     """
     import jsonschema_rs  # loaded only where schemas are checked
 
+    # AnyOf and OneOf say only that no branch fits, which for a plain value is mostly a matter of its type.
     kinds = ("Type", "AnyOf", "OneOf")
     unknown = ("AdditionalProperties", "UnevaluatedProperties")
     errors = jsonschema_rs.validator_for(schema).iter_errors(arguments)
@@ -288,6 +299,7 @@ def _is_conversion(schema: dict[str, Any], arguments: Any) -> bool:
 )
 def tool_errors_in_result(history: History) -> Iterator[Verdict]:
     for asked, answer, tool in _called(history):
+        # In a retry -32602 may be about the state or the answers.
         if "requestState" in asked.params or "inputResponses" in asked.params:
             continue
         if schema_problem(history, tool.get("inputSchema"), asked.params.get("arguments", {})) is not None:
@@ -306,6 +318,8 @@ def unknown_tool_refused(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         name = asked.params.get("name")
         if is_unknown(connection, "tools/list", name):
+            # Most peers answer with `isError`, among them all official SDKs but version 2 for TypeScript. The text
+            # lists unknown tools under protocol errors, yet has no SHOULD there, so this is a matter of reading.
             yield judged(asked.error is not None, answer, f"there is no tool {name!r:.60}, but the call has a result")
 
 
@@ -318,6 +332,7 @@ def unknown_tool_refused(history: History) -> Iterator[Verdict]:
 )
 def unknown_tool_code(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
+        # A server without tools may rightly say -32601: to it the method is unknown.
         if asked.error is None or not declares(connection.server_capabilities, "tools"):
             continue
         if is_unknown(connection, "tools/list", asked.params.get("name")):
@@ -337,6 +352,7 @@ def tool_name_case_sensitive(history: History) -> Iterator[Verdict]:
     for connection, asked, answer in asked_about(history, "tools/call"):
         name = str(asked.params.get("name"))
         similar = [each for each in connection.tools if each.lower() == name.lower()]
+        # A server may have tools in both spellings, so the name must be missing from a list that was read to its end.
         if similar and is_unknown(connection, "tools/list", name):
             result = asked.result
             served = result is not None and result.get("isError") is not True
@@ -357,6 +373,7 @@ def tool_name_case_sensitive(history: History) -> Iterator[Verdict]:
 def structured_content_conforms(history: History) -> Iterator[Verdict]:
     for asked, answer, tool in _called(history):
         result, schema = asked.result, tool.get("outputSchema")
+        # The schema describes what a tool returns if all goes well; what an error looks like it doesn't say.
         if not isinstance(schema, dict) or result is None or not _is_final(result) or result.get("isError") is True:
             continue
         if "structuredContent" not in result:
@@ -381,11 +398,15 @@ def structured_content_as_text(history: History) -> Iterator[Verdict]:
             continue
         blocks = result.get("content")
         texts = [each.get("text") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
+        # FastMCP and the Python SDK wrap a single value as {"result": value} and repeat it bare, as our own server
+        # does. The text wants the JSON of the whole, so it counts, but as a SHOULD.
         kept = any(isinstance(text, str) and _holds(text, result["structuredContent"]) for text in texts)
         yield judged(kept, answer, "no text block has the structured content as JSON")
 
 
 def _holds(text: str, value: Any) -> bool:
+    # Compared as JSON, since spaces and the order of members are free. The text is the peer's, and may be nested too
+    # deeply to parse.
     try:
         return bool(json.loads(text) == value)
     except (ValueError, RecursionError):

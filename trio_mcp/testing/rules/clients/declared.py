@@ -67,6 +67,8 @@ def replies(history: History, *methods: str) -> Iterator[Reply]:
             for key, question in _object((before.result or {}).get("inputRequests")).items():
                 method, result = str(_object(question).get("method")), given.get(key)
                 if method in (methods or NEEDED) and isinstance(result, dict):
+                    # The server could only go by what was declared with the request that it answered, so the retry's
+                    # own doesn't count.
                     declared = _object(before.meta.get(meta.CLIENT_CAPABILITIES))
                     yield Reply(retry.event, method, _object(question.get("params")), declared, result)
 
@@ -84,6 +86,7 @@ def _object(value: Any) -> dict[str, Any]:
 def client_capabilities_declared(history: History) -> Iterator[Verdict]:
     """Judge each reply: who gives a result supports it."""
     for reply in replies(history):
+        # An error shows nothing: a client that supports a feature may refuse as well as one that doesn't.
         kept = reply.result is None or reply.declares(NEEDED[reply.method])
         yield judged(kept, reply.event, f"it answers {reply.method}, which it does not declare")
 
@@ -99,6 +102,8 @@ def sampling_tools_refused(history: History) -> Iterator[Verdict]:
     """Judge the replies to sampling with tools, or with a choice of tools."""
     for reply in replies(history, "sampling/createMessage"):
         if {"tools", "toolChoice"} & set(reply.params) and not reply.declares("sampling", "tools"):
+            # The clients of all official SDKs answer. In 2026-07-28 it is a matter of reading how they could refuse:
+            # what a retry brings for a question can't be an error.
             yield judged(reply.result is None, reply.event, "it takes tools for sampling, which it does not declare")
 
 
@@ -107,11 +112,13 @@ def sampling_tools_refused(history: History) -> Iterator[Verdict]:
     "client",
     "client/elicitation#error-handling",
     "A client answers -32602 to an elicitation in a mode that it has not declared.",
+    # 2026-07-28 dropped the sentence: what a retry brings for a question can't be an error.
     revisions=["2025-11-25"],
 )
 def elicitation_mode_refused(history: History) -> Iterator[Verdict]:
     """Judge the replies to elicitations by clients that have declared another mode."""
     for reply in replies(history, "elicitation/create"):
+        # Without the capability the method itself is unknown, and -32601 is right.
         if reply.declares("elicitation") and not _has_mode(reply):
             kept = reply.result is None and reply.code == INVALID_PARAMS
             yield judged(kept, reply.event, f"the mode {reply.params.get('mode', 'form')!r} is not refused with -32602")
@@ -128,6 +135,7 @@ def elicitation_mode_supported(history: History) -> Iterator[Verdict]:
     """Judge the replies to elicitations in declared modes, by whether they say that this can't be asked."""
     for reply in replies(history, "elicitation/create"):
         if reply.declares("elicitation") and _has_mode(reply):
+            # A user may decline, and a client fail for reasons of its own; these two codes say that it never could ask.
             kept = reply.code not in (INVALID_PARAMS, METHOD_NOT_FOUND)
             yield judged(kept, reply.event, f"it refuses the mode {reply.params.get('mode', 'form')!r}")
 
@@ -150,6 +158,7 @@ def tool_choice_respected(history: History) -> Iterator[Verdict]:
     """Judge the results of sampling with a choice of tools."""
     for reply in replies(history, "sampling/createMessage"):
         mode = _object(reply.params.get("toolChoice")).get("mode")
+        # "auto" leaves the choice to the model, and a client without `sampling.tools` may ignore what it doesn't know.
         if reply.result is not None and mode in ("required", "none") and reply.declares("sampling", "tools"):
             content = reply.result.get("content")
             blocks = content if isinstance(content, list) else [content]
@@ -219,6 +228,7 @@ def client_progress_known(history: History) -> Iterator[Verdict]:
             # Over HTTP messages may overtake each other.
             elif not is_ordered(connection):
                 yield Verdict(event)
+            # A token is free again once its request is answered, so the newest request with it is the one meant.
             elif _answered_before(asked[-1], event, connection.position):
                 yield broken(event, f"the request with the token {token!r} was answered before")
             elif isinstance(progress, (int, float)):

@@ -20,6 +20,7 @@ def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, E
         fetches = [e for e in connection.events if e.kind == "mark" and e.facts.get("what") == "fetched"]
         for event in connection.events:
             if event.kind == "message" and event.sender == "server":
+                # The kit's server notes the path alone: by which name or address it was reached doesn't matter.
                 for url in _urls(event.message, kind):
                     yield url, next((each for each in fetches if url.endswith(each.facts["path"])), None), event
 
@@ -27,6 +28,7 @@ def _fetched(history: History, kind: str) -> Iterator[tuple[str, Event | None, E
 def _urls(value: Any, kind: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
+            # The kit serves such URLs without TLS, so `http:` is where it can see a client load something.
             if key == kind and isinstance(item, str) and item.startswith("http:"):
                 yield item
             else:
@@ -61,6 +63,8 @@ def _marks(history: History) -> Iterator[tuple[Event, list[Event]]]:
 def icon_without_credentials(history: History) -> Iterator[Verdict]:
     """Judge each icon that was loaded."""
     for mark, _ in _marks(history):
+        # That it was loaded at all is judged elsewhere: a client may allow `http:` on this computer, and still keep its
+        # secrets.
         if mark.facts["path"].endswith(".png"):
             secret = mark.facts.get("secret")
             yield judged(not secret, mark, f"it sends {secret}")
@@ -79,6 +83,7 @@ def icon_redirect_refused(history: History) -> Iterator[Verdict]:
     """Judge each icon that was loaded where the kit's server redirects."""
     for mark, later in _marks(history):
         if mark.facts["path"] == "/icon.png":
+            # No message names this path, so a client can know it only from the redirect.
             followed = next((each for each in later if each.facts["path"] == "/moved.png"), None)
             yield judged(followed is None, followed or mark, "it follows the redirect to another origin")
 
@@ -92,6 +97,8 @@ def icon_redirect_refused(history: History) -> Iterator[Verdict]:
 )
 def remote_ref_not_fetched(history: History) -> Iterator[Verdict]:
     """Judge each reference to the kit's own server."""
+    # The text allows an option that loads them, off by default (`$ref` Resolution); a client under check runs without
+    # it.
     for url, fetch, event in _fetched(history, "$ref"):
         yield judged(fetch is None, fetch or event, f"it loads {url}")
 

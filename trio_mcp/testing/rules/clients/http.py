@@ -26,6 +26,7 @@ from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 def one_post_per_message(history: History) -> Iterator[Verdict]:
     """Judge each POST."""
     for connection in over_http(iter(history)):
+        # 2025-03-26 has batches, and the HTTP of 2024-11-05 is another transport.
         if connection.revision in ("2024-11-05", "2025-03-26"):
             continue
         for exchange in connection.exchanges.values():
@@ -52,6 +53,8 @@ def accept_header_sent(history: History) -> Iterator[Verdict]:
                     each.partition(";")[0].strip().lower()
                     for each in exchange.request.headers.get("accept", "").split(",")
                 ]
+                # To HTTP `*/*` would say the same, but the text wants both types listed, and some servers look for just
+                # that.
                 kept = set(wanted[exchange.method]) <= set(named)
                 yield judged(kept, exchange.request, f"Accept is {exchange.request.headers.get('accept')!r}")
 
@@ -67,12 +70,14 @@ def accept_header_sent(history: History) -> Iterator[Verdict]:
 def version_header_sent(history: History) -> Iterator[Verdict]:
     """Judge each request after initialize was answered; in the modern era each POST."""
     for connection in over_http(iter(history)):
+        # A version that doesn't exist, as the kit's server may answer, has no headers to demand.
         if connection.revision < "2025-06-18" or connection.revision not in SPEAKABLE:
             continue
         hello = connection.hello
         begins = -1 if hello is None else connection.position(hello.answers[0])
         for exchange in connection.exchanges.values():
             opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+            # A client that begins a new session sends `initialize` again, and has no version to name yet.
             if connection.position(exchange.request) > begins and not opens:
                 header = exchange.request.headers.get("mcp-protocol-version")
                 yield judged(bool(header), exchange.request, "it has no MCP-Protocol-Version")
@@ -100,6 +105,7 @@ def _session_id(connection: Connection) -> str | None:
     """Return the id that the server gave with the result of initialize, if any."""
     for exchange in connection.exchanges.values():
         opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
+        # A handshake that was refused opens no session, whatever its headers say.
         if opens and exchange.response is not None and exchange.status == 200:
             return exchange.response.headers.get("mcp-session-id")
     return None
@@ -136,10 +142,12 @@ def session_id_sent(history: History) -> Iterator[Verdict]:
 )
 def session_restarted_after_404(history: History) -> Iterator[Verdict]:
     """Judge the first request with a message after a 404, if there is one."""
+    # The new session is a connection of its own in the transcript, so all exchanges are put in one order.
     everything = [exchange for connection in over_http(iter(history)) for exchange in connection.exchanges.values()]
     ended = None
     for exchange in sorted(everything, key=lambda each: each.request.exchange or 0):
         session = exchange.request.headers.get("mcp-session-id")
+        # GET and DELETE are left aside: a client may still be letting go of the old session.
         if ended is not None and exchange.method == "POST" and session != ended[0]:
             opens = any(is_request(sent.message) and sent.message["method"] == "initialize" for sent in exchange.sent)
             yield judged(opens and session is None, exchange.request, "a new session does not begin with initialize")
@@ -165,6 +173,7 @@ SETTLED: Final = 1.0
 def last_event_id_real(history: History) -> Iterator[Verdict]:
     """Judge each request with the header."""
     for connection in over_http(legacy(history)):
+        # Which event came last the client knows better: some may have been on their way when the stream broke.
         given = {str(event.facts["event_id"]) for event in connection.events if "event_id" in event.facts}
         for exchange in connection.exchanges.values():
             named = exchange.request.headers.get("last-event-id")
@@ -184,6 +193,8 @@ def request_headers_sent(history: History) -> Iterator[Verdict]:
     for connection in over_http(modern(history)):
         for exchange in connection.exchanges.values():
             body = exchange.sent[0].message if exchange.sent else None
+            # For notifications the text defines no headers (Sending Messages), and `initialize` asks whether the server
+            # is of the legacy era.
             if exchange.method != "POST" or not is_request(body) or body["method"] == "initialize":
                 continue
             headers, params = exchange.request.headers, body.get("params") or {}
@@ -194,6 +205,7 @@ def request_headers_sent(history: History) -> Iterator[Verdict]:
                 wanted["mcp-name"] = params.get(spec.name_header)
             found = {name: headers.get(name) for name in wanted}
             if found.get("mcp-name") is not None:
+                # Of the three only a name may be encoded (Value Encoding).
                 found["mcp-name"] = _decoded(str(found["mcp-name"]))
             wrong = [name for name in wanted if found[name] != wanted[name]]
             yield judged(not wrong, exchange.request, f"{', '.join(wrong)} differ from the body")
@@ -213,6 +225,7 @@ def parameter_headers_sent(history: History) -> Iterator[Verdict]:
             body = exchange.sent[0].message if exchange.sent else None
             if not is_request(body) or body["method"] != "tools/call" or not isinstance(body.get("params"), dict):
                 continue
+            # A client can only go by the definition that it had when it called.
             tool = tools_at(connection, exchange.request).get(str(body["params"].get("name")), {})
             try:
                 parameters = parameter_headers(tool.get("inputSchema"))

@@ -40,6 +40,8 @@ def client_ids_unique(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             key = (type(asked.id), asked.id)
             before = seen.get(key)
+            # Until 2025-11-25 an id is used once in a session; 2026-07-28 forbids only those of requests without a
+            # response (Requests).
             kept = before is None or (connection.modern and _is_over(connection, before, asked))
             yield judged(kept, asked.event, f"the id {asked.id!r} was used before")
             seen[key] = asked
@@ -48,6 +50,8 @@ def client_ids_unique(history: History) -> Iterator[Verdict]:
 def _is_over(connection: Connection, before: Asked, asked: Asked) -> bool:
     """Return whether a request had ended, in any way, when another was sent."""
     exchange = connection.exchanges.get(before.event.exchange or 0)
+    # A client that has cancelled a request, or closed its stream, waits for no response, so the id is as free as after
+    # one.
     ends = [*before.answers[:1], before.cancelled, None if exchange is None else exchange.end]
     place = connection.position(asked.event)
     return any(connection.position(event) < place for event in ends if event is not None)
@@ -85,4 +89,5 @@ def stdin_clean(history: History) -> Iterator[Verdict]:
         if connection.transport in ("stdio", "memory", "tcp", "unix"):
             for event in connection.events:
                 if event.sender == "client" and event.kind in ("message", "text"):
+                    # JSON that isn't a message is for `client_messages_valid`.
                     yield judged(event.kind == "message", event, "it is not JSON")

@@ -28,6 +28,8 @@ def initialize_first(history: History) -> Iterator[Verdict]:
         if connection.modern:
             continue
         for asked in connection.requests:
+            # A client of both eras tries the modern one first, with `server/discover` or any request (Backward
+            # Compatibility).
             if meta.PROTOCOL_VERSION in asked.meta or asked.method == "server/discover":
                 continue
             if asked.method != "initialize":
@@ -69,6 +71,7 @@ def nothing_before_initialize_result(history: History) -> Iterator[Verdict]:
         assert hello is not None
         answered = connection.position(hello.answers[0])
         for asked in connection.requests:
+            # What arrives before the answer leaves can't have waited for it, whatever crosses on the way.
             if connection.position(hello.event) < connection.position(asked.event) < answered:
                 yield judged(
                     asked.method == "ping", asked.event, f"{asked.method} was sent before initialize was answered"
@@ -88,9 +91,11 @@ def initialized_sent(history: History) -> Iterator[Verdict]:
     for connection in legacy(history):
         hello = connection.hello
         assert hello is not None
+        # Here the client should leave instead, which `version_mismatch_disconnects` judges.
         if connection.revision not in SPEAKABLE:
             continue
         for event, message in after(connection, hello.answers[0]):
+            # Pings are allowed, and a response is owed as soon as the server asks.
             if (is_request(message) and message["method"] == "ping") or is_response(message):
                 continue
             kept = isinstance(message, dict) and message.get("method") == "notifications/initialized"
@@ -118,6 +123,7 @@ def version_mismatch_disconnects(history: History) -> Iterator[Verdict]:
         assert hello is not None
         if connection.revision in SPEAKABLE:
             continue
+        # Only requests show that it goes on: a cancellation or a notification may be part of leaving.
         went_on = next((event for event, message in after(connection, hello.answers[0]) if is_request(message)), None)
         yield judged(went_on is None, went_on or hello.answers[0], f"it goes on in {connection.revision!r}")
 
@@ -140,6 +146,7 @@ def client_capabilities_respected(history: History) -> Iterator[Verdict]:
         for asked in connection.requests:
             spec = method_spec(connection.revision, asked.method)
             needs = spec.server_capability if spec is not None else None
+            # What crossed the answer was sent in good faith.
             if needs is not None and connection.position(asked.event) > connection.position(known.answers[0]):
                 declared: Any = connection.server_capabilities
                 for name in needs.split("."):

@@ -77,6 +77,7 @@ def client_ping_answered(history: History) -> Iterator[Verdict]:
             if asked.method == "ping" and (asked.answers or asked.overdue is not None):
                 event = asked.answers[0] if asked.answers else asked.overdue
                 assert event is not None
+                # Members of the result, such as `_meta`, are for the rules of shape; here it is that there is one.
                 yield judged(asked.result is not None, event, "a ping has no result")
 
 
@@ -93,6 +94,8 @@ def client_method_not_found(history: History) -> Iterator[Verdict]:
     for connection in legacy(history):
         for asked in connection.questions:
             if asked.answers and all(method_spec(revision, asked.method) is None for revision in REVISIONS):
+                # Version 1 of the Python SDK says -32602. The text has -32601 for roots alone, JSON-RPC for every
+                # method, hence a SHOULD.
                 code = asked.error.get("code") if asked.error else None
                 yield judged(
                     code == METHOD_NOT_FOUND, asked.answers[0], f"the response to {asked.method} has code {code}"
@@ -127,6 +130,7 @@ def elicitation_answer_conforms(history: History) -> Iterator[Verdict]:
     for event, method, params, result in _given(history):
         schema = params.get("requestedSchema")
         if method == "elicitation/create" and result.get("action") == "accept" and isinstance(schema, dict):
+            # A form in which nothing is required may be accepted without content.
             kept = jsonschema_rs.is_valid(schema, result.get("content", {}))
             yield judged(kept, event, "the content does not fit the form")
 
@@ -138,6 +142,7 @@ def root_uri_is_file(history: History) -> Iterator[Verdict]:
         roots = result.get("roots")
         if method == "roots/list" and isinstance(roots, list):
             uris = [str(root.get("uri")) for root in roots if isinstance(root, dict)]
+            # Dots that are percent-encoded climb, too, once a server has decoded the path.
             wrong = [uri for uri in uris if not uri.startswith("file://") or ".." in unquote(uri).split("/")]
             yield judged(not wrong, event, f"a root is {wrong[:1]}")
 

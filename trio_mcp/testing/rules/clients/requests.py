@@ -38,6 +38,7 @@ def progress_token_unique(history: History) -> Iterator[Verdict]:
                 open_until.get(key, -1) < place, asked.event, f"{token!r} is the token of another open request"
             )
             ends = [connection.position(event) for event in (*asked.answers[:1], asked.cancelled) if event is not None]
+            # A request without an end may still be at work when the transcript stops, and so keeps its token.
             open_until[key] = min(ends, default=len(connection.events))
 
 
@@ -88,6 +89,7 @@ def initialize_not_cancelled(history: History) -> Iterator[Verdict]:
 )
 def cursor_echoed(history: History) -> Iterator[Verdict]:
     """Judge each cursor against those that the server gave before, on any connection."""
+    # On any connection, because a cursor of another session is for `cursor_not_kept`, and each fault is told once.
     for asked, cursor, _, given in _cursors(history):
         yield judged(given, asked.event, f"the cursor {cursor!r} was never given")
 
@@ -108,6 +110,7 @@ def cursor_not_kept(history: History) -> Iterator[Verdict]:
 
 def _cursors(history: History) -> Iterator[tuple[Asked, Any, bool, bool]]:
     """Yield each cursor that was sent: the request, the cursor, whether it was given on this connection, and on any."""
+    # Kept by list: what `tools/list` gave means nothing to `prompts/list`, even if the texts are equal.
     everywhere: dict[str, list[Any]] = {method: [] for method in LISTS}
     for connection in history:
         here: dict[str, list[Any]] = {method: [] for method in LISTS}

@@ -60,6 +60,8 @@ def empty_cursor_followed(history: History) -> Iterator[Verdict]:
             (asked.method, asked.params.get("cursor")) for asked in connection.requests if asked.method in LISTS
         ]
         others = [page for page in pages if (page.result or {}).get("nextCursor")]
+        # A client need not read a list to its end. Only one that follows every other cursor shows that it takes the
+        # empty one for an end.
         if not others or any(
             (page.method, page.result["nextCursor"]) not in followed for page in others if page.result
         ):
@@ -143,6 +145,7 @@ def header_integer_safe(history: History) -> Iterator[Verdict]:
             continue
         for parameter in parameters:
             value = parameter.value_in(body["params"].get("arguments"))
+            # A client that refuses the call, or leaves out the header, has not broken this sentence.
             if isinstance(value, int) and not isinstance(value, bool) and parameter.header.lower() in headers:
                 sent = decode_value(headers[parameter.header.lower()])
                 yield judged(abs(value) <= MOST, event, f"{parameter.header} is {sent}")
@@ -160,6 +163,7 @@ def bad_header_annotation_refused(history: History) -> Iterator[Verdict]:
     for connection, _, event, body in _calls(history):
         tools = tools_at(connection, event)
         refused = {name for name, tool in tools.items() if not _is_fine(tool.get("inputSchema"))}
+        # As long as the server's tools are all in order, a client can't show whether it looks.
         if refused:
             name = body["params"].get("name")
             yield judged(name not in refused, event, f"it calls {name!r}")
@@ -195,6 +199,7 @@ def retry_respected(history: History) -> Iterator[Verdict]:
         waits: dict[str, tuple[float, float]] = {}
         for event in connection.events:
             retry, event_id = event.facts.get("retry"), event.facts.get("event_id")
+            # A resumption names an event, so a `retry` can be matched only if it came with an id.
             if retry is not None and event_id is not None and event.exchange is not None:
                 end = connection.exchanges[event.exchange].end
                 if end is not None:
@@ -203,6 +208,8 @@ def retry_respected(history: History) -> Iterator[Verdict]:
             named = exchange.request.headers.get("last-event-id")
             if exchange.method == "GET" and named in waits:
                 retry, ended = waits[named]
+                # Both times are the server's. The client learns of the end later and waits from then on, so one that
+                # waits long enough never seems early.
                 waited = exchange.request.time - ended
                 yield judged(waited >= retry, exchange.request, f"it waited {waited:.3f} of {retry} seconds")
 
@@ -217,6 +224,7 @@ def retry_respected(history: History) -> Iterator[Verdict]:
 )
 def answer_content_types_read(history: History) -> Iterator[Verdict]:
     """Judge the first result: a client that can't read it tries the other era, or begins anew without a reason."""
+    # After a 404 a new handshake is what the text demands (Session Management).
     ended = any(exchange.status == 404 for each in history for exchange in each.exchanges.values())
     connections = [*over_http(iter(history))]
     for at, connection in enumerate(connections):
@@ -230,5 +238,6 @@ def answer_content_types_read(history: History) -> Iterator[Verdict]:
         again = any(is_request(message) and message["method"] == "initialize" for message in later)
         if first.method == "initialize" and not later and not ended:
             again = any(asked.method == "initialize" for each in connections[at + 1 :] for asked in each.requests)
+        # A client that sends nothing more may be done, which shows neither that it could read nor that it couldn't.
         if later or again:
             yield judged(not again, first.answers[0], f"it sends initialize after a response as {kind}")

@@ -22,6 +22,7 @@ def request_meta_complete(history: History) -> Iterator[Verdict]:
     """Judge each request of a client of the modern era."""
     for connection in modern(history):
         for asked in connection.requests:
+            # A client of both eras may open like this for an older server, which has no such fields.
             if asked.method != "initialize":
                 version, declared = asked.meta.get(meta.PROTOCOL_VERSION), asked.meta.get(meta.CLIENT_CAPABILITIES)
                 kept = isinstance(version, str) and isinstance(declared, dict)
@@ -69,6 +70,7 @@ def no_client_responses(history: History) -> Iterator[Verdict]:
 def request_state_echoed(history: History) -> Iterator[Verdict]:
     """Judge each request with a state or with answers."""
     for connection in modern(history):
+        # Several requests may have rounds open at once, so any state that was given is real.
         given = [a.result["requestState"] for a in connection.requests if a.result and "requestState" in a.result]
         for asked in connection.requests:
             if "requestState" in asked.params:
@@ -91,6 +93,7 @@ def retry_has_new_id(history: History) -> Iterator[Verdict]:
     """Judge each retry."""
     for connection in modern(history):
         for before, retry in retries(connection):
+            # Ids are free again once they are answered, but for a retry MRTR demands a new one all the same.
             yield judged(retry.id != before.id, retry.event, f"it has the id {retry.id!r} of the first request")
 
 
@@ -107,5 +110,6 @@ def input_answered(history: History) -> Iterator[Verdict]:
         for before, retry in retries(connection):
             wanted, given = (before.result or {}).get("inputRequests"), retry.params.get("inputResponses")
             if isinstance(wanted, dict) and wanted:
+                # Answers to what wasn't asked are not an error: a server should ignore them (Error Handling).
                 missing = set(wanted) - set(given if isinstance(given, dict) else ())
                 yield judged(not missing, retry.event, f"there is no answer to {sorted(missing)}")

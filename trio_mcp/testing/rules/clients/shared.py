@@ -9,6 +9,7 @@ from trio_mcp.testing.rules.history import Asked, Connection, History
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types.versions import REVISIONS
 
+# The kit's own server may answer with a version that doesn't exist, and what a client does then has rules of its own.
 SPEAKABLE: Final = frozenset(REVISIONS)
 
 
@@ -46,6 +47,7 @@ def tools_at(connection: Connection, event: Event) -> dict[str, dict[str, Any]]:
     for asked in connection.requests:
         tools = asked.result.get("tools") if asked.method == "tools/list" and asked.result is not None else None
         if isinstance(tools, list) and connection.position(asked.answers[0]) < connection.position(event):
+            # Tool by tool, because a page has only some of them, and says nothing of the others.
             found |= {str(tool.get("name")): tool for tool in tools if isinstance(tool, dict)}
     return found
 
@@ -60,13 +62,17 @@ def retries(connection: Connection) -> Iterator[tuple[Asked, Asked]]:
         if "requestState" in asked.params or "inputResponses" in asked.params:
             same = [each for each in asking if each.method == asked.method and _subject(each) == _subject(asked)]
             state = asked.params.get("requestState")
+            # A state that was changed, or belongs to none, still comes with a request for the same thing; the oldest
+            # open round is taken.
             found = [each for each in same if (each.result or {}).get("requestState") == state] or same
             if found:
                 yield found[0], asked
+                # A round is retried once, so the next retry belongs to the next.
                 asking.remove(found[0])
         if asked.result is not None and asked.result.get("resultType") == "input_required":
             asking.append(asked)
 
 
 def _subject(asked: Asked) -> Any:
+    # Arguments are left out: a client may write them otherwise the second time, and still mean the same call.
     return asked.params.get("name", asked.params.get("uri"))

@@ -44,12 +44,14 @@ def client_task_within_capabilities(history: History) -> Iterator[Verdict]:
 def client_task_tool_support(history: History) -> Iterator[Verdict]:
     """Judge each call of a listed tool of a server that can run tools as tasks."""
     for connection in _connections(history):
+        # Without the capability no tool may be a task, whatever it says itself, and that is the rule above.
         if not declares(connection.server_capabilities, "tasks.requests.tools.call"):
             continue
         for asked in connection.requests:
             tool = None
             if asked.method == "tools/call":
                 tool = tools_at(connection, asked.event).get(str(asked.params.get("name")))
+            # Of a tool that was not listed the client can't know, and may call it as it was told.
             if tool is not None:
                 execution = tool.get("execution")
                 support = execution.get("taskSupport", "forbidden") if isinstance(execution, dict) else "forbidden"
@@ -67,6 +69,7 @@ def client_task_tool_support(history: History) -> Iterator[Verdict]:
 def client_task_cancelled_by_method(history: History) -> Iterator[Verdict]:
     """Judge each cancellation by whether its request had become a task before."""
     for connection in _connections(history):
+        # A server may ignore `task` and just run the tool; then the notification is the right way.
         tasks = {
             (type(asked.id), asked.id): connection.position(asked.answers[0])
             for asked in connection.requests
@@ -75,5 +78,6 @@ def client_task_cancelled_by_method(history: History) -> Iterator[Verdict]:
         for event in connection.notifications("client", "notifications/cancelled"):
             named = (event.message.get("params") or {}).get("requestId")
             began = tasks.get((type(named), named)) if isinstance(named, (int, str)) else None
+            # Until the response comes the client can't know the task's id, so a notification that crosses it is right.
             kept = began is None or began > connection.position(event)
             yield judged(kept, event, "it cancels a task")
