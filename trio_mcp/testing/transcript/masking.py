@@ -143,7 +143,7 @@ class Masker:
     def _secret(self, value: Any, name: str) -> Any:
         if not isinstance(value, str):
             return type(value)(0)  # a number stays one of its kind
-        # A name for each: which request belongs to which session is what most faults are about.
+        # A name for each: with one mask for all, a request under the wrong session would look right.
         if _SESSIONS.search(name) and value:
             return self._sessions.setdefault(value, f"session-{len(self._sessions) + 1}")
         # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section

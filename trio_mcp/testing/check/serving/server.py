@@ -279,8 +279,8 @@ class ScriptedServer:
         method = request["method"]
         if (
             self.script.modern
-            # The only three that may end in a question (basic/patterns/mrtr#supported-requests).
             and turn in ("input", "state", "undeclared")
+            # The only three that may end in a question (basic/patterns/mrtr#supported-requests).
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
