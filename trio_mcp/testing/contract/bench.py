@@ -80,6 +80,7 @@ class End:
                 return (await self.link.read.receive()).message
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 raise self.bench.broken(f"the {self.name}'s receive raised {exc!r} where a message was due") from exc
+        # For type checkers: a wait that `within` has cut off raises at the end of its block, which they can't know.
         raise AssertionError("unreachable")
 
     async def take(self, sent: Incoming, what: str = "") -> None:
@@ -126,6 +127,7 @@ class End:
     async def ends(self) -> bool:
         """Return whether the channel ends."""
         with trio.move_on_after(self.bench.timeout):
+            # An error is an end, too. Whether it was the right one is for other rules.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 async for _ in self.link.read:
                     pass
@@ -195,6 +197,7 @@ class Bench:
         self.max_waiting = max_waiting
         self.max_message_size = max_message_size
         self.found: list[str] = []
+        # Never set back: a message that comes up again on a later connection is thereby found out.
         self._last = 0
 
     def broken(self, text: str) -> Broken:
@@ -206,6 +209,7 @@ class Bench:
     @contextlib.contextmanager
     def within(self, what: str) -> Iterator[None]:
         """Bound a wait."""
+        # Not `fail_after`: a `TooSlowError` could be the transport's own, which is another fault.
         with trio.move_on_after(self.timeout) as scope:
             yield
         if scope.cancelled_caught:
@@ -222,6 +226,7 @@ class Bench:
                 try:
                     yield ends
                 finally:
+                    # Also if the rule has raised: leaving must be bounded in any case, or a broken rule would hang.
                     phase = "leaving"
                     scope.deadline = trio.current_time() + self.timeout
         if scope.cancelled_caught:

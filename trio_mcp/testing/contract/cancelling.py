@@ -79,6 +79,7 @@ async def _everywhere(bench: Bench, scenario: Callable[[_Steps], Awaitable[None]
     await scenario(whole := _Steps())
     # A few more than were counted: Trio shuffles its tasks, so the next run may take longer.
     total = whole.count + 3
+    # Spread over all of it: the last steps, in which things are closed, matter as much as the first.
     for n in range(places := min(total, bench.places)):
         await scenario(_Steps(n * total // places))
 
@@ -93,6 +94,7 @@ async def cancel_open(bench: Bench) -> None:
             steps.on()
             try:
                 async with bench.pair():
+                    # Before anything happens in the block, which is not what this rule is about.
                     steps.off()
             finally:
                 steps.off()
@@ -107,6 +109,7 @@ async def cancel_leave(bench: Bench) -> None:
             try:
                 async with bench.pair() as (client, server):
                     await bench.talk(client, server)
+                    # Not taken by the other end, so that leaving finds a message on its way.
                     await client.send(bench.note())
                     steps.on()
             finally:
@@ -146,11 +149,14 @@ async def cancellation(bench: Bench) -> None:
         went_on.append("what follows a block that was cancelled")
     async with bench.pair() as ends:
         for each in ends:
+            # The outer bound is for a receive that swallows its cancellation and goes on waiting.
             with trio.move_on_after(bench.timeout), trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
 
                     @nursery.start_soon
                     async def cancel(scope: trio.CancelScope = scope) -> None:
+                        # Only once the receive waits: earlier, the cancellation would strike at a checkpoint on the way
+                        # there.
                         await settled()
                         scope.cancel()
 
@@ -186,6 +192,7 @@ async def checkpoints(bench: Bench) -> None:
             for name, other in (("client", "server"), ("server", "client")):
                 await check(f"the {name}'s send", ends[name].write.send(_message(bench)))
                 await check(f"the {other}'s receive", ends[other].read.receive())
+                # There the server may not begin, so its send would wait for a request that never comes.
                 if "calls_only" in bench.traits:
                     break
             for half in (client.write, client.read, server.write, server.read):
@@ -194,6 +201,7 @@ async def checkpoints(bench: Bench) -> None:
         raise bench.broken(f"no checkpoint: {', '.join(without)}")
 
 
+# `async with` has no place between opening and its block where a check of the opening could end.
 class _Leaving(contextlib.AbstractAsyncContextManager[tuple[Link, Link]]):
     """A block whose opening and leaving are checked."""
 
@@ -281,6 +289,7 @@ async def cancel_receive(bench: Bench) -> None:
                     with bench.within(f"{SOME} receives"), steps.cancelling():
                         for _ in sent:
                             arrived.append((await target.link.read.receive()).message)
+                    # What the cancelled receive did not return must still be there for the next one.
                     arrived += await target.collect(SOME - len(arrived))
                 lost = {number_of(each) for each in sent} - {number_of(each) for each in arrived}
                 if lost:

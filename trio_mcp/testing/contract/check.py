@@ -16,6 +16,7 @@ from trio_mcp.testing.contract.rule import TRAITS, Rule, Trait
 
 __all__ = ["RULES", "ContractBroken", "ContractReport", "check_transport"]
 
+# Collected, not listed: a new rule can't be left out by mistake.
 RULES: Final = {
     each.name: each
     for subject in (delivery, framing, pressure, ending, lifetime, cancelling)
@@ -181,8 +182,10 @@ async def _trouble(rule: Rule, bench: Bench) -> str | None:
         with scope:
             try:
                 await rule.check(bench)
+            # No further: Ctrl-C and cancellations are not the transport's fault, and have to get out.
             except Exception as exc:
                 raised.append(exc)
+        # Outside the scope, so that it is reached as well when the scope was cancelled.
         over.set()
 
     # In a task of its own, so that it can be given up.

@@ -189,6 +189,8 @@ async def numbers(bench: Bench) -> None:
 
 @rule("Keys and empty values arrive unchanged: __proto__, an empty key, keys of other messages, very long ones")
 async def keys(bench: Bench) -> None:
+    # In JavaScript, assigning to `__proto__` sets the prototype, and the member is lost. `id` and the like are those
+    # that a link which rewrites messages could take for the envelope's.
     awkward = ("", " ", "__proto__", "constructor", "toString", "__class__", "jsonrpc", "id", "method", "a.b", "$ref")
     empty: list[Any] = ["", [], {}, None, [[]], [{}], {"": {}}, {"": None}]
     many = {f"key {number}": number for number in range(5000)}
@@ -241,6 +243,7 @@ async def unsendable(bench: Bench) -> None:
             got = await client.receive()
             if got != response and not (isinstance(got, ErrorResponse) and got.id == good.id):
                 raise bench.broken(f"a response with {what} was sent, and the client got {shown(got)}")
+            # The link itself must have survived, in both directions.
             await bench.talk(client, server, what=f"after {what}")
 
 

@@ -118,6 +118,7 @@ async def waking(bench: Bench) -> None:
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
+                # Only once it waits: a receive that begins after the close is what the rule `closed` is about.
                 await settled()
                 await each.link.read.aclose()
             if not isinstance(raised[0], trio.ClosedResourceError):
@@ -187,6 +188,7 @@ async def loss_ends(bench: Bench) -> None:
     async with bench.cut() as (link, cut):
         await cut()
         rest = await link.rest()
+        # What was under way when the connection was lost may still come first.
         after = list(itertools.dropwhile(lambda each: not _is_loss(each), rest))[1:]
         if others := [each for each in after if not _is_loss(each)]:
             raise bench.broken(f"after the Failure, read got {shown(others[0])}")
@@ -198,6 +200,7 @@ async def loss_ends(bench: Bench) -> None:
 async def loss_sending(bench: Bench) -> None:
     async with bench.cut() as (link, cut):
         await cut()
+        # Read to its end, so that the transport knows of the loss: before that a send may rightly succeed.
         await link.collect(BUFFER)
         for _ in range(bench.max_waiting // PIECE):
             if await link.attempt("write", "after a loss", "x" * PIECE) is not None:

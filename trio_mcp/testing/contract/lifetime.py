@@ -50,6 +50,7 @@ async def leaving_stuck(bench: Bench) -> None:
         async with bench.pair() as ends:
             for source, _ in ways(bench, *ends):
                 await Stuck(bench, source).fill(nursery)
+        # Whether the sends have ended is not asked here; one that still waits must not hang this rule.
         nursery.cancel_scope.cancel()
 
 

@@ -87,6 +87,7 @@ class Stuck:
                 message = self._bench.note("x" * PIECE)
                 await self._source.link.write.send(SessionMessage(message))
                 self.sent.append(message)
+                # A transport without bounds would otherwise take all the memory that the machine has.
                 self._too_many = len(self.sent) * PIECE > self._bench.max_waiting
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the block is left
@@ -106,6 +107,7 @@ class Stuck:
 
     async def drain(self, target: End) -> list[Incoming]:
         """Read after all, until everything that was sent has arrived; return what is missing."""
+        # Before the first read: the sender finds room again, and must not go on to fill it.
         self._stop = True
         arrived: set[int | None] = set()
 
@@ -161,6 +163,7 @@ async def independent(bench: Bench) -> None:
         for source, target in ways(bench, *ends):
             async with trio.open_nursery() as nursery:
                 waits = await (stuck := Stuck(bench, source)).fill(nursery)
+                # If nothing waits, the transport has no backpressure, which is the rule `bounded`.
                 for _ in range(8 if waits else 0):
                     await target.send(message := bench.note())
                     await source.take(message, f"while the {source.name} waits to send")

@@ -231,6 +231,7 @@ class FaultInjector(abc.ABC):
     def statistics(self) -> FaultStatistics:
         """Return what has happened so far."""
         sent, received = self._passed
+        # A copy of the counts, since they go on: what a test has asked for before must not change while it compares.
         return FaultStatistics(self._connections, len(self._live), sent, received, dict(self._steps))
 
     def stall(self, *, sent: bool = True, received: bool = True) -> None:

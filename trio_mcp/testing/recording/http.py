@@ -57,6 +57,7 @@ class HttpRecorder:
         self._numbers = itertools.count()
         self._sessions: dict[str, Notes] = {}
         self._plain: Notes | None = None  # the client without a session
+        # Whether a request without a session was accepted: only then does a second handshake mean a second client.
         self._plain_served = False
         self.path = parts.path or "/"
 
@@ -67,6 +68,7 @@ class HttpRecorder:
             while (request := await self._next_request(connection, client)) is not None:
                 exchange = _Exchange(self, connection, client, next(self._exchanges))
                 await exchange.run(*request)
+                # h11 starts a next cycle only if both sides have kept the connection; else it raises.
                 if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
                     return
                 connection.start_next_cycle()
@@ -80,9 +82,13 @@ class HttpRecorder:
             try:
                 event = connection.next_event()
             except h11.RemoteProtocolError as exc:
+                # The client hears what is wrong from here: h11 can't take the request apart, so there is nothing that
+                # could be passed on.
                 await self._refuse(connection, client, exc.error_status_hint, str(exc))
                 return None
             if event is h11.NEED_DATA:
+                # curl waits a second for this before it sends a long body, and the server behind has not been asked
+                # yet.
                 if connection.they_are_waiting_for_100_continue:
                     await client.send_all(
                         connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
@@ -121,7 +127,9 @@ class HttpRecorder:
     def responded(self, notes: Notes, status: int, fields: Fields) -> None:
         """Remember the session that a response opens, if it does."""
         if session := _value(fields, SESSION_ID):
+            # Servers repeat the id in later responses; the first one says whose session it is.
             self._sessions.setdefault(session, notes)
+        # Once it has a session, its requests name that. What still comes without one is from another client.
         if notes is self._plain:
             self._plain = None if session else notes
             self._plain_served = self._plain_served or status < 300
@@ -164,10 +172,15 @@ class _Exchange:
             server = await self.recorder.connect()
         except TransportError as exc:
             notes.mark("unsent", reason=str(exc), exchange=self.number)
+            # The client must not wait: to it this is a server that can't be reached (RFC 9110, section 15.6.3).
             await self._send(h11.Response(status_code=502, headers=[("Content-Length", "0")]), h11.EndOfMessage())
             return
         async with server, trio.open_nursery() as nursery:
+            # While a response is passed on nothing else reads from the client, and TCP would tell of its end only with
+            # a write.
             nursery.start_soon(self._watch, nursery.cancel_scope)
+            # Either side may leave, or not speak HTTP, in the middle of it. `ended` says that it was cut, which is all
+            # that is known.
             with contextlib.suppress(*_GONE, h11.ProtocolError):
                 await self._forward(server, method, path, fields, body, notes)
             nursery.cancel_scope.cancel("the exchange has ended")
@@ -194,6 +207,7 @@ class _Exchange:
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in passed), "", ""]
         await server.send_all("\r\n".join(lines).encode("latin-1") + body)
         parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
+        # h11 reads no response before a request, and whether one has a body depends on HEAD alone.
         parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
         parser.send(h11.EndOfMessage())
         reader = _Reader(notes, self.number)
@@ -204,11 +218,16 @@ class _Exchange:
             elif isinstance(event, h11.Response):
                 response = _fields(event)
                 notes.event("response", "server", self.number, status=event.status_code, headers=response)
+                # Before the client gets the head: its next request, with the new session, may come at once on another
+                # connection.
                 self.recorder.responded(notes, event.status_code, response)
                 reader.begin(response)
+                # With its length if it has one: without, h11 would send chunks, or close after it for a client of
+                # HTTP/1.0.
                 kept = [(name, value) for name, value in response if name.lower() not in _HOP - {"content-length"}]
                 await self._send(h11.Response(status_code=event.status_code, headers=kept, reason=event.reason))
             elif isinstance(event, h11.Data):
+                # Noted before it is passed on: what the client does about it must stand behind it on the tape.
                 reader.feed(bytes(event.data))
                 await self._send(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -216,6 +235,7 @@ class _Exchange:
                 reader.end()
                 await self._send(h11.EndOfMessage())
                 return
+            # A server's 100 is for this side only; the client gets its own, if it waits for one.
             elif not isinstance(event, h11.InformationalResponse):
                 return
 
@@ -251,6 +271,7 @@ class _Reader:
             for text, facts in self._events.feed(data):
                 self._notes.text("server", text, self._number, **facts)
         except TooMuch as exc:
+            # Only the recording ends: the client and the server must not suffer from being watched.
             self._reading = False
             self._body.clear()
             self._notes.mark("unrecorded", by="server", reason=str(exc))
@@ -264,6 +285,7 @@ class _Reader:
 def _opens(body: bytes) -> bool:
     try:
         message = json.loads(body)
+    # Malformed as it is, it is passed on all the same, but opens nothing.
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("method") == "initialize"

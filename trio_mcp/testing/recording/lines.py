@@ -46,6 +46,8 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
     async def end() -> None:
         await child.end(parameters.shutdown_grace)
 
+    # The standard streams of this process carry the messages: a `print` in between would be one more line to the
+    # client.
     with private_streams() as (read, write):
         try:
             async with background_nursery(end) as nursery:
@@ -53,6 +55,8 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
                 nursery.start_soon(stderr.deliver)
                 await _pass_on(notes, read, write, child.stdin, child.stdout)
         finally:
+            # Last, when the exit status is known, and even if this process is cancelled: without an end, rules would
+            # take the connection for one that is still open.
             notes.close("server", "the process ended", status=child.returncode)
 
 
@@ -85,17 +89,20 @@ async def _pass_on(
     """Pass both directions on until the server has ended its own."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(_pump, notes, "client", from_client, to_server))
+        # In this task, because it decides the end: a client may close its side and still wait for responses.
         await _pump(notes, "server", from_server, to_client)
         nursery.cancel_scope.cancel("the server has ended")
 
 
 async def _pump(notes: Notes, sender: Sender, source: trio.abc.ReceiveStream, sink: trio.abc.SendStream) -> None:
     lines: LineSplitter | None = LineSplitter()
+    # A side that is gone ends this direction. The other one finds out for itself, as it would without a recorder.
     with contextlib.suppress(*_GONE):
         while chunk := await source.receive_some(CHUNK):
             # Noted first: the other side's reaction must not stand before it.
             lines = _noted(notes, sender, lines, bytes(chunk))
             await sink.send_all(chunk)
+    # What was begun and never ended, as when a process dies in the middle of a line.
     if lines is not None and lines.rest:
         notes.text(sender, bytes(lines.rest))
     if sender == "server":

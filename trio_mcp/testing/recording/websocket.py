@@ -38,6 +38,8 @@ async def record_websocket(target: HttpServerParameters, listeners: list[trio.So
     async def serve(request: WebSocketRequest) -> None:
         number = next(numbers)
         try:
+            # First the server, then the client: only the server knows whether it accepts the subprotocols that are
+            # offered.
             async with _behind(target, request) as server:
                 client = await request.accept(subprotocol=server.subprotocol)
                 await _pass_on(client, server, Notes(tape, number, "websocket", subprotocol=server.subprotocol))
@@ -55,6 +57,8 @@ async def _behind(target: HttpServerParameters, request: WebSocketRequest) -> As
     passed = [
         (name, value)
         for name, value in request.headers
+        # What belongs to one handshake only: the key and the extensions are trio-websocket's own on the other side (RFC
+        # 6455, section 4.1).
         if name.lower() not in own.keys() | {b"host", b"connection", b"upgrade"}
         and not name.lower().startswith(b"sec-websocket-")
     ]
@@ -73,6 +77,7 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
             with contextlib.suppress(ConnectionClosed):
                 while True:
                     message = await source.get_message()
+                    # Before it is passed on, so that the answer to it comes later on the tape.
                     notes.text(sender, message.encode() if isinstance(message, str) else message)
                     await sink.send_message(message)
             # Whichever side has closed, the other pump ends, too, as both have then lost their way.
@@ -81,6 +86,8 @@ async def _pass_on(client: WebSocketConnection, server: WebSocketConnection, not
             reason = "" if closed is None or closed.reason is None else closed.reason
             notes.close(sender, reason or "closed", code=code)
             with contextlib.suppress(ConnectionClosed):
+                # With its code, which may tell the cause. One that no frame may have stands for a loss, or for no code
+                # at all; 1011 says that something went wrong behind this server.
                 await sink.aclose(1011 if code in _NEVER_SENT else code, reason)
             nursery.cancel_scope.cancel("one side has closed")
 

@@ -82,6 +82,7 @@ class TranscriptWriter:
     def _line(self, value: Mapping[str, Any]) -> None:
         # ASCII only: a lone surrogate, which a peer may send, has no UTF-8.
         self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+        # To the system, after each line: a killed program keeps what it has written, and a reader can follow the file.
         self._file.flush()
 
 
@@ -103,6 +104,7 @@ class FileTape(Tape):
     def note(self, kind: Kind, sender: Sender, **settings: Any) -> Event:
         """Write an event, and wake those that wait for one."""
         event = super().note(kind, sender, **settings)
+        # A recorder may run for days, and no task looks back: what is in the file need not stay in memory.
         self.events.clear()
         self._writer.write(event)
         self.count += 1
@@ -157,9 +159,13 @@ def read_transcript(path: str | Path) -> Transcript:
     if about.pop("version", None) != VERSION:
         raise TranscriptError(f"{path}: written by another version of trio-mcp; this one reads version {VERSION}")
     events: list[Event] = []
+    # Of bytes, which are split at line ends alone: those of a `str` would also be at U+2028 and the like, which JSON
+    # may contain raw.
     for number, line in enumerate(data.splitlines(), 1):
         if number == 1 or not line.strip():
             continue
+        # The size alone does not bound it: the shortest lines have some fifty bytes, and an event in memory takes many
+        # times that.
         if len(events) == MAX_EVENTS:
             raise TranscriptError(f"{path}: more than {MAX_EVENTS} events")
         try:
@@ -172,6 +178,8 @@ def read_transcript(path: str | Path) -> Transcript:
 def _content(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file:
+            # One byte more than allowed tells a file that is too large, without asking for its size, which a pipe has
+            # not.
             data = file.read(MAX_FILE + 1)
     except OSError as exc:
         raise TranscriptError(f"can't read {path}: {exc.strerror}") from None
@@ -195,6 +203,7 @@ def _first(path: str | Path, data: bytes) -> Mapping[str, Any]:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
+    # A file may come from anywhere. To its reader a deep one is malformed, like any other.
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as exc:
@@ -206,11 +215,13 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def as_line(event: Event) -> dict[str, Any]:
     """Return an event as the JSON object that stands in a file; what is secret must have been masked."""
+    # Microseconds: more digits would only be noise of the clock, on every line.
     line: dict[str, Any] = {"time": round(event.time, 6), "sender": event.sender, "kind": event.kind}
     if event.connection:
         line["connection"] = event.connection
     if event.exchange is not None:
         line["exchange"] = event.exchange
+    # Not by its value: null is a message, too, if a malformed one, and has to come back as one.
     if event.kind == "message":
         line["message"] = event.message
     if event.text is not None:
@@ -224,6 +235,7 @@ def as_line(event: Event) -> dict[str, Any]:
 
 
 def _is_count(value: Any) -> bool:
+    # A `bool` is an `int` in Python, but true is not a number in JSON.
     return type(value) is int and value >= 0
 
 
@@ -268,6 +280,8 @@ def _as_event(line: dict[str, Any]) -> Event:
 def _text(line: dict[str, Any]) -> bytes | None:
     if "base64" in line:
         try:
+            # Without `validate` it would skip characters that are not Base64, and return something else than was
+            # written.
             return base64.b64decode(line["base64"], validate=True)
         except (binascii.Error, ValueError):
             raise ValueError("'base64' must be Base64") from None

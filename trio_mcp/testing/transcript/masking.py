@@ -23,6 +23,7 @@ MAX_DEPTH = 200
 
 # Of the protocol, and of schemas and sampling: no secrets, though their names look like it.
 _HARMLESS = re.compile(r"progress_?tokens?|(max|min|input|output|total|prompt|completion|stop)_?tokens?", re.IGNORECASE)
+# Mostly parts of names, wherever they stand: it is better to mask too much than to show what cannot be taken back.
 _SECRET = re.compile(
     r"passw(or)?d|passphrase|(^|[_.-])(pass|pwd|pin)$|secret|credential|api_?-?key|(private|access|signing|encryption)_?-?key"
     r"|authorization|^auth$|cookie|jwt|bearer|session_?-?id|tokens?$|(^|[_-])(token|sig|signature)([_-]|$)",
@@ -67,6 +68,7 @@ def _without_named(text: str) -> Iterator[str]:
     """Yield the pieces of a text, with a mask for each value that stands under the name of a secret."""
     at = 0
     for found in _NAMED.finditer(text):
+        # Inside a value that is masked already: an assignment in it would be shown from there on.
         if found.start() < at or not _is_secret(found[1]):
             continue
         value = _VALUES[found[2] or found[3]].match(text, found.end())
@@ -81,6 +83,8 @@ def mask_words(words: Iterable[str]) -> str:
     shown: list[str] = []
     last = ""
     for word in words:
+        # Only after an option: a word that merely looks like one, such as a path with `token` in it, hides nothing
+        # behind it.
         shown.append(MASK if last.startswith("-") and _is_secret(last.lstrip("-")) else mask_text(word))
         last = word
     return " ".join(shown)
@@ -102,6 +106,8 @@ class Masker:
             # The way there and back keeps every byte that is not UTF-8.
             text = mask_text(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         message, facts = self.value(event.message), self.value(dict(event.facts))
+        # The same object where nothing was taken out: the mark says that the bytes are not those that were sent, and
+        # must not stand where they are.
         if text == event.text and message == event.message and facts == event.facts:
             return event
         return attrs.evolve(event, text=text, message=message, facts={**facts, "masked": True})
@@ -127,6 +133,7 @@ class Masker:
                     type(pair)([pair[0], self.value(pair[1], str(pair[0]), depth + 1)]) for pair in value
                 )
             return type(value)(self.value(each, name, depth + 1) for each in value)
+        # Neither can be a secret, and below true would pass for a number and come out as false.
         if value is None or isinstance(value, bool):
             return value
         if not _is_secret(name):
@@ -136,7 +143,10 @@ class Masker:
     def _secret(self, value: Any, name: str) -> Any:
         if not isinstance(value, str):
             return type(value)(0)  # a number stays one of its kind
+        # A name for each: with one mask for all, a request under the wrong session would look right.
         if _SESSIONS.search(name) and value:
             return self._sessions.setdefault(value, f"session-{len(self._sessions) + 1}")
+        # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
+        # 11.4).
         scheme, separator, rest = value.partition(" ")
         return f"{scheme} {MASK}" if separator and rest and name.lower().endswith("authorization") else MASK

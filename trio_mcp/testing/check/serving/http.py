@@ -54,6 +54,7 @@ class _Wire:
 
     async def next_event(self) -> Any:
         while (event := self.h11.next_event()) is h11.NEED_DATA:
+            # Empty bytes tell h11 of the end: between two requests that is an event, within one an error.
             self.h11.receive_data(bytes(await self.stream.receive_some()))
         return event
 
@@ -63,6 +64,7 @@ class _Wire:
 
     async def until_left(self) -> None:
         """Wait until the client closes the connection."""
+        # What the client sends ahead is kept for h11, not dropped: it may be the next request on this connection.
         while data := await self.stream.receive_some():
             self.h11.receive_data(bytes(data))
 
@@ -92,6 +94,8 @@ class HttpServing:
             try:
                 while True:
                     request = await wire.next_event()
+                    # The client has closed the connection between two requests, as it may at any time (RFC 9112,
+                    # section 9.5).
                     if not isinstance(request, h11.Request):
                         return
                     body = bytearray()
@@ -100,6 +104,8 @@ class HttpServing:
                         if len(body) > MAX_BODY:
                             return
                     await self._respond(wire, request, bytes(body))
+                    # One side wants the connection closed, by a header or by its version of HTTP: no further request
+                    # may come on it (RFC 9112, section 9.3).
                     if wire.h11.our_state is not h11.DONE or wire.h11.their_state is not h11.DONE:
                         return
                     wire.h11.start_next_cycle()
@@ -114,10 +120,12 @@ class HttpServing:
     async def _respond(self, wire: _Wire, request: h11.Request, body: bytes) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
+        # The rest of the URL is the client's own: a query does not make it another endpoint.
         if path.partition("?")[0] != PATH:
             # What is fetched besides, such as an icon, does not belong to MCP.
             secret = sorted({"authorization", "cookie", "mcp-session-id"} & set(headers))
             self._tape.note("mark", "kit", connection=self._newest, what="fetched", path=path, secret=secret)
+            # A client that follows this goes to another origin, which it must not do for an icon (basic#icons).
             moved = [("location", elsewhere(f"http://{headers.get('host')}") + MOVED)] if path == ICON else []
             response = h11.Response(status_code=302 if moved else 404, headers=[("content-length", "0"), *moved])
             await wire.send(response, h11.EndOfMessage())
@@ -125,6 +133,7 @@ class HttpServing:
         self._exchanges += 1
         exchange = self._exchanges
         message, is_json = _parsed(body)
+        # Before the request is noted: a session that it opens comes first on the tape, with its number.
         session = self._session_of(headers, message)
         number = session.number if session is not None else self._newest
         self._tape.note(
@@ -148,6 +157,8 @@ class HttpServing:
             await self._post(place, session, message, is_json)
         elif method == "GET" and not self._script.modern:
             await self._get(place, session, headers)
+        # Without an id there is no session that could be ended. A client must live with 405 then (2025-11-25, Session
+        # Management).
         elif method == "DELETE" and session.id:
             del self._sessions[session.id]
             await place.plain(200)
@@ -163,9 +174,12 @@ class HttpServing:
                 self._sessions[""] = self._new("", headers)
             return self._sessions[""]
         if opens and "mcp-session-id" not in headers:
+            # Both ends of the range of characters that an id may have, 0x21 to 0x7E (2025-11-25, Session Management): a
+            # client has to send them back as they are.
             session = self._new(f"session-{self._count}~!", headers)
             self._sessions[session.id] = session
             return session
+        # Unknown ids lead to 404, and a client must then open a new session, which is what the turn `gone` is for.
         return self._sessions.get(headers.get("mcp-session-id", ""))
 
     def _new(self, session_id: str, headers: Mapping[str, str]) -> _Session:
@@ -183,14 +197,18 @@ class HttpServing:
         if not is_json:
             await place.plain(400)
         elif not is_request(message):
+            # Before the response, so that its effect, a cancellation above all, has come when the client reads the 202.
             await session.server.take(message, place.refuse)
             await place.plain(202)
+        # Where the server gives no session, none can be lost: the turn is then a plain one.
         elif (turn := session.server.next_turn(message)) == "gone" and session.id:
             del self._sessions[session.id]
             await place.plain(404)
         elif turn == "cut" and not self._script.modern:
             await self._cut(place, session, message)
         elif message["method"] == "subscriptions/listen" or self._script.streams or turn not in QUIET_TURNS:
+            # With the response to `initialize` alone: that is where the text has an id assigned (2025-11-25, Session
+            # Management).
             given = session.id if message["method"] == "initialize" else ""
             await place.streamed(lambda send: session.server.take(message, send, turn), given)
         else:
@@ -199,6 +217,7 @@ class HttpServing:
             async def keep(answer: Any) -> None:
                 answers.append(answer)
 
+            # Kept until all is known: a response in JSON has a length, and a single message.
             await session.server.take(message, keep, turn)
             await place.json(answers, session.id if message["method"] == "initialize" else "")
 
@@ -210,14 +229,20 @@ class HttpServing:
         async def keep(answer: Any) -> None:
             owed.append(answer)
 
+        # The result is there before the stream breaks, so that a client that resumes at once does not come too early.
         await session.server.take(message, keep)
         await place.stream_head()
         place.note("text", text=b"", event_id=event_id, retry=RETRY)
+        # An id, and no data: with that a server may end a stream and be resumed later (2025-11-25, Sending Messages to
+        # the Server).
         await place.wire.send(h11.Data(data=encode_priming_event(event_id, RETRY)))
+        # An orderly end: the server has decided on it, and a client must not take it for the loss of its request.
         await place.end()
 
     async def _get(self, place: _Place, session: _Session, headers: Mapping[str, str]) -> None:
+        # Taken out, as a message must come on one stream only: a second GET with the same id finds nothing due.
         owed = session.owed.pop(headers.get("last-event-id", ""), None)
+        # Only a stream of the server's own may be refused. One that was cut is resumed by the same method, always.
         if owed is None and not self._script.listens:
             await place.plain(405)
             return
@@ -225,6 +250,7 @@ class HttpServing:
         async def deliver(send: Send) -> None:
             for message in owed or ():
                 await send(message)
+            # The stream of the session has no natural end: it lasts until the client leaves.
             if owed is None:
                 await trio.sleep_forever()
 
@@ -285,6 +311,8 @@ class _Place:
             await self.wire.send(h11.Data(data=encode_event(json.dumps(message).encode())))
 
         left = False
+        # Two tasks: in the modern era a client cancels by closing the stream, which must be seen while the handler is
+        # at work.
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
@@ -301,9 +329,11 @@ class _Place:
                 await produce(send)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 left = True
+            # The other task reads, and would wait for a client that has no reason to send or to leave.
             nursery.cancel_scope.cancel()
         if left:
             self.note("end", "client", cut=True, by="client")
+            # For `serve`, which must not wait for a next request on a connection that is closed.
             raise trio.BrokenResourceError("the client has left")
         await self.end()
 
@@ -311,5 +341,6 @@ class _Place:
 def _parsed(body: bytes) -> tuple[Any, bool]:
     try:
         return json.loads(body), True
+    # Also for what is not UTF-8. What the client did wrong is for the rules to find, and here is answered with 400.
     except ValueError:
         return None, False

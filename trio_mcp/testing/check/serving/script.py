@@ -47,6 +47,8 @@ MODERN_TURNS: Final = {
 """How else a request may be met in the modern era."""
 
 OBJECT: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+# A dot is allowed in a name, but model providers refuse it, and want no more than 64 characters. A client that renames
+# tools must still call them by the names that the server gave.
 NAMES: Final = ("add", "echo", "look.up", "A-1_b", "x" * 64, "get_weather")
 SCHEMAS: Final[tuple[dict[str, Any], ...]] = (
     OBJECT,
@@ -84,6 +86,8 @@ UNCALLABLE: Final[dict[str, Any]] = {
     "properties": {"a": {"type": "array", "items": {"type": "integer", "x-mcp-header": "A"}}},
 }
 URIS: Final = ("file:///a.txt", "https://example.com/b?c=d#e", "x-y:z", "file:///with%20space")
+# A tuple, not a set: the same seed must give the same scripts in every process, and the order of strings in a set
+# differs.
 DECLARABLE: Final = ("tools", "resources", "prompts", "logging", "completions")
 
 
@@ -127,9 +131,12 @@ class Script:
     def simpler(self) -> list[Script]:
         """Return scripts that are simpler in one way, the boldest first."""
         found = [attrs.evolve(self, turns=self.turns[:at] + self.turns[at + 1 :]) for at in range(len(self.turns))]
+        # Halves first: most turns have nothing to do with a fault, and each attempt is a run of the client.
         if len(self.turns) > 2:
             half = len(self.turns) // 2
             found = [attrs.evolve(self, turns=self.turns[:half]), attrs.evolve(self, turns=self.turns[half:]), *found]
+        # A turn can't always be left out, as it decides which request the later ones meet; a plain one keeps their
+        # places.
         found += [
             attrs.evolve(self, turns=(*self.turns[:at], "plain", *self.turns[at + 1 :]))
             for at, turn in enumerate(self.turns)
@@ -140,6 +147,7 @@ class Script:
             if len(items) > 1:
                 found.append(attrs.evolve(self, **{field: items[:1]}))
         plain: dict[str, Any] = {
+            # Ten items are more than a script has, so all of them fit on one page.
             "pages": 10,
             "blank": False,
             "streams": False,
@@ -184,6 +192,8 @@ def scripts(draw: st.DrawFn, revision: str = LATEST_LEGACY, max_turns: int = 8) 
     declared = known if draw(st.integers(0, 3)) else draw(st.lists(st.sampled_from(known), unique=True))
     return Script(
         revision,
+        # One in twelve: a client should leave then (basic/lifecycle#version-negotiation), so such an example tests
+        # nothing else.
         "1999-12-31" if legacy and draw(st.integers(0, 11)) == 7 else revision,
         tuple(sorted(declared)),
         draw(_tools(revision)),

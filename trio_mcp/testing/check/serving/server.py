@@ -67,8 +67,10 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
         found.append(("sampling/createMessage", SAMPLING))
         if "tools" in sampling:
             found += [("sampling/createMessage", _with_tools(mode)) for mode in ("none", "required")]
+    # An empty `elicitation` means forms alone, as before there were modes (2025-11-25, Elicitation, Capabilities).
     if modes is not None and ("form" in modes or "url" not in modes):
         found.append(("elicitation/create", {"message": "Who are you?", "requestedSchema": FORM}))
+        # With and without the mode, which may be left out for a form, and which older revisions don't know.
         if revision >= "2025-11-25":
             found.append(("elicitation/create", {"mode": "form", "message": "Who?", "requestedSchema": FORM}))
     if modes is not None and "url" in modes:
@@ -79,8 +81,11 @@ def questions(declared: Mapping[str, Any], revision: str, base: str) -> list[tup
 def undeclared(declared: Mapping[str, Any], revision: str, base: str) -> list[tuple[str, dict[str, Any]]]:
     """Return questions that a client with these capabilities must not be asked."""
     every: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
+    # What a revision does not have yet is not undeclared but unknown: other rules are about that.
     if revision < "2025-11-25":
         every = {"roots": {}, "sampling": {}, **({"elicitation": {}} if revision >= "2025-06-18" else {})}
+    # Taken out by their content: sampling without tools, for one, is asked in the same words whether tools are declared
+    # or not.
     allowed = questions(declared, revision, base)
     return [question for question in questions(every, revision, base) if question not in allowed]
 
@@ -109,6 +114,7 @@ FOREIGN: Final = "/foreign.png"
 
 def elsewhere(base: str) -> str:
     """Return the same server as another origin."""
+    # An origin is compared by its text, so this is another one (RFC 6454, section 5), and needs no second server.
     return base.replace("127.0.0.1", "localhost")
 
 
@@ -141,6 +147,7 @@ class ScriptedServer:
 
     def next_turn(self, message: Any) -> str:
         """Return how a message is met, and count it; the opening and notifications are met plainly."""
+        # A client whose opening fails has nothing more to do, so that no later turn would ever be met.
         if not is_request(message) or message["method"] in ("initialize", "server/discover", "subscriptions/listen"):
             return "plain"
         # What retries a request is its second half, not a new one.
@@ -156,17 +163,21 @@ class ScriptedServer:
             if (waiting := self._replies.get(_key(message.get("id")))) is not None:
                 waiting.set()
         elif is_request(message):
+            # A scope for each request: a cancelled one must end without a response, and leave the others alone.
             with trio.CancelScope() as scope:
                 self._running[_key(message["id"])] = scope
                 await self._meet(message, send, turn)
         elif is_notification(message) and message["method"] == "notifications/cancelled":
             params = message.get("params")
+            # The scope of an answered request stays in the table, and to cancel it does nothing: response and
+            # cancellation may cross on their way.
             if isinstance(params, dict) and (running := self._running.get(_key(params.get("requestId")))) is not None:
                 running.cancel("cancelled by the client")
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _meet(self, request: dict[str, Any], send: Send, turn: str) -> None:
+        # Each request releases those that are `late`, whose results then come behind its own, in the other order.
         self._newest.set()
         self._newest = trio.Event()
         request_id, given = request["id"], request.get("params")
@@ -179,6 +190,7 @@ class ScriptedServer:
             return
         response = self._response(request, params, turn)
         await send(response)
+        # Over the same stream: a client must not take the second one for the response to a later request.
         if turn == "again":
             await send(response)
 
@@ -189,7 +201,10 @@ class ScriptedServer:
         offered = (
             {"toolsListChanged": True} if wanted.get("toolsListChanged") and "tools" in self.script.declared else {}
         )
+        # One connection may carry several subscriptions: by this id the client tells them apart
+        # (basic/patterns/subscriptions).
         fields = {meta.SUBSCRIPTION_ID: request_id}
+        # First of all: the client must know what it will be told before it is told anything.
         await send(_notice("notifications/subscriptions/acknowledged", notifications=offered, _meta=fields))
         if offered:
             await send(_notice("notifications/tools/list_changed", _meta=fields))
@@ -222,7 +237,10 @@ class ScriptedServer:
         if turn == "progress" and (token := fields.get(meta.PROGRESS_TOKEN)) is not None:
             for done in (1, 2):
                 await send(_notice("notifications/progress", progressToken=token, progress=done, total=2))
+        # In the modern era a request has to ask for log messages: unasked, they are the server's fault, not the
+        # client's.
         elif turn == "log" and "logging" in declared and (not self.script.modern or meta.LOG_LEVEL in fields):
+            # The most severe level, so that it passes whatever level the client has set.
             await send(_notice("notifications/message", level="emergency", data={"why": "the script"}))
         elif turn == "changed" and "tools" in declared:
             await send(_notice("notifications/tools/list_changed"))
@@ -234,11 +252,14 @@ class ScriptedServer:
         """Ask the client, and wait for its reply; what it is, is for the rules to judge."""
         self._asked += 1
         request_id = f"question-{self._asked}"
+        # Before the question leaves: the reply may come while this task still sends.
         replied = self._replies[_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        # A model answers slowly, so this is where a client may report progress, if it has a token for it.
         if method == "sampling/createMessage":
             params = {**(params or {}), "_meta": {meta.PROGRESS_TOKEN: request_id}}
         await send({**message, "params": params} if params else message)
+        # Not waited for: the client should not reply any more, and one whose reply is on its way breaks no rule.
         if withdrawn:
             await send(_notice("notifications/cancelled", requestId=request_id, reason="not needed any more"))
             return
@@ -259,6 +280,7 @@ class ScriptedServer:
         if (
             self.script.modern
             and turn in ("input", "state", "undeclared")
+            # The only three that may end in a question (basic/patterns/mrtr#supported-requests).
             and method in ("tools/call", "prompts/get", "resources/read")
         ):
             return _result(request["id"], self._input_required(params, turn))
@@ -278,6 +300,8 @@ class ScriptedServer:
     def _input_required(self, params: dict[str, Any], turn: str) -> dict[str, Any]:
         fields = params.get("_meta")
         declared = fields.get(meta.CLIENT_CAPABILITIES) if isinstance(fields, dict) else None
+        # It must come back exactly as it is (basic/patterns/mrtr): the quotes, the space and the rest break in clients
+        # that put it into JSON, URLs or Base64 by hand.
         state = f'state-{len(self._states)} é"\\ +/='
         self._states[state] = turn
         found: dict[str, Any] = {"resultType": "input_required", "requestState": state}
@@ -292,6 +316,7 @@ class ScriptedServer:
         """Return the content of a result, or what is wrong with the request."""
         script = self.script
         opens = {True: ("server/discover",), False: ("initialize", "ping", "logging/setLevel")}
+        # Clients of both eras tell an old server from a new one by this error, so it must be the right one.
         if method in ("initialize", "server/discover", "ping") and method not in opens[script.modern]:
             return "unknown method"
         match method:
@@ -328,8 +353,11 @@ class ScriptedServer:
         # A cursor that no client could make up, nor take apart by accident.
         places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
         if self.script.blank and field == "tools":
+            # An empty cursor is one, too: clients that ask `if cursor:` stop here and miss the rest of the list.
             places[self.script.pages] = ""
         starts = {cursor: at for at, cursor in places.items()}
+        # No cursor asks for the beginning. One that was never given out gets the error that the text wants
+        # (server/utilities/pagination#error-handling), so that a client which makes up its own is found out.
         if cursor is not None and cursor not in starts:
             return "unknown cursor"
         start = starts.get(cursor, 0)
@@ -344,10 +372,12 @@ class ScriptedServer:
         urls = (self._base + ICON, elsewhere(self._base) + FOREIGN)
         icons = {"icons": [{"src": url, "mimeType": "image/png"} for url in urls]}
         shown = [{**item, **icons} if self.script.revision >= "2025-11-25" else item for item in items]
+        # In the whole text, as the reference may stand at any depth of a schema.
         found: list[Any] = json.loads(json.dumps(shown).replace(BASE, self._base))
         return found
 
     def _caching(self) -> dict[str, Any]:
+        # Never fresh: a client that keeps results would otherwise ask only once, and meet none of the later turns.
         return {"ttlMs": 0, "cacheScope": "private"} if self.script.modern else {}
 
     @property

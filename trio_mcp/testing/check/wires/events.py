@@ -30,8 +30,10 @@ class EventSplitter:
         """
         self._rest += chunk
         self._size += len(chunk)
+        # For the event, not for each line: endless short `data` lines would fill the memory as well.
         if self._size > LONGEST:
             raise TooMuch(f"an event has more than {LONGEST} bytes")
+        # Otherwise a long line that comes in many chunks would be copied whole for each of them: quadratic time.
         if b"\n" not in chunk and b"\r" not in chunk:
             return
         # A CR at the end waits for its LF, which may be in the next chunk: CRLF is one end of a line, not two.
@@ -39,23 +41,32 @@ class EventSplitter:
         *lines, rest = bytes(self._rest.removesuffix(held)).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = bytearray(rest + held)
         for line in lines:
+            # A stream may begin with a byte order mark, which belongs to no field (HTML, Parsing an event stream);
+            # anywhere else it is content.
             if self._first:
                 self._first, line = False, line.removeprefix(b"\xef\xbb\xbf")
             if line:
                 self._take(line)
                 continue
+            # A browser dispatches nothing that has no data, yet takes its id and its `retry` (HTML, Interpreting an
+            # event stream). A priming event has just these, and without them its stream could not be resumed.
             if self._data or self._facts:
                 yield b"\n".join(self._data), self._facts
             self._data, self._facts, self._size = [], {}, len(self._rest)
 
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
+        # One space only is part of the syntax (same section): an id may begin with a second one, and must come back
+        # with it.
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
+        # To be ignored, as the standard says: an id with NUL could not come back in a `Last-Event-ID` header.
         elif name == b"id" and b"\0" not in value:
             self._facts["event_id"] = value.decode(errors="replace")
         elif name == b"event":
             self._facts["event"] = value.decode(errors="replace")
+        # Nine digits of milliseconds are eleven days. Longer numbers are left out here, as `int` refuses those with
+        # thousands of digits.
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._facts["retry"] = int(value) / 1000

@@ -160,6 +160,7 @@ class _Exchange:
     session: str | None = None
     last_id: str | None = None
     retry: float = RETRY
+    # This response counts until its first event shows that it is not empty.
     empty: int = 1
     answered: bool = False
 
@@ -221,6 +222,7 @@ class HttpWire:
         exchange = self._start(step.method, [step.body] if step.body else [], step.headers, path=step.path)
         with trio.move_on_after(step.hold):
             await exchange.done.wait()
+        # A stream that answers a GET does not end by itself, and each would occupy a connection of the server for good.
         await self._give_up(exchange, "close")
 
     async def cancel(self, request_id: Any, reason: str | None) -> None:
@@ -229,9 +231,12 @@ class HttpWire:
             for exchange in self._open.values():
                 # Its stream may end without a response, and is not resumed for it.
                 exchange.answered = exchange.answered or _asks(exchange.message, request_id)
+            # To close the stream would not do: in the legacy era a lost connection cancels nothing (2025-11-25, Sending
+            # Messages to the Server).
             params = {"requestId": request_id} | ({} if reason is None else {"reason": reason})
             await self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             return
+        # A copy: an exchange leaves the table when it ends, and `_give_up` waits for that.
         for exchange in list(self._open.values()):
             if _asks(exchange.message, request_id):
                 await self._give_up(exchange, "close")
@@ -244,11 +249,13 @@ class HttpWire:
         """
         await trio.lowlevel.checkpoint()
         asked = [each for each in self._open.values() if each.waits]
+        # Preferred, as a response is lost with them. The stream of a session is just opened again.
         exchanges = asked or list(self._open.values())
         if not exchanges:
             self.notes.mark("unsent", reason="there is no open response to break off")
             return
         exchange = exchanges[which % len(exchanges)]
+        # Broken off at once, hardly any stream would have an event id, and resuming would remain untested.
         if which < 0:
             await self._tape.until(lambda: exchange.last_id is not None or exchange.done.is_set(), MOMENT)
         if how != "half":
@@ -265,15 +272,19 @@ class HttpWire:
             self.notes.mark("unsent", reason="there is no broken stream with an event id to resume")
             return
         resumed = self._resume(self._resumable.pop(which % len(self._resumable)))
+        # The head is enough: the stream itself stays open for as long as its request takes.
         with trio.move_on_after(HEAD_TIMEOUT):
             await resumed.begun.wait()
 
     async def leave(self) -> None:
         """End the session at the end of the block."""
+        # As a client should (2025-11-25, Session Management). A check opens hundreds of sessions, and servers may keep
+        # each of them until it is deleted.
         if self._session is not None and self.is_open:
             with trio.move_on_after(HEAD_TIMEOUT):
                 await self._start("DELETE", [], {}).done.wait()
         self.notes.close("client", "done")
+        # The id of an ended session is no longer that of another client: steps with it would test something else.
         self._shared.sessions.pop(self.number, None)
         self._shared.events.pop(self.number, None)
         for stream, _ in self._idle:
@@ -283,6 +294,8 @@ class HttpWire:
 
     async def _post(self, pieces: list[bytes], headers: Headers) -> None:
         exchange = self._start("POST", pieces, headers)
+        # Not for the response, as a plan has many requests open at once. But the next message must not overtake this
+        # one, which another task writes.
         await exchange.written.wait()
         message = exchange.message
         if isinstance(message, dict) and message.get("method") == "notifications/initialized" and not self._listens:
@@ -306,15 +319,20 @@ class HttpWire:
         message = _parsed(body)
         fields = self._fields(method, message, body)
         for name, value in headers.items():
+            # The names of headers ignore case (RFC 9110, section 5.1): with both spellings, the server would see the
+            # valid one, too.
             fields = [(old, kept) for old, kept in fields if old.lower() != name.lower()]
             if value is not None:
                 fields.append((name, self._shared.fill_in(value, self.number)))
         self._count += 1
         exchange = _Exchange(self._count, method, message)
         facts: dict[str, Any] = {"method": method, "path": path or self._path, "headers": fields}
+        # Such a request may be refused for its headers, so rules must know of it. `Last-Event-ID` belongs to each
+        # resumption.
         if headers and resumes is None:
             facts["altered"] = sorted(headers)
         if resumes is not None:
+            # A GET has no message of its own: what comes on it answers the request whose stream it resumes.
             exchange.message, exchange.resumes = resumes.message, True
             exchange.last_id, exchange.retry = resumes.last_id, resumes.retry
             exchange.empty = resumes.empty + 1
@@ -328,6 +346,7 @@ class HttpWire:
         head += b"".join(_clean(name) + b": " + _clean(value) + b"\r\n" for name, value in fields)
         # One piece is written together with the head, as clients do; several show that they are several.
         first = [head + b"\r\n" + pieces[0]] if len(pieces) == 1 else [head + b"\r\n", *pieces]
+        # Before its task runs: a `cancel` or `stop` that comes first has to find it.
         self._open[exchange.number] = exchange
         self._nursery.start_soon(self._run, exchange, first)
         return exchange
@@ -335,9 +354,12 @@ class HttpWire:
     def _fields(self, method: str, message: Any, body: bytes) -> list[tuple[str, str]]:
         fields = [("Host", self._server.authority), *self._server.headers.items()]
         if method == "POST":
+            # The server chooses between JSON and a stream, and may refuse a client that does not accept both
+            # (2025-11-25, Sending Messages to the Server).
             fields += [("Content-Type", JSON), ("Accept", f"{JSON}, {EVENTS}")]
         elif method == "GET":
             fields.append(("Accept", EVENTS))
+        # Also for a POST without a body (RFC 9110, section 8.6), which a server could otherwise refuse with 411.
         if body or method == "POST":
             fields.append(("Content-Length", str(len(body))))
         # The handshake belongs to no session yet, and settles the revision.
@@ -373,12 +395,16 @@ class HttpWire:
         if not exchange.done.is_set():
             exchange.how = how
             exchange.scope.cancel("the kit has broken off this exchange")
+        # Until the end is noted: what is sent next must come after it on the tape, or rules would see a stream as still
+        # open.
         await exchange.done.wait()
 
     def _resume(self, exchange: _Exchange) -> _Exchange:
         if exchange.last_id is None:
+            # Only a session's own stream comes here without an id: it is opened from its beginning.
             return self._listen()
         resumed = self._start("GET", [], {LAST_EVENT_ID: exchange.last_id}, resumes=exchange)
+        # Its successor is the session's stream from now on, and will be opened again like it.
         if exchange.number == self._listening:
             self._listening = resumed.number
         return resumed
@@ -392,6 +418,7 @@ class HttpWire:
     # --- one exchange: a task of its own ------------------------------------------------------------------------------
 
     async def _run(self, exchange: _Exchange, pieces: Sequence[bytes]) -> None:
+        # What is true if an exception leaves the block below.
         facts: dict[str, Any] = {"cut": True, "by": "server"}
         try:
             with exchange.scope:
@@ -409,12 +436,16 @@ class HttpWire:
             if exchange.stream is not None:
                 if exchange.how == "reset":
                     reset(exchange.stream)
+                # If the nursery is cancelled, the close would raise `Cancelled` here, and callers outside the nursery
+                # would wait for the events below without end.
                 with trio.CancelScope(shield=True):
                     await trio.aclose_forcefully(exchange.stream)
             del self._open[exchange.number]
             exchange.written.set()
             exchange.begun.set()
         goes_on = self._goes_on(exchange, facts["by"])
+        # The engine ends the wait for a response with its exchange, unless this says that it may still come on another
+        # one.
         if goes_on is not None:
             facts["goes_on"] = True
         self.notes.event("end", facts["by"], exchange.number, **facts)
@@ -430,13 +461,18 @@ class HttpWire:
         A server may close a stream early. That of the session is opened again in any case.
         """
         own = exchange.number == self._listening
+        # A server without a stream of its own answers the GET with 405, one whose session has ended with 404: neither
+        # is asked again. The modern era has no resumption.
         if self._modern or exchange.status != 200 or not (own or exchange.waits):
             return None
+        # A server may end each stream at once: it would be asked again without end, and the request never given up.
         if exchange.empty >= EMPTY:
             return None
         if by == "server" and (own or exchange.last_id is not None) and self._resumed < RESUMED:
             self._resumed += 1
             return min(exchange.retry, 5 * RETRY)
+        # A step has ended it, not the server, so there is no `retry` to keep to. The server's own messages need it back
+        # at once.
         if by == "client" and own:
             return 0
         if by == "client" and exchange.last_id is not None:
@@ -474,6 +510,8 @@ class HttpWire:
             if reason and reused is not None and not exchange.status:
                 await trio.aclose_forcefully(stream)
                 continue
+            # h11 leaves `DONE` where a header says `close`. Bytes after the response would be taken for the beginning
+            # of the next one.
             if not reason and parser.our_state is parser.their_state is h11.DONE and not parser.trailing_data[0]:
                 exchange.stream = None
                 self._idle.append((stream, trio.current_time()))
@@ -481,6 +519,7 @@ class HttpWire:
 
     def _take_idle(self) -> trio.abc.Stream | None:
         while self._idle:
+            # The last one first: the longer a connection has been idle, the likelier the server has closed it.
             stream, since = self._idle.pop()
             if trio.current_time() - since < REUSED_WITHIN:
                 return stream
@@ -488,6 +527,7 @@ class HttpWire:
         return None
 
     def _not_http(self, exchange: _Exchange, problem: str) -> str:
+        # A target that has never spoken HTTP is not worth another request. Later it is a fault of this one response.
         if exchange.number == 1 and not exchange.status:
             self.notes.close("server", f"{self._server.name} does not speak HTTP: {problem}")
         return f"this is not HTTP: {problem}"
@@ -500,6 +540,8 @@ class HttpWire:
             if event is h11.NEED_DATA:
                 data = await stream.receive_some(CHUNK)
                 self.notes.count(len(data))
+                # Handed to h11, this end would be an error without a word about what came before, which shows the other
+                # protocol.
                 if not data and not exchange.status:
                     seen = parser.trailing_data[0]
                     return self._not_http(exchange, f"it sent {seen[:40]!r}") if seen else "it closed the connection"
@@ -515,11 +557,14 @@ class HttpWire:
                 if body:
                     self._take(exchange, bytes(body))
                 return ""
+            # Any number of these may come before the response (RFC 9110, section 15.2).
             elif not isinstance(event, h11.InformationalResponse):
                 return "the connection was closed"
 
     def _begin(self, exchange: _Exchange, response: h11.Response) -> bool:
         """Note the head of a response; return whether an event stream follows."""
+        # Latin-1 has a character for each byte, so no header can fail here. With their own spelling, for the
+        # transcript.
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()]
         exchange.status = response.status_code
         self.notes.event("response", "server", exchange.number, status=exchange.status, headers=fields)
@@ -542,6 +587,7 @@ class HttpWire:
             return
         asked = exchange.message if is_request(exchange.message) else {}
         result = message.get("result")
+        # A request of the server's may have the same id: each side chooses its own ones.
         if "method" not in message and asked and message.get("id") == asked.get("id"):
             exchange.answered = True
             # Both eras want the stream to end with the response; open streams would use up the server's connections.
@@ -576,6 +622,7 @@ class SseWire(HttpWire):
         Raises:
             TransportError: If none comes.
         """
+        # So `notifications/initialized` opens no further stream: this transport has a single one.
         self._listens = True
         self._endpoint = False
         exchange = self._start("GET", [], {})
@@ -588,12 +635,15 @@ class SseWire(HttpWire):
         if exchange.method == "GET":
             self.notes.close("server", "the stream ended")
             return None
+        # The response to a POST comes on the stream: its wait goes on, but there is nothing to resume.
         return math.inf if 200 <= exchange.status < 300 else None
 
     def _take_event(self, exchange: _Exchange, data: bytes, facts: dict[str, Any]) -> None:
         # A path, or a URL of the same server.
         if facts.get("event") == "endpoint" and not self._endpoint:
             parts = urlsplit(data.decode(errors="replace"))
+            # Without its host: the server that is checked must not be able to direct the traffic of a check to another
+            # one.
             self._path = parts._replace(scheme="", netloc="", fragment="").geturl()
             self._endpoint = True
         super()._take_event(exchange, data, facts)
@@ -610,12 +660,15 @@ def http_wire(
         ssl_context: How to check the certificate of a server.
     """
     server = _server(parameters, connect, ssl_context)
+    # For all wires to this server: a step may use the session of another connection, and call tools that another one
+    # has listed.
     shared = _Shared()
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[HttpWire]:
         # Tried at once: a server that is not there must be an error here, not in the first request.
         await trio.aclose_forcefully(await server.connect())
+        # A list, since the wire needs the nursery, and the nursery what ends the wire.
         wires: list[HttpWire] = []
 
         async def leave() -> None:
@@ -642,6 +695,7 @@ def _server(parameters: HttpServerParameters, connect: Connect | None, ssl_conte
     return _Server(
         name=address.url,
         path=f"{path}?{parts.query}" if parts.query else path,
+        # User and password are no part of the Host header (RFC 9110, section 7.2).
         authority=parts.netloc.rpartition("@")[2],
         headers=parameters.headers,
         connect=connect or partial(open_socket, address, ssl_context, https_compatible=True),
@@ -673,6 +727,8 @@ def _clean(text: str) -> bytes:
 
 def _parser(method: str) -> h11.Connection:
     """Return a parser of the response to a request, which was written without it."""
+    # h11 needs to know of a request before it reads a response. It would have refused to write those that are wrong on
+    # purpose, so it never saw them.
     parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_SIZE)
     # Only HEAD makes a difference to what comes back.
     parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))

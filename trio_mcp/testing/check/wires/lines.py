@@ -79,10 +79,13 @@ class LinesWire:
         """End the connection."""
         if how == "half":
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                # TLS can't be closed by halves in Trio, and the target may have gone: then this is a close like any
+                # other.
                 if isinstance(self._stream, trio.abc.HalfCloseableStream):
                     await self._stream.send_eof()
                     self.notes.mark("half closed")
                     return
+        # Before the close itself, which ends the reader: that would note the end as the target's own.
         self.notes.close("client", how)
         if how == "reset":
             reset(self._stream)
@@ -93,8 +96,11 @@ class LinesWire:
         await trio.lowlevel.checkpoint()
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
+        # Several tasks send. Pieces of one must not come in between those of another, and Trio raises
+        # `BusyResourceError` if two write to a stream at once.
         async with self._sending:
             for piece in pieces:
+                # Looked at before each piece: the target may have ended the connection during the last one.
                 if not self.is_open:
                     self.notes.mark("unsent", reason="the connection has ended")
                     return
@@ -124,14 +130,18 @@ class LinesWire:
                 self.notes.count(len(chunk))
                 for line in lines.feed(chunk):
                     self.notes.text("server", line)
+        # Trio's own text only says that the stream is broken. The system's error below it tells a reset from a timeout.
         except trio.BrokenResourceError as exc:
             reason = str(exc.__cause__ or "the connection broke")
         except trio.ClosedResourceError:
             pass  # by `stop`, which has noted it
         except TooMuch as exc:
             self.notes.mark("flood", reason=str(exc))
+            # Before `ended`, which would put it down to the target. And what is left of the line is too long to be
+            # kept.
             self.notes.close("kit", str(exc))
             lines.rest.clear()
+        # A program that dies in the middle of a line leaves a part of it, which helps to see what it was doing.
         if lines.rest:
             self.notes.text("server", bytes(lines.rest))
         await self.ended(reason)
@@ -139,6 +149,7 @@ class LinesWire:
     async def ended(self, reason: str) -> None:
         """Record that the target has ended the connection."""
         self.notes.close("server", reason)
+        # A graceful end of TLS would first send its own alert, and wait for room if the target has stopped reading.
         await trio.aclose_forcefully(self._stream)
 
     async def leave(self) -> None:
@@ -149,9 +160,11 @@ class LinesWire:
 
 def reset(stream: trio.abc.Stream) -> None:
     """Make the next close of a TCP connection a reset; other streams have none."""
+    # The option is one of the socket, which TLS hides. A forceful close then skips TLS's own farewell, too.
     while isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     if isinstance(stream, trio.SocketStream):
+        # The target may have reset the connection already: macOS then refuses every option with EINVAL.
         with contextlib.suppress(OSError):
             # l_onoff, l_linger (socket(7))
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -203,11 +216,17 @@ def memory_wire(server: Servable) -> OpenWire:
                     ended.set()
 
             try:
+                # Not `start_soon`: a server whose lifespan fails has to fail the opening, not look like one that closes
+                # at once.
                 await start(nursery, serve)
             except Exception as exc:
+                # A server of the user's may raise anything. What opens wires expects this one for a target that is not
+                # there.
                 raise TransportError(f"the server did not start: {type(exc).__name__}: {exc}") from exc
             async with stream_wire(tape, number, "memory", ours) as wire:
                 yield wire
+            # The wire is closed by now. A server that sees this still has its own clean-up to run, which the end of the
+            # nursery would cancel.
             with trio.move_on_after(SERVER_GRACE):
                 await ended.wait()
 
@@ -247,8 +266,11 @@ class ProcessWire(LinesWire):
 
     async def ended(self, reason: str) -> None:
         """Record that the process has ended, or has closed its output."""
+        # `_end` notes the end itself, together with the exit status, which is not known yet when the output ends.
         if self._ending:
             return
+        # A process that exits closes its output a moment earlier. Without a wait each crash would look like a server
+        # that has only closed its output, and runs on.
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
         status = self._child.returncode
@@ -261,6 +283,7 @@ class ProcessWire(LinesWire):
         """End the process at the end of the block."""
         await self._end()
         with trio.move_on_after(EXIT_MOMENT):
+            # What it wrote last is still in the pipe, and that is mostly the traceback that explains its end.
             await self.stderr.ended.wait()
 
     async def _end(self) -> None:
@@ -277,6 +300,8 @@ class ProcessWire(LinesWire):
 
     def _hear(self, line: str) -> None:
         self._heard += 1
+        # The rest is read all the same, and dropped: a process whose standard error is full stops, and would seem to
+        # hang.
         if self._heard <= STDERR_LINES:
             self.notes.mark("stderr", text=line.encode())
 
@@ -286,6 +311,7 @@ def process_wire(parameters: StdioServerParameters) -> OpenWire:
 
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[LinesWire]:
+        # No checkpoint may lie between the start and the nursery: a cancellation there would leave the process behind.
         wire = ProcessWire(tape, number, await start_process(parameters), parameters.shutdown_grace)
         async with background_nursery(wire.leave) as nursery:
             for task in (wire.read, wire.stderr.read, wire.stderr.deliver):

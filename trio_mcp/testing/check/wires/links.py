@@ -48,6 +48,7 @@ class LinkWire:
     async def write(self, texts: Sequence[bytes], *, framed: bool = True, headers: Headers | None = None) -> None:
         """Send each text that is a message."""
         for text in texts:
+            # A text that is refused below never comes to a `send`, which would be the checkpoint.
             await trio.lowlevel.checkpoint()
             message = decode(text)
             if isinstance(message, (Malformed, Failure)):
@@ -57,6 +58,7 @@ class LinkWire:
                 self.notes.mark("unsent", reason="the link has ended")
                 continue
             self.notes.asked()
+            # Before the send: the target may answer before this task runs again, and its answer must come second.
             self.notes.text("client", text)
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -80,6 +82,7 @@ class LinkWire:
         if how == "half":
             self.notes.mark("half closed")
         else:
+            # A link can't be reset: its target sees a close, and only this note says what was meant.
             self.notes.close("client", how)
             await self._link.read.aclose()
         await self._link.write.aclose()
@@ -90,12 +93,17 @@ class LinkWire:
 
     async def read(self) -> None:
         """Note all that comes, until the end: a task of its own."""
+        # `stop` closes the channel while this task waits on it.
         with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             async for item in self._link.read:
                 message = item.message
                 if not isinstance(message, Failure):
+                    # The bytes of a `Malformed` are lost. As text, and not as JSON, it still counts as something that
+                    # is not a message.
                     text = f"not a message: {message.reason}" if isinstance(message, Malformed) else encode(message)
                     self.notes.text("server", text.encode() if isinstance(text, str) else text)
+                # Without an id, a `Failure` is the loss of the link. With one it only says that a request of this side
+                # could not be written, and the link goes on.
                 elif message.request_id is None:
                     self.notes.close("server", str(message.error))
                 else:

@@ -27,6 +27,8 @@ class TooMuch(Exception):
 
 def to_text(message: Any) -> bytes:
     """Return a JSON value as text, without line breaks."""
+    # Raw UTF-8, as the transports want it (basic/transports): with escapes alone, no target would ever be tested with
+    # it.
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # a lone surrogate, which has no UTF-8 and must be escaped
@@ -53,11 +55,13 @@ class Notes:
 
     def text(self, sender: Sender, text: bytes, exchange: int | None = None, **facts: Any) -> Event:
         """Note a text of either side: as a message if it is JSON."""
+        # What the target sends is counted by `count`, as it comes: here its framing is gone already.
         if sender == "client":
             self._tape.traffic += len(text)
         try:
             # Not `loads` of bytes, which would take UTF-16 too; and Python's NaN and Infinity are not JSON.
             message = json.loads(text.decode(), parse_constant=_refuse)
+        # Python's parser gives up at some depth. What lies deeper is kept as text: no rule then takes it for a message.
         except (ValueError, RecursionError):
             return self._tape.note(
                 "text", sender, connection=self._number, exchange=exchange, text=bytes(text), **facts
@@ -74,6 +78,8 @@ class Notes:
 
     def close(self, sender: Sender, reason: str, **facts: Any) -> None:
         """Note the end of the connection, the first time."""
+        # The reader and the one who stops often notice the same end, in either order. Only the first of them knows the
+        # cause.
         if self.is_open:
             self.is_open = False
             self._tape.note("close", sender, connection=self._number, reason=reason, **facts)
@@ -89,6 +95,7 @@ class Notes:
             TooMuch: If it is more than `MOST` since something was sent.
         """
         self._tape.traffic += size
+        # Since the last send, and not in all: a long check rightly gets much more than this from a healthy target.
         self._unasked += size
         if self._unasked > MOST:
             raise TooMuch(f"more than {MOST} bytes came after the last thing that was sent")
@@ -109,10 +116,13 @@ class LineSplitter:
         """
         self.rest += data
         start = 0
+        # From where the last search ended: a long line in many chunks would otherwise be searched again for each of
+        # them.
         while (end := self.rest.find(b"\n", max(start, self._looked_at))) >= 0:
             yield bytes(self.rest[start:end])
             start = end + 1
         del self.rest[:start]
         self._looked_at = len(self.rest)
+        # Only the rest can grow without end: a complete line has passed this check, but for its last chunk.
         if len(self.rest) > LONGEST:
             raise TooMuch(f"a line has more than {LONGEST} bytes")

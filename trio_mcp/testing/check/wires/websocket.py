@@ -83,6 +83,8 @@ class WebSocketWire:
             self.notes.mark("unsent", reason="a text frame holds UTF-8")
         elif framed:
             for text in texts:
+                # Not framed by wsproto: it wants text that is decoded, and refuses to send in any state that it takes
+                # for closing.
                 await self._send(text, text_frame(text, True))
         elif texts:
             frames = b""
@@ -105,6 +107,7 @@ class WebSocketWire:
     async def stop(self, how: Literal["close", "reset", "half"], which: int = 0) -> None:
         """End the connection: with a close frame, a reset, or only what is sent."""
         if how == "half":
+            # Only below the protocol, and without TLS, can half of it be closed: RFC 6455 has no frame for that.
             if isinstance(self._stream, trio.abc.HalfCloseableStream):
                 with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._stream.send_eof()
@@ -114,6 +117,7 @@ class WebSocketWire:
         if how == "close":
             await self._say_goodbye(how)
         else:
+            # Before the reader sees the stream end, as it would note that as the target's doing.
             self.notes.close("client", how)
             reset(self._stream)
         await trio.aclose_forcefully(self._stream)
@@ -124,9 +128,13 @@ class WebSocketWire:
 
     async def _say_goodbye(self, reason: str) -> None:
         if self.is_open:
+            # Before the frame leaves: the target's answer to it is a close frame, too, and must not be noted as the
+            # cause.
             self.notes.close("client", reason)
             with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                 await self._put(self._protocol.send(CloseConnection(code=1000)))
+                # The server closes TCP first (RFC 6455, section 7.1.1). If this side does so while bytes are unread,
+                # the system sends a reset, which may destroy our close frame on its way.
                 with trio.move_on_after(GOODBYE_TIMEOUT):
                     await self._ended.wait()
 
@@ -136,11 +144,14 @@ class WebSocketWire:
             self.notes.mark("unsent", reason="the connection has ended")
             return
         self.notes.asked()
+        # Before the write: a response may be read while this side still writes.
         self.notes.text("client", text)
         if not await self._put(frames):
             self.notes.mark("unsent", reason="the target does not read any more")
 
     async def _put(self, data: bytes) -> bool:
+        # The reader sends as well, pongs and close frames. One frame must not begin within another, and Trio refuses a
+        # second sender.
         async with self._sending:
             try:
                 with trio.fail_after(WRITE_TIMEOUT):
@@ -165,17 +176,24 @@ class WebSocketWire:
                 for event in self._protocol.events():
                     if isinstance(event, CloseConnection):
                         facts = {"reason": event.reason or "closed", "code": int(event.code)}
+                        # At once, and not when TCP ends, which may take long: after the close frames no data may follow
+                        # (RFC 6455, section 5.5.1).
                         self.notes.close("server", **facts)
+                        # If this side has sent its close frame before, theirs was the answer, and wsproto refuses a
+                        # second one.
                         with contextlib.suppress(wsproto.utilities.LocalProtocolError):
                             await self._put(self._protocol.send(event.response()))
+                    # A server without a pong gives up the connection: `websockets` does after 20 seconds, by default.
                     elif isinstance(event, Ping):
                         await self._put(self._protocol.send(event.response()))
                     elif isinstance(event, (TextMessage, BytesMessage)):
+                        # wsproto hands out a message frame by frame, and a long frame in pieces, as its bytes come.
                         parts.append(event.data.encode() if isinstance(event, TextMessage) else bytes(event.data))
                         if event.message_finished:
                             binary = {"binary": True} if isinstance(event, BytesMessage) else {}
                             self.notes.text("server", b"".join(parts), **binary)
                             parts = []
+        # A reset in place of a close frame is worth telling apart: often the server process has died.
         except trio.BrokenResourceError as exc:
             facts = {"reason": f"the connection broke: {exc.__cause__ or exc}"}
         except trio.ClosedResourceError:
@@ -199,6 +217,7 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
     parts = urlsplit(parameters.url)
     scheme = {"wss": "tls"}.get(parts.scheme, "tcp")
     host, port = parts.hostname or "", parts.port or {"tls": 443, "tcp": 80}[scheme]
+    # Without user and password, which have no place in a Host header (RFC 9110, section 7.2), nor in a report.
     authority, path = parts.netloc.rpartition("@")[2], parts.path or "/"
     address = Address(f"{parts.scheme}://{authority}{path}", scheme, parts.netloc, host, port)
     request = Request(
@@ -211,6 +230,7 @@ def websocket_wire(parameters: HttpServerParameters, *, ssl_context: ssl.SSLCont
     @contextlib.asynccontextmanager
     async def opened(tape: Tape, number: int, revision: str) -> AsyncIterator[WebSocketWire]:
         stream = await open_socket(address, ssl_context, https_compatible=True)
+        # Around the handshake, too: one that fails, or is cancelled, must not leave its connection open.
         async with closing(partial(trio.aclose_forcefully, stream)):
             protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
             subprotocol = await _shake_hands(stream, protocol, request, address.url)
