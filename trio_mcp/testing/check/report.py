@@ -90,6 +90,7 @@ class Failure:
         count, again = 0, False
         for event in self.transcript:
             what = event.facts.get("what") if event.kind == "mark" else None
+            # The handshake, the listing and the examples before this one are only its prologue.
             if what == "begin":
                 count = 0
             elif what in ("again", "overdue"):
@@ -173,4 +174,5 @@ class CheckReport:
     @property
     def status(self) -> int:
         """The exit status: 1 if a MUST is broken that is not in the baseline, else 0."""
+        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3), so it fails nothing.
         return int(any(outcome.rule.level == "MUST" and not outcome.known for outcome in self.broken))
