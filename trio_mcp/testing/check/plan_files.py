@@ -86,8 +86,7 @@ def read_plan_file(path: str | Path) -> PlanFile:
     if value.get("revision") not in REVISIONS or not isinstance(value.get("rule"), str):
         raise TranscriptError(f"{path}: it must name a rule, and a revision: one of {', '.join(REVISIONS)}")
     try:
-        # Each part is taken out, so that what is left at the end is what else the file says, including members that
-        # only a later version knows.
+        # Each part is taken out, so that what is left at the end is what else the file says.
         plan = plan_from_json(value.pop("plan", None))
     except ValueError as exc:
         raise TranscriptError(f"{path}: {exc}") from None

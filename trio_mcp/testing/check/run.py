@@ -319,7 +319,6 @@ class Talk:
 
     async def respond(self) -> None:
         """Answer what the server has asked."""
-        # One at a time from the queue: while one is answered, others may arrive.
         while self.questions and self.is_open:
             question = self.questions.popleft()
             await self.wire.send(response_to(question, self.capabilities))
