@@ -86,7 +86,6 @@ async def _between(target: Any, tape: FileTape, port: int) -> None:
         url = f"tcp://{place}"
         serve = partial(record_socket, read_address(target), listeners, tape)
     elif target.kind == "ws":
-        # With the server's path, as one server may speak other protocols on other paths.
         url = f"ws://{place}{urlsplit(target.url).path}"
         serve = partial(record_websocket, target, listeners, tape)
     else:
