@@ -190,12 +190,6 @@ class AcceptsAnyLogLevel(Session):
         return {}
 
 
-@breaks("log-level-respected")
-class LogsBelowLevel(Session):
-    def log(self, request: Request, level: str, data: Any) -> None:
-        self.notify("notifications/message", {"level": "debug", "data": data}, request)
-
-
 @breaks("log-only-on-request", revision=MODERN)
 class LogsUnasked(Session):
     def log(self, request: Request, level: str, data: Any) -> None:
@@ -377,7 +371,7 @@ class RefusesMissingInput(Session):
         return found
 
 
-@breaks("elicitation-shape")
+@breaks("elicitation-shape", "request-valid")
 class AsksWithoutMessage(Session):
     def question(self, kind: str, request: Request) -> Message:
         found = QUESTIONS[kind]

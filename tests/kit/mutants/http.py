@@ -222,15 +222,6 @@ class ProgressOnGetStream(Web):
         return super().choose(life, message, about)
 
 
-@breaks("stream-messages-should-relate", "progress-token-known")
-class ProgressOnStreamsOfOthers(Web):
-    def choose(self, life: Life, message: Any, about: Request | None) -> Stream:
-        for other in life.session.open.values():
-            if message.get("method") == "notifications/progress" and other is not about:
-                return other.origin  # type: ignore[no-any-return]
-        return super().choose(life, message, about)
-
-
 @breaks("message-on-one-stream", "request-answered")
 class BroadcastsMessages(Web):
     def choose(self, life: Life, message: Any, about: Request | None) -> Stream:

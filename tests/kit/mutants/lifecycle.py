@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
-from tests.kit.mutants.model import LATEST, LEGACY, MODERN, Session, breaks
-from tests.kit.mutants.server import PAGE, PREFIX, Message, Refused, Request
+from tests.kit.mutants.model import LEGACY, MODERN, Session, breaks
+from tests.kit.mutants.server import PAGE, Message, Refused, Request
 
 # --- handshake --------------------------------------------------------------------------------------------------------
 
@@ -16,13 +16,6 @@ from tests.kit.mutants.server import PAGE, PREFIX, Message, Refused, Request
 class EchoesAnyVersion(Session):
     async def initialize(self, request: Request) -> Message:
         return await super().initialize(request) | {"protocolVersion": request.params.get("protocolVersion")}
-
-
-@breaks("version-echoed", "version-offered-latest", revision="2025-06-18")
-class InsistsOnNewestVersion(Session):
-    async def initialize(self, request: Request) -> Message:
-        latest = {} if self.is_alone() else {"protocolVersion": LATEST}
-        return await super().initialize(request) | latest
 
 
 @breaks("version-offered-latest")
@@ -74,15 +67,6 @@ class DiscoversOnce(Session):
             raise Refused(-32601, "Unknown method")
         self.known = True
         return await super().server_discover(request)
-
-
-@breaks("stateless", "unsupported-version-error", "incomplete-meta-refused", revision=MODERN)
-class RemembersCapabilities(Session):
-    def check_meta(self, request: Request) -> None:
-        meta = request.params.setdefault("_meta", {})
-        self.capabilities = meta.setdefault(f"{PREFIX}clientCapabilities", self.capabilities) or self.capabilities
-        meta[f"{PREFIX}clientCapabilities"] = self.capabilities
-        super().check_meta(request)
 
 
 # --- capabilities -----------------------------------------------------------------------------------------------------
@@ -141,20 +125,6 @@ class SamplesWithTools(Session):
     def question(self, kind: str, request: Request) -> Message:
         found = super().question(kind, request)
         return found | {"params": found["params"] | {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-
-
-@breaks("input-within-capabilities", "missing-capability-error", revision=MODERN)
-class AsksInResultForWhatIsUndeclared(Session):
-    def may_ask(self, kind: str, request: Request, declared: Message) -> bool:
-        return True
-
-
-@breaks("missing-capability-error", revision=MODERN)
-class KeepsMissingCapabilitiesToItself(Session):
-    def refuse(self, request_id: Any, refused: Refused) -> Message:
-        if refused.error["code"] == -32021:
-            del refused.error["data"]
-        return super().refuse(request_id, refused)
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
@@ -294,13 +264,6 @@ class QueuesBehindSubscriptions(Session):
 
 
 # --- resources and the like of other sessions -------------------------------------------------------------------------
-
-
-@breaks("progress-token-known")
-class LeaksProgressToOthers(Session):
-    def progress(self, request: Request, progress: float, total: float) -> None:
-        for session in [*self.twin.sessions]:
-            Session.progress(session, request, progress, total)
 
 
 @breaks("response-matches-request")

@@ -238,20 +238,6 @@ class EndedTaskWorksAgain(TaskSession):
         return super().told(task)
 
 
-@breaks("task-transitions", "task-progress-ends")
-class CancelledTaskGoesOn(TaskSession):
-    announces = False
-
-    async def stop(self, request: Request) -> Message:
-        task = self.known(request)
-        if task.over.is_set():
-            return self.too_late(task)
-        task.set("cancelled", "As requested")
-        told = self.told(task)
-        task.set("completed", "It went on all the same")
-        return told
-
-
 @breaks("task-cancelled", "task-result-blocks")
 class CancelledTaskIsStillWorking(TaskSession):
     async def stop(self, request: Request) -> Message:

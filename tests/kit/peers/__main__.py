@@ -13,7 +13,7 @@ from trio_mcp.testing.report import form_of
 from trio_mcp.testing.report.table import table
 
 from .page import page
-from .running import baseline, differences, runs
+from .running import baseline, differences, lost_of, runs
 from .table import CLIENTS, SERVERS
 
 
@@ -54,11 +54,11 @@ def main() -> int:
                 file.write_text(form_of(str(file))(report), encoding="utf-8")
             reports.append(report)
             done.append((run, report))
-        # Only all runs of a peer together can say that something is found no longer.
         known = baseline(peer)
+        # Only all runs of a peer together can say that something is found no longer.
         if len(reports) < len(runs([peer])):
-            broken = {outcome.rule.id for report in reports for outcome in report.broken}
-            known = {rule: reason for rule, reason in known.items() if rule in broken}
+            lost = lost_of(reports, known)
+            known = {rule: reason for rule, reason in known.items() if rule not in lost}
         for line in differences(reports, known):
             wrong += 1
             print(f"{peer}: {line}", flush=True)
