@@ -26,8 +26,8 @@ def junit(report: CheckReport) -> str:
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
     for section in sections(report):
         for outcome in section.outcomes:
-            # Readers split the name of a class at its dots, and show a tree. The rules were judged together, so none has
-            # a time of its own, but the attribute is expected.
+            # Readers split the name of a class at its dots, and show a tree. The rules were judged together, so none
+            # has a time of its own, but the attribute is expected.
             case = SubElement(
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )
