@@ -200,8 +200,8 @@ class Talk:
 
     def new_id(self, style: int = 0) -> Any:
         """Return an id that this connection has never seen."""
-        # Counted over the whole connection, never from the start for each example: in the legacy era an id must not come
-        # twice in a session (`basic`, Requests).
+        # Counted over the whole connection, never from the start for each example: in the legacy era an id must not
+        # come twice in a session (`basic`, Requests).
         self._ids += 1
         return STYLES[style % len(STYLES)](self._ids)
 
