@@ -185,3 +185,16 @@ async def test_a_page_whose_rules_all_hold(page: Page, tmp_path: Path) -> None:
     )
     assert "interrupted" in await page.value_of("document.querySelector('.warning').innerText")
     assert await page.value_of("document.querySelector('#broken')") is None
+
+
+def test_what_was_never_seen_again_fails_nothing() -> None:
+    """Nor does it in JUnit's XML; the report tells of it."""
+    found = report()
+    once = [
+        attrs.evolve(outcome, failure=outcome.failure and attrs.evolve(outcome.failure, seen=0))
+        for outcome in found.outcomes
+    ]
+    found = attrs.evolve(found, outcomes=tuple(once))
+    assert (found.status, len(found.broken)) == (0, 3)
+    assert 'failures="0"' in junit(found)
+    assert "seen 0 of" in table(found)

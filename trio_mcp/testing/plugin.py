@@ -115,11 +115,9 @@ def _tell(outcome: Outcome) -> None:
     match outcome.status:
         case "held":
             return
-        case "broken" if outcome.known:
+        case "broken" if not outcome.fails:
             # Not a marker, which would have to be there before the check has run.
-            pytest.xfail(f"known from the baseline: {problem_of(outcome)}")
-        case "broken" if outcome.rule.level == "SHOULD":
-            pytest.xfail(f"a SHOULD is broken: {problem_of(outcome)}")
+            pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
             # Without a traceback, which would lead into the kit and not into the target.
             pytest.fail("\n".join(failure_lines(outcome)), pytrace=False)

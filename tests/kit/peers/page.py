@@ -17,9 +17,9 @@ HEAD = """\
 # What the kit finds in other people's software
 
 This page tells what `trio-mcp check` finds in the official SDKs, FastMCP and the reference servers: for each peer
-how many rules hold, and which are broken. It is written by one run of all peers, of at most twenty seconds for each line
-below; a shorter one of each is part of the tests, and fails if a finding is new, or is found no longer. Each kind of
-finding was held by hand against the text of the specification and a transcript, for one of the peers that have it.
+how many rules hold, and which are broken. It is written by one run of all peers, of at most twenty seconds for each
+line below; a shorter one of each is part of the tests, and fails if a finding is new, or is found no longer. Each kind
+of finding was held by hand against the text of the specification and a transcript, for one of the peers that have it.
 
 For an SDK a server speaks that has something of everything, or a client that does a bit of everything, written with
 it: they are in `tests/kit/peers`. What such a program can't help is the SDK's, and that is what is told here.

@@ -85,7 +85,13 @@ def lost_of(reports: Iterable[CheckReport], known: dict[str, str]) -> list[str]:
 
 def differences(reports: Sequence[CheckReport], known: dict[str, str]) -> list[str]:
     """Compare what was found with what is known, both ways; return a line for each difference."""
-    broken = {outcome.rule.id: outcome for report in reports for outcome in report.broken}
+    # Without what was seen once and never again.
+    broken = {
+        outcome.rule.id: outcome
+        for report in reports
+        for outcome in report.broken
+        if outcome.failure is None or outcome.failure.seen
+    }
     new = [
         f"{rule} is broken, which the baseline does not know: {outcome.failure.problem if outcome.failure else ''}"
         for rule, outcome in broken.items()

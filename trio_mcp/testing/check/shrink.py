@@ -106,8 +106,8 @@ class Shrinker:
             return _failure(first, revision, example, 0, self._runs)
         smaller = await self._smaller(best)
         seen = of = 0
-        # At least once, even without time: what was never run again could not be told from what shows each time. What
-        # needs several tries to show is run more often, for a rate that says something.
+        # At least once, even without time: what was not seen again fails no check. What needs several tries to show is
+        # run more often, for a rate that says something.
         while of < REPEATS * self._tries and (of == 0 or clock.perf_counter() < self._until):
             of += 1
             again = await self._run(smaller.plan, probe=smaller.probed)

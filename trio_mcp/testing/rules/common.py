@@ -113,6 +113,7 @@ def is_proper(connection: Connection, asked: Asked) -> bool:
 
 
 def _is_proper(connection: Connection, asked: Asked) -> bool:
+    # An id that is used twice breaks a rule for clients, and the server's answer to either may be about that.
     if not is_plain(connection, asked.event) or connection.uses(asked.id) != 1:
         return False
     message = asked.event.message
@@ -127,15 +128,18 @@ def _is_proper(connection: Connection, asked: Asked) -> bool:
         if connection.hello is None or ready is None or connection.position(ready) > connection.position(asked.event):
             return False
     spec = method_spec(connection.revision, asked.method)
+    # An unknown method has no form to depart from; the refusal that it deserves is for another rule.
     if spec is None:
         return True
     if "params" not in message:
         return not spec.params_required
+    # Any of them: `elicitation/create` has two forms of parameters, and a request needs to fit one.
     return any(flaw(model, message["params"], connection.revision) is None for model in spec.params_models)
 
 
 # What they take is up to the application: the text limits the time of none.
 _WORK: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/result")
+# For recordings of other programs, in which nothing was asked for again: silence of such a length counts by itself.
 _AN_HOUR: Final = 3600.0
 
 
@@ -175,6 +179,7 @@ def ended_without_cause(connection: Connection) -> bool:
 _SAID: Final = ("message", "text")
 
 
+# By the first plain request after it alone: if that one fails, the later ones tell nothing more.
 def survived(connection: Connection, event: Event) -> Iterator[Verdict]:
     """Judge whether the server still answers after something."""
     place = connection.position(event)
@@ -213,6 +218,7 @@ def declares(capabilities: Any, path: str) -> bool:
     """Return whether capabilities hold a path such as ``resources.subscribe``."""
     for part in path.split("."):
         capabilities = capabilities.get(part) if isinstance(capabilities, dict) else None
+    # An empty object declares a capability; null and `false`, which some servers write for what they lack, don't.
     return capabilities is not None and capabilities is not False
 
 
@@ -259,6 +265,8 @@ def pages(connection: Connection, method: str) -> Iterator[list[Asked]]:
             place = connection.position(chain[-1].answers[0])
             later = (each for each in asked if connection.position(each.event) > place)
             following = next((each for each in later if each.params.get("cursor") == cursor), None)
+            # A server may give the same cursor again and again, and a long transcript of that would take quadratic time
+            # here.
             if following is None or len(chain) > 100:
                 break
             chain.append(following)
@@ -290,6 +298,8 @@ def schema_problem(history: History, schema: Any, value: Any) -> str | None:
 
     The validators are kept with the history.
     """
+    # By text, as each reading of a list brings its own copy of the same schema, and compiling one costs more than a
+    # check.
     key = json.dumps(schema, sort_keys=True)
     if key not in history.validators:
         try:
@@ -334,6 +344,8 @@ def subscribed(connection: Connection, listen: Asked) -> list[Event]:
     found = []
     for event in notifications(connection, "server"):
         named = subscription_of(event.message)
+        # By type too: to Python 1, 1.0 and True are equal, but to the protocol 1 and "1" are two ids, and true is not
+        # an id.
         if type(named) is type(listen.id) and named == listen.id:
             found.append(event)
     return found

@@ -41,6 +41,7 @@ def is_notification(message: Any) -> TypeGuard[dict[str, Any]]:
 
 def is_response(message: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is a response, well-formed or not."""
+    # Both at once too: that breaks a rule, but it is still meant as a response, and its request counts as answered.
     return isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
 
 
@@ -202,6 +203,8 @@ class Connection:
 
     def is_after_session(self, event: Event) -> bool:
         """Return whether an event came when the client had asked for the end of its session."""
+        # From the request on, not from the response: the server may have ended the session before the client hears of
+        # it.
         end = None if self.session_end is None else self.exchanges[self.session_end.exchange or 0].request
         return end is not None and self.position(event) > self.position(end)
 
@@ -210,6 +213,8 @@ class Connection:
         """The revision that the two sides speak: negotiated, or as the client's requests name it."""
         if self.hello is not None and self.hello.result is not None:
             return str(self.hello.result.get("protocolVersion"))
+        # The first that exists: a client may try a version that is not supported, or be made to, before it goes on in
+        # another.
         named = [asked.meta.get(meta.PROTOCOL_VERSION) for asked in self.requests]
         return next((name for name in named if name in REVISIONS), LATEST_LEGACY)
 
@@ -305,6 +310,7 @@ class Connection:
                 return
             parts = self._parts[id(event)] = []
             for message in event.message:
+                # All at the place of the batch: within it there is no order of processing (JSON-RPC 2.0, section 6).
                 part = attrs.evolve(event, message=message)
                 parts.append(part)
                 self._places[id(part)] = self._places[id(event)]
@@ -340,12 +346,14 @@ class Connection:
     def _take_message(self, event: Event) -> None:
         message = event.message
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
+            # Malformed ones count, too: a server may answer a request by its id though something else in it is wrong.
             self._uses[_key(message["id"])] = self.uses(message["id"]) + 1
         if event.sender == "client" and (token := _token(message)) is not None:
             self._givers.setdefault(_key(token), []).append(event)
         if is_request(message):
             asked = Asked(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
+            # Never removed when it is answered: a second response, or a late cancellation, must still find its request.
             self._open[event.sender, _key(asked.id)] = asked
             if is_request_id(token := asked.meta.get(meta.PROGRESS_TOKEN)):
                 self._tokens[event.sender, _key(token)] = asked
@@ -357,6 +365,8 @@ class Connection:
             params = message.get("params")
             params = params if isinstance(params, dict) else {}
             if message["method"] == "notifications/cancelled":
+                # Only one's own requests: the two sides count ids separately, and the same id may be open in both
+                # directions.
                 found = self._open.get((event.sender, _key(params.get("requestId"))))
                 if found is not None:
                     self._give_up(found, event)
@@ -396,6 +406,7 @@ class History:
 
     def __init__(self, events: Sequence[Event], since: int = 0) -> None:
         self.events = events
+        # By identity: to compare events by value is slow for large messages, and two of one instant may be equal.
         self._prologue = {id(event) for event in events[:since]}
         self.connections: dict[int, Connection] = {}
         self.validators: dict[str, SchemaValidator | None] = {}

@@ -58,6 +58,7 @@ def json_rpc_envelope(history: History) -> Iterator[Verdict]:
         for event in connection.messages("server"):
             parts: Iterable[Event] = (event,)
             if isinstance(event.message, list):
+                # Revisions before 2025-03-26 say nothing against batches, which JSON-RPC has; 2025-06-18 removed them.
                 if at_least(connection.revision, "2025-06-18"):
                     yield broken(event, f"revision {connection.revision} has no batches")
                     continue
@@ -147,6 +148,7 @@ def request_id_fresh(history: History) -> Iterator[Verdict]:
     for connection in history:
         used: set[tuple[type, Any]] = set()
         replayed: set[str] = set()
+        # Also over HTTP, where the ids of all streams of a session are one space.
         for asked in connection.questions:
             if (event_id := asked.event.facts.get("event_id")) is not None:
                 if event_id in replayed:  # a stream that was resumed may repeat what the client has seen
@@ -214,6 +216,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
         seen: dict[tuple[type, Any], int] = {}
         replayed: set[str] = set()
         for event in messages_of(connection, "server"):
+            # An error without an id may be about anything that could not be read, so it answers no request twice.
             if not is_response(event.message) or event.message.get("id") is None:
                 continue
             if (event_id := event.facts.get("event_id")) is not None:
@@ -221,6 +224,7 @@ def answered_once(history: History) -> Iterator[Verdict]:
                     continue
                 replayed.add(event_id)
             request_id = event.message["id"]
+            # The text, because the id of a stray response may be a list or an object, which can't be hashed.
             key = type(request_id), repr(request_id)
             seen[key] = seen.get(key, 0) + 1
             uses = connection.uses(request_id)
@@ -239,6 +243,8 @@ def answered_once(history: History) -> Iterator[Verdict]:
 )
 def response_matches_request(history: History) -> Iterator[Verdict]:
     for connection in history:
+        # What was sent as text may have been read as a request with an id, by a parser that is more lenient than the
+        # kit's.
         texts = [event.text for event in connection.events if event.sender == "client" and event.text is not None]
         unsafe = not all(_is_safe(event.message) for event in messages_of(connection, "client"))
         for event in messages_of(connection, "server"):
@@ -257,6 +263,8 @@ def response_matches_request(history: History) -> Iterator[Verdict]:
                 early = asked is not None and connection.position(asked.event) > connection.position(event)
                 yield judged(not early, event, f"the response with id {request_id!r} came before its request")
             elif not _may_be_meant(request_id, texts, unsafe=unsafe):
+                # Said in the report, since a response that went to the wrong client is far graver than one with a wrong
+                # id.
                 elsewhere = [other.number for other in history if other is not connection and other.uses(request_id)]
                 more = f"; it was asked on connection {elsewhere[0]}" if elsewhere else ""
                 yield broken(event, f"no request had the id {request_id!r}{more}")
@@ -268,6 +276,7 @@ def _may_be_meant(request_id: Any, texts: Sequence[bytes], *, unsafe: bool) -> b
     if unsafe and not isinstance(request_id, str):
         return True
     forms = {json.dumps(request_id, ensure_ascii=ascii).encode("utf-8", "replace") for ascii in (True, False)}
+    # A backslash anywhere makes it open, as every character of the id may be written as an escape.
     return any(b"\\" in text or any(form in text for form in forms) for text in texts)
 
 
@@ -491,6 +500,8 @@ def error_codes_reserved(history: History) -> Iterator[Verdict]:
         elif code == error_codes.UNSUPPORTED_PROTOCOL_VERSION:
             asked = next((asked for asked in connection.requests if event in asked.answers), None)
             named = asked.meta.get(meta.PROTOCOL_VERSION) if asked is not None else None
+            # By what the server says of itself anywhere in the history: the revisions of a server do not depend on the
+            # connection.
             spoken = _supported(history)
             if named is not None and spoken and asked is not None and is_plain(connection, asked.event):
                 yield judged(named not in spoken, event, f"the server supports {named}, but refuses it with {code}")
@@ -529,6 +540,8 @@ def error_codes_legacy_range(history: History) -> Iterator[Verdict]:
 )
 def error_codes_reserved_json_rpc(history: History) -> Iterator[Verdict]:
     for _, event, code in _errors(history):
+        # The last range is left to implementations by JSON-RPC (section 5.1); what MCP says about it is in the rules
+        # above.
         standard = code == error_codes.PARSE_ERROR or -32603 <= code <= -32600 or -32099 <= code <= -32000
         yield judged(standard or not -32768 <= code <= -32000, event, f"the code {code} is reserved by JSON-RPC")
 
@@ -567,6 +580,8 @@ def _result_problem(connection: Connection, asked: Asked, result: Any) -> str | 
             return flaw(InputRequiredResult, result, revision, "result")
         if kind != "complete":
             return None  # of an extension
+    # Only where the client asked for a task: an ordinary result may have a member of that name, as the schema lets it
+    # have any.
     tasks = [model for model in spec.results if model.__name__ == "CreateTaskResult"]
     if tasks and "task" in result and "task" in asked.params:
         return flaw(tasks[0], result, revision, "result")
@@ -685,6 +700,8 @@ def _metas(message: Any) -> Iterator[dict[str, Any]]:
     body = message.get("params", message.get("result")) if isinstance(message, dict) else None
     if not isinstance(body, dict):
         return
+    # Not at any depth: `structuredContent` and the arguments of a tool are its own data, in which `_meta` means
+    # nothing.
     lists = [body[key] for key in _LISTS if isinstance(body.get(key), list)]
     items = [each for found in lists for each in found]
     contents = [each.get("content") for each in items if isinstance(each, dict)]

@@ -81,6 +81,8 @@ class Rule:
 
     def link(self, revision: str | None = None) -> str:
         """Return the URL of its section, in a revision or the newest one that has it."""
+        # A verdict may be about a connection that never agreed on a revision, and the report still needs a link that
+        # leads somewhere.
         revision = revision if revision in self.revisions else self.revisions[-1]
         section = self.older if self.older and revision in LEGACY_REVISIONS else self.section
         return f"{SPECIFICATION}/{revision}/{section}"

@@ -43,6 +43,7 @@ def json_type(value: Any) -> str:
     return names.get(type(value), "an object")
 
 
+# Kept by model and revision: each message of a long check is held against the same few.
 @functools.cache
 def _compiled(model: type[WireModel], revision: str) -> Check:
     if not model.__pydantic_fields_complete__:
@@ -87,6 +88,8 @@ def _check(kind: Any, revision: str) -> Check:
     if origin is dict:
         return _dict(_check(arguments[1], revision))
     if isinstance(kind, type) and issubclass(kind, WireModel):
+        # Looked up when it is called: models refer to each other in circles, and building the inner check at once would
+        # not end.
         return lambda value, place: flaw(kind, value, revision, place)
     return _SIMPLE.get(kind, _anything)
 
@@ -112,6 +115,7 @@ def _union(arms: list[Any], revision: str) -> Check:
     def check(value: Any, place: str) -> str | None:
         if not isinstance(value, dict):
             return _any_of([*others, *[each for _, _, each in known]])(value, place)
+        # By their tags first, so that the problem is told of the arm that was meant, not of the first one in the union.
         fitting = [each for _, tags, each in known if all(value.get(key) in values for key, values in tags.items())]
         if not fitting:
             key = next((key for _, tags, _ in known for key in tags), "type")
@@ -194,6 +198,8 @@ _SIMPLE: Final[dict[Any, Check]] = {
 
 
 def _tool(value: dict[str, Any], place: str, revision: str) -> str | None:
+    # Since 2026-07-28 structured content may be any JSON value, so a tool's output schema need not be that of an
+    # object.
     schemas = ["inputSchema"] if at_least(revision, "2026-07-28") else ["inputSchema", "outputSchema"]
     for key in schemas:
         if key in value and value[key].get("type") != "object":

@@ -48,6 +48,8 @@ CANCELLED: Final = "notifications/cancelled"
 def _after_cancellation(connection: Connection) -> Iterator[tuple[Asked, int, list[Event]]]:
     """Yield what was cancelled, from where on the server knew, and what it sent about it after that."""
     for asked in connection.requests:
+        # A closed HTTP stream cancels, too, but nothing can come on it any more; and `initialize` must not be
+        # cancelled, so what a server does then is open.
         if asked.cancelled is None or asked.cancelled.kind != "message" or asked.method == "initialize":
             continue
         known = has_read(connection, asked.cancelled)
@@ -77,6 +79,8 @@ def cancelled_unanswered(history: History) -> Iterator[Verdict]:
                 yield broken(
                     late, f"the answer to {asked.method} (id {asked.id!r}) came after its cancellation was read"
                 )
+            # Silent where the answer came before the cancellation was surely read: the two have crossed, which is not a
+            # fault.
             elif not asked.answers:
                 yield held(connection.events[known])
         for asked in connection.requests:
@@ -115,6 +119,7 @@ def _durations(connection: Connection) -> dict[tuple[str, str], float]:
 )
 def nothing_after_cancel(history: History) -> Iterator[Verdict]:
     for connection in history:
+        # The section is about stdio; the other links differ from it only in what carries the messages.
         if connection.transport in ("stdio", "memory", "tcp", "unix", "tls"):
             for asked, known, after in _after_cancellation(connection):
                 if after:
@@ -138,6 +143,7 @@ def cancel_races_survived(history: History) -> Iterator[Verdict]:
             continue
         for event in notifications(connection, "client", CANCELLED):
             asked = _cancelled(connection, event)
+            # Malformed or unknown cancellations are for the next rule, which is only a SHOULD.
             if asked is not None and is_plain(connection, event):
                 yield from survived(connection, event)
 
@@ -357,6 +363,8 @@ def progress_increases(history: History) -> Iterator[Verdict]:
                 continue
             for one, other in itertools.pairwise(asked.progress):
                 before, now = (each.message["params"].get("progress") for each in (one, other))
+                # A NaN or a missing number is a fault of form, for the rule on notifications; here it would only be
+                # reported twice.
                 if _is_number(before) and _is_number(now) and _in_order(connection, one, other):
                     yield judged(now > before, other, f"progress went from {before} to {now}")
 
@@ -432,6 +440,7 @@ def log_level_respected(history: History) -> Iterator[Verdict]:
                 continue
             # While one is being set, either counts.
             settled = [asked for asked in before if asked.answers and connection.position(asked.answers[0]) < place]
+            # A level that was refused was not set, and which one counts then is the server's affair.
             if len(settled) == len(before) and before[-1].result is not None:
                 least = before[-1].params.get("level")
                 if least in LEVELS:
@@ -466,6 +475,7 @@ def log_only_on_request(history: History) -> Iterator[Verdict]:
             allowed = [least for least in levels if least in LEVELS]
             if any(least is not None and least not in LEVELS for least in levels):
                 continue  # the text does not say what a level means that does not exist
+            # Any of the open requests will do: on one link a log message does not say to which of them it belongs.
             kept = any(LEVELS.index(level) >= LEVELS.index(least) for least in allowed)
             asked_for = f"only {', '.join(allowed)} was asked for" if allowed else "no open request asked for any"
             yield judged(kept, event, f"the level is {level}, but {asked_for}")
@@ -575,6 +585,7 @@ def bad_cursor_refused(history: History) -> Iterator[Verdict]:
     }
     for _, asked, answer in asked_about(history, *LISTS):
         cursor = asked.params.get("cursor")
+        # Not if it was given after all: a server may put what a client has sent into its cursors.
         if isinstance(cursor, str) and (asked.method, cursor) not in given and cursor.startswith(NO_CURSOR):
             code = code_of(asked)
             # A method that the server lacks has nothing to do with cursors.
@@ -601,6 +612,7 @@ def cursors_stable(history: History) -> Iterator[Verdict]:
                     continue
                 seen: set[str] = set()
                 for page in chain:
+                    # Compared between pages only: a name that comes twice on one page has nothing to do with cursors.
                     names = set(named([page], field, key))
                     if page is not chain[0]:
                         twice = sorted(seen & names)

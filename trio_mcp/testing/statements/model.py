@@ -94,6 +94,7 @@ class Statement:
 @cache
 def statements() -> tuple[Statement, ...]:
     """Return every statement, in the order of the specification's pages."""
+    # By `importlib.resources`, so that the tables are found in a zipped package as well.
     folder = files(__package__)
     tables = sorted((table for table in folder.iterdir() if table.name.endswith(".txt")), key=lambda table: table.name)
     return tuple(each for table in tables for each in _read(table.read_text(encoding="utf-8"), table.name))

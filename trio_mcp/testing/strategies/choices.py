@@ -54,10 +54,14 @@ class Drawn:
 
     def integer(self, low: int, high: int) -> int:
         """Choose a number."""
+        # Schemas often leave one number only, as for an array of fixed length, and a draw takes many times as long as
+        # this.
         return low if low == high else self.draw(_integers(low, high))
 
     def number(self, low: float, high: float) -> float:
         """Choose a float."""
+        # The strategies are cached by their bounds, as Hypothesis validates a new strategy when it is first drawn from,
+        # which costs more than the draw.
         return self.draw(_numbers(low, high))
 
     def text(self, low: int, high: int) -> str:
@@ -82,9 +86,13 @@ class Random:
 
     def text(self, low: int, high: int) -> str:
         """Choose a text."""
+        # One character of each length in UTF-8, from one byte to four: a peer that counts bytes or UTF-16 units where
+        # JSON Schema counts characters is off with the last three, or with the last one.
         return "".join(self.rng.choices("abcXYZ019 _-é€😀", k=self.rng.randint(low, high)))
 
 
+# Needed beside Hypothesis, which can't be asked for the simplest value of a strategy without a search: `simplest` must
+# give the same value each time, and at once.
 class Simplest:
     """The simplest choice each time."""
 
@@ -95,6 +103,7 @@ class Simplest:
     def number(self, low: float, high: float) -> float:
         """Choose zero, or a whole number, or else a bound."""
         nearest = min(max(low, 0.0), high)
+        # Beyond 2**53 every float is whole already.
         return min(max(float(math.ceil(nearest)), low), high) if abs(nearest) < 2**53 else nearest
 
     def text(self, low: int, high: int) -> str:

@@ -28,6 +28,7 @@ class PlainProvider(HypothesisProvider):
 
 # Its documentation calls this "alternative backends".
 _BACKEND = "trio-mcp-plain"
+# Hypothesis takes a path, and imports the class when a setting names the backend.
 AVAILABLE_PROVIDERS[_BACKEND] = f"{__name__}.{PlainProvider.__name__}"
 
 
@@ -47,6 +48,9 @@ def draws(strategy: SearchStrategy[T], count: int, *, seed: int = 0) -> list[T]:
     """
     drawn: list[T] = []
 
+    # No database: a check of a server leaves nothing on the user's disk. No health checks and no deadline, as the first
+    # draw from a large schema is slow, and a slow machine must not change what a seed gives. Only generation: there is
+    # nothing to shrink.
     @hypothesis.seed(seed)
     @settings(
         backend=_BACKEND,

@@ -18,6 +18,8 @@ _LABELS = ("a", "mcp", "test-1", "x9")
 _WORDS = ("a", "b", "name", "value", "item-1", "2")
 
 
+# For `regex` a fixed list: random text is hardly ever a regular expression, and a tool compiles it in the dialect of
+# its own language, so only syntax that all dialects share may occur.
 def _of(*texts: str) -> Callable[[Choices], str]:
     return lambda choices: texts[choices.integer(0, len(texts) - 1)]
 
@@ -27,10 +29,13 @@ def _joined(choices: Choices, separator: str, words: tuple[str, ...], low: int, 
 
 
 def _date(choices: Choices) -> str:
+    # From 1972 to 2054: after 1970, because not every program can count seconds backwards from there, and beyond 2038,
+    # where signed 32 bits overflow. The simplest choice is a day that is easy to read in a report.
     return (datetime.date(2000, 1, 1) + datetime.timedelta(choices.integer(-10_000, 20_000))).isoformat()
 
 
 def _time(choices: Choices) -> str:
+    # No leap second: RFC 3339 allows 60, but most libraries for dates refuse it, which would be blamed on the tool.
     hours, minutes, seconds = choices.integer(0, 23), choices.integer(0, 59), choices.integer(0, 59)
     fraction = ("", ".5", ".123456")[choices.integer(0, 2)]
     zone = ("Z", "+00:00", "+05:30", "-08:00")[choices.integer(0, 3)]
@@ -39,6 +44,8 @@ def _time(choices: Choices) -> str:
 
 def _duration(choices: Choices) -> str:
     days, hours = choices.integer(0, 30), choices.integer(0, 23)
+    # A "T" must be followed by a part of the time (RFC 3339, appendix A). Weeks, months and years are left out: not
+    # every library can express a duration that has no fixed length.
     return f"P{days}DT{hours}H" if hours else f"P{days}D"
 
 
@@ -55,6 +62,8 @@ def _path(choices: Choices) -> str:
 
 
 def _uri(choices: Choices) -> str:
+    # Always https and a host, as a tool that takes a URI mostly means the web; a bare `urn:` would be refused by most,
+    # rightly.
     query = ("", "?a=b", "#part")[choices.integer(0, 2)]
     return f"https://{_hostname(choices)}{_path(choices)}{query}"
 
@@ -86,10 +95,12 @@ FORMATS: Mapping[str, Callable[[Choices], str]] = {
     "uri-reference": lambda choices: (_uri, _path)[choices.integer(0, 1)](choices),
     "iri-reference": lambda choices: (_uri, _path)[choices.integer(0, 1)](choices),
     "uri-template": lambda choices: _path(choices) + "/{id}",
+    # Version 4, as validators that look at the version and variant bits accept it everywhere.
     "uuid": lambda choices: str(uuid.UUID(int=choices.integer(0, 2**128 - 1), version=4)),
     "json-pointer": _path,
     "relative-json-pointer": lambda choices: f"{choices.integer(0, 9)}{_path(choices)}",
     "regex": _of("a", "^a+$", "[a-z]*", "a|b"),
+    # Of OpenAPI, not of JSON Schema: schemas that were generated from an API carry it.
     "byte": _base64,
 }
 """Format -> what makes a text of it. A format that is not here asks for nothing."""

@@ -12,9 +12,12 @@ from trio_mcp.testing.strategies.plain_data import texts, uris
 __all__ = ["field_choices", "field_values", "form_answers", "forms"]
 
 _FORMATS: dict[str, st.SearchStrategy[str]] = {
+    # Narrower than RFC 5321 on purpose: quoted local parts and comments are valid, but hardly a validator accepts them,
+    # and a form answer that the receiver refuses would test nothing.
     "email": st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,5})?@[a-z0-9]{1,9}(\.[a-z]{2,5}){0,2}", fullmatch=True),
     "uri": uris(),
     "date": st.dates().map(datetime.date.isoformat),
+    # With a zone, which RFC 3339 demands; Python would print a naive time without one.
     "date-time": st.datetimes(timezones=st.just(datetime.UTC)).map(datetime.datetime.isoformat),
 }
 _CHOICES = st.lists(texts(5), min_size=1, max_size=4, unique=True)
@@ -41,6 +44,8 @@ def _fields() -> st.SearchStrategy[dict[str, Any]]:
     )
     boolean = st.just({"type": "boolean"})
     single = _CHOICES.map(lambda choices: {"type": "string", "enum": choices})
+    # `enumNames` is the form of 2025-06-18; the later schemas keep it for older servers, so a client must still know
+    # it.
     old = _CHOICES.map(lambda choices: {"type": "string", "enum": choices, "enumNames": choices})
     titled = _CHOICES.map(lambda choices: {"type": "string", "oneOf": _titled(choices)})
     several = _CHOICES.flatmap(
@@ -87,6 +92,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
         case "number":
             return st.floats(field.get("minimum", -200), field.get("maximum", 200))
         case _ if "enum" in field or "oneOf" in field:
+            # Before the formats: a choice may have a format as well, and then only its own values fit.
             return st.sampled_from(field_choices(field))
         case _ if "format" in field:
             return _FORMATS[field["format"]]
@@ -98,6 +104,7 @@ def field_values(field: dict[str, Any]) -> st.SearchStrategy[Any]:
 def form_answers(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
     """Draw answers that fit: every required field without a default, and some of the others."""
     fields = schema["properties"]
+    # A required field with a default may be left out, as the client fills it in before it sends the answer.
     needed = {name for name in schema["required"] if "default" not in fields[name]}
     present = needed | (draw(st.sets(st.sampled_from(sorted(fields)))) if fields else set())
     return {name: draw(field_values(fields[name])) for name in sorted(present)}

@@ -89,6 +89,7 @@ class HostileHeaders:
     outcome: Outcome
 
 
+# Not None, because null is itself one of the values that a member may be given.
 _WITHOUT = object()
 
 
@@ -200,16 +201,22 @@ def _cut(base: _Base) -> st.SearchStrategy[bytes]:
 
 def _edited(base: _Base) -> st.SearchStrategy[bytes]:
     whole = base.text()
+    # What other dialects allow (comments, trailing commas, single quotes, bare names), and a prefix against JSON
+    # hijacking that some web frameworks strip: a lenient parser shows here.
     around = [whole + b"}", b"/* */" + whole, b"\x00" + whole, b")]}'," + whole, whole[:-1] + b",}"]
     return st.sampled_from([*around, whole.replace(b'"', b"'"), whole.replace(b'"jsonrpc"', b"jsonrpc")])
 
 
 def _nested(base: _Base) -> st.SearchStrategy[bytes]:
+    # Put together as text: Python's own encoder would run into its recursion limit at the greater depths, and the test
+    # would fail where it writes rather than where it reads.
     before, after = _text(base.with_params(x="@")).split(b'"@"')
 
     def text(depth: int, opening: bytes, closing: bytes) -> bytes:
         return before + opening * depth + b"0" + closing * depth + after
 
+    # Around the limits that are common: 128 in Rust's serde_json, 1000 for Python's recursion, a stack that overflows
+    # only far beyond that.
     depths = st.sampled_from([100, 500, 2_000, 20_000])
     return st.builds(text, depths, st.just(b"["), st.just(b"]")) | st.builds(
         text, depths, st.just(b'{"a":'), st.just(b"}")
@@ -227,6 +234,8 @@ def _large(base: _Base) -> st.SearchStrategy[Any]:
                 return base.with_params(x={f"k{number}": 0 for number in range(size // 10)})
         return base.with_params(**{"k" * size: 0})
 
+    # The larger is beyond the 64 KiB of a pipe and of asyncio's default limit of a line, and both are well below the
+    # megabytes that servers refuse for good reason. Four shapes, because parsers spend their time differently on each.
     return st.builds(params, st.sampled_from([10_000, 300_000]), st.sampled_from(["text", "list", "members", "key"]))
 
 
@@ -237,12 +246,17 @@ def _escaped(base: _Base) -> st.SearchStrategy[bytes]:
 
 
 def _unknown_methods(base: _Base) -> st.SearchStrategy[Any]:
+    # Nearly a method: one that is trimmed, compared without case, cut at a NUL or matched by its beginning would be
+    # answered. JSON-RPC 2.0, section 4, reserves names that begin with "rpc.".
     odd = ["no/such/method", "tools/call/", "Tools/List", " ping", "ping\x00", "rpc.discover", "tools"]
     return (st.sampled_from(odd) | texts(8).map("x-{}".format)).map(lambda each: base.request(method=each))
 
 
 _OTHER_TYPES: tuple[Any, ...] = (None, 5, True, [], ["x"])
+# Without null, which has a fault of its own: many senders write null for what they leave out, so it is treated more
+# mildly.
 _NO_OBJECTS: tuple[Any, ...] = ("x", 5, True, [], [1], [{}])
+# 1.5 too: progress tokens are strings or integers, though the TypeScript type `number` does not say so.
 _NO_TOKENS: tuple[Any, ...] = (None, True, [], {}, 1.5)
 _VERSION, _CAPABILITIES = meta_keys.PROTOCOL_VERSION, meta_keys.CLIENT_CAPABILITIES
 # Ids that a receiver has to give back as they are, though its language may find that hard.
@@ -254,31 +268,44 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     "cut-off": MessageFault(_cut, _UNREADABLE),
     "malformed-json": MessageFault(_edited, _UNREADABLE),
     "malformed-number": MessageFault(_inside(b"01", b"+1", b".5", b"1.", b"0x10", b"1e", b"--1"), _UNREADABLE),
+    # JSON forbids raw control characters, but many parsers let them pass; so what is read may be a valid request.
     "malformed-text": MessageFault(_inside(b'"\\x41"', b'"\x01"', b'"\\u12"', b'"\t"', b"'x'"), _ODD),
+    # Python's json module reads the first two unless told otherwise, and servers are built on it.
     "no-json-word": MessageFault(_inside(b"NaN", b"-Infinity", b"undefined", b"True", b"None"), _ODD),
     "not-utf-8": MessageFault(
         _inside(b'"\xff"', b'"\xc3"', b'"\xe2\x82"', b'"\xed\xa0\x80"', b'"\xc0\x80"', b"\xff"), _ODD
     ),
+    # Messages are UTF-8, as RFC 8259, section 8.1, demands between programs; but Python's `json.loads` detects UTF-16
+    # in bytes, so a server that hands it what it reads would take this.
     "utf-16": MessageFault(lambda base: st.just(base.text().decode().encode("utf-16-le")), _UNREADABLE),
+    # A sender must not add one, and a receiver may ignore it (RFC 8259, section 8.1).
     "byte-order-mark": MessageFault(lambda base: st.just(b"\xef\xbb\xbf" + base.text()), _ODD),
     "no-json-at-all": MessageFault(
         _one(b"hello", b"GET / HTTP/1.1", b"Content-Length: 20", b"\x16\x03\x01", b"]", b"{", b'"', b"\\"),
         _UNREADABLE,
         False,
     ),
+    # A reader of a stream of JSON values rather than of lines takes both, and answers the same id twice.
     "two-messages": MessageFault(lambda base: st.just(base.text() * 2), _ODD),
+    # The grammar of JSON allows these escapes, and what a receiver makes of them is unpredictable (RFC 8259, section
+    # 8.2).
     "half-a-pair": MessageFault(_inside(b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud83d x"'), _ODD),
     # JSON, but not a message.
     "not-an-object": MessageFault(_one(0, -1.5, "ping", "", None, True, False), _UNREADABLE, False),
     "empty-object": MessageFault(_one({}, {"a": 1}, {"jsonrpc": "2.0"}), _STRAY, False),
     "empty-batch": MessageFault(_one([]), _STRAY, False),
+    # Batches came with 2025-03-26 and went with 2025-06-18; whether an error for one has an id is open, as it has
+    # several.
     "batch": MessageFault(lambda base: st.just([base.request()]), _STRAY, revisions=_WITHOUT_BATCHES),
     "batch-of-nonsense": MessageFault(_one([1], [[]], [None, "x"]), _STRAY, False, _WITHOUT_BATCHES),
     # The envelope.
     "no-version": MessageFault(_member("jsonrpc", _WITHOUT), _LENIENT),
     "wrong-version": MessageFault(_member("jsonrpc", "1.0", "2.1", "2", "", 2, 2.0, None, ["2.0"]), _LENIENT),
+    # To JSON-RPC null is an id, though a discouraged one; MCP forbids it (`basic#requests`). A receiver may also take
+    # the message for a notification, so silence is right.
     "id-null": MessageFault(_member("id", None), _STRAY),
     "id-of-another-type": MessageFault(_member("id", True, False, [], [1], {}, {"id": 1}), _STRAY),
+    # JSON-RPC 2.0, section 4, only says that an id should have no fraction, so some receivers take any number.
     "id-fraction": MessageFault(_member("id", 1.5, -0.25), _LENIENT),
     "no-method": MessageFault(_member("method", _WITHOUT), _STRAY),
     "method-of-another-type": MessageFault(
@@ -289,6 +316,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     ),
     # What a request without parameters of its own has there, a receiver need not look at.
     "params-of-another-type-legacy": MessageFault(_member("params", *_NO_OBJECTS), _ODD, revisions=LEGACY_REVISIONS),
+    # Go and C# programs write null for a field that is not set, so receivers commonly read it as absent.
     "params-null": MessageFault(_member("params", None), _ODD),
     "result-too": MessageFault(
         lambda base: st.sampled_from([base.request(result={}), base.request(error={"code": 1, "message": "x"})]), _ODD
@@ -297,6 +325,8 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
         lambda base: st.sampled_from([base.request(**{name: {}}) for name in ("x", "_meta", "Method", "__proto__")]),
         _ODD,
     ),
+    # RFC 8259, section 4, leaves open which of two members of one name counts: most parsers take the last, some the
+    # first, some refuse both.
     "repeated-members": MessageFault(
         lambda base: st.sampled_from(
             [
@@ -308,10 +338,12 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     ),
     # Methods.
     "unknown-method": MessageFault(_unknown_methods, _UNKNOWN),
+    # An empty name is a string, so a receiver may look it up and not find it, or refuse the message for its form.
     "empty-method": MessageFault(_member("method", ""), _codes(METHOD_NOT_FOUND, INVALID_REQUEST, silence=False)),
     "long-method": MessageFault(
         _member("method", "x" * 20_000), _codes(METHOD_NOT_FOUND, INVALID_REQUEST, silence=False)
     ),
+    # A server that shares its dispatcher with a client may have handlers for these, and must not run them.
     "method-of-the-server": MessageFault(
         _member("method", "sampling/createMessage", "roots/list", "elicitation/create"), _UNKNOWN
     ),
@@ -349,6 +381,7 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
     # Too much.
     "nested": MessageFault(_nested, _ODD),
     "large": MessageFault(_large, _ODD),
+    # Too large for a double, or for Python's limit of 4300 digits in a conversion of text to int.
     "huge-number": MessageFault(
         _inside(b"1e400", b"-1e999", b"9" * 400, b"0." + b"1" * 400, b"1" + b"0" * 5_000), _ODD
     ),
@@ -358,6 +391,8 @@ MESSAGE_FAULTS: Mapping[str, MessageFault] = {
         _IGNORED,
         False,
     ),
+    # The request may have ended while the notification was on its way, so a receiver can't tell this from an ordinary
+    # race (`basic/patterns/cancellation#timing-considerations`).
     "notification-of-nothing": MessageFault(
         _message(
             {"method": "notifications/cancelled", "params": {"requestId": "never given", "reason": "x"}},
@@ -422,6 +457,8 @@ def hostile_messages(
         faults: The names of the faults: keys of `MESSAGE_FAULTS`. All that the revision has by default.
     """
     modern = era_of(revision) is Era.MODERN
+    # A request without parameters of its own, so that a fault in them can't be hidden by an earlier complaint about
+    # others, and harmless, because a lenient server will run it.
     method, meta = ("server/discover", {_VERSION: revision, _CAPABILITIES: {}}) if modern else ("ping", {})
     known = [name for name, fault in MESSAGE_FAULTS.items() if revision in fault.revisions]
 
@@ -430,6 +467,8 @@ def hostile_messages(
         name = draw(st.sampled_from([each for each in known if faults is None or each in faults]))
         fault, base = MESSAGE_FAULTS[name], _Base(draw(request_ids() if ids is None else ids), method, meta)
         made = draw(fault.make(base))
+        # Looked up after the change: a fault of the id must be judged by the id that was sent, not by the one that was
+        # drawn.
         shown = made.get("id", base.id) if isinstance(made, dict) else base.id
         known_id = (
             shown if fault.has_id and isinstance(shown, (int, float, str)) and not isinstance(shown, bool) else None
@@ -462,6 +501,7 @@ def _each(name: str, *values: str | None) -> tuple[Mapping[str, str | None], ...
 
 
 def _statuses(*statuses: int, codes: Collection[int] | None = None, result: bool = False) -> Outcome:
+    # Any code by default: where only a status is demanded, the body of a refusal is optional, and so is what it says.
     return Outcome(None if codes is None else frozenset(codes), result, True, frozenset(statuses))
 
 
@@ -471,6 +511,8 @@ _LEGACY_HTTP = LEGACY_REVISIONS[1:]
 _WITH_VERSION = tuple(revision for revision in LEGACY_REVISIONS if revision >= "2025-06-18")
 
 HEADER_FAULTS: Mapping[str, HeaderFault] = {
+    # Two of them begin like a local address, which deceives a check by prefix: a page of that host could then reach a
+    # local server by DNS rebinding (2025-11-25 basic/transports#security-warning).
     "foreign-origin": HeaderFault(
         _each(
             "origin",
@@ -502,10 +544,13 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     "unsupported-version": HeaderFault(
         _each("mcp-protocol-version", "1900-01-01", "9999-12-31", "latest", "2025"), _statuses(400), _WITH_VERSION
     ),
+    # Servers commonly limit a head to something from 8 to 64 KiB, so some take this, and others answer 431 or close.
     "large-header": HeaderFault(_each("x-large", "x" * 30_000), Outcome(None, result=True)),
+    # 404 tells a client to start anew; a server without sessions may have 400 for any id.
     "unknown-session": HeaderFault(
         _each("mcp-session-id", "never-given", "0", "../../x", "x" * 500), _statuses(400, 404), _LEGACY_HTTP
     ),
+    # Sessions are optional, so a server that never gave an id answers as always.
     "no-session": HeaderFault(_each("mcp-session-id", None), _statuses(200, 400, 404, result=True), _LEGACY_HTTP),
     # The modern era repeats members of the body in headers.
     "no-version": HeaderFault(_each("mcp-protocol-version", None), _MISMATCH, MODERN_REVISIONS),
@@ -519,6 +564,7 @@ HEADER_FAULTS: Mapping[str, HeaderFault] = {
     "other-method": HeaderFault(
         _each("mcp-method", "no/such/method", "SERVER/DISCOVER", "tools", "*"), _MISMATCH, MODERN_REVISIONS
     ),
+    # A modern server has no sessions and ignores the header; clients that speak both eras may still send it.
     "session-of-another-era": HeaderFault(
         _each("mcp-session-id", "never-given"), Outcome(None, result=True), MODERN_REVISIONS
     ),

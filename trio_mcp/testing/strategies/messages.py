@@ -65,6 +65,8 @@ def meta_objects(
 ) -> st.SearchStrategy[dict[str, Any]]:
     """``_meta`` objects: keys of others with any value, null included, and the given reserved keys."""
     label = st.text("abcXYZ", min_size=1, max_size=4)
+    # With and without a prefix (`basic#_meta`). Reserved keys are filtered out, as a random value under one of them
+    # would be malformed rather than foreign.
     keys = label | st.builds("{}.{}/{}".format, label, label, label)
     others = st.dictionaries(keys.filter(lambda key: not meta_keys.is_reserved_key(key)), json_values(3), max_size=2)
     return st.builds(operator.or_, others, st.fixed_dictionaries(known or {}, optional=optional or {}))
@@ -104,6 +106,7 @@ def _structured(revision: str) -> st.SearchStrategy[Any]:
     return json_values() if at_least(revision, "2026-07-28") else json_objects()
 
 
+# The type says no more than that it is an object; what its values are is in 2026-07-28 basic/patterns/mrtr.
 def _answers(revision: str) -> st.SearchStrategy[dict[str, Any]]:
     answer = st.one_of(
         *(wire_models(model, revision) for model in (CreateMessageResult, ListRootsResult, ElicitResult))
@@ -121,6 +124,7 @@ def _questions(revision: str) -> st.SearchStrategy[dict[str, Any]]:
 def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
     # No fractions: the published JSON Schemas allow strings, integers and booleans, the TypeScript ones any number.
     value: st.SearchStrategy[Any] = st.booleans() | integers() | texts()
+    # Fields with several choices came with that revision, and only they have lists as answers.
     if at_least(revision, "2025-11-25"):
         value |= st.lists(texts(), max_size=2)
     return st.dictionaries(texts(), value, max_size=2)
@@ -128,6 +132,7 @@ def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
 
 def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
     annotation = trio_mcp.types.PrimitiveSchemaDefinition
+    # Without the plain object, which the library also takes where servers use more of JSON Schema than a form may.
     kinds = [kind for kind in flatten(annotation) if isinstance(kind, type) and issubclass(kind, WireModel)]
     fields = st.one_of(*(wire_models(kind, revision) for kind in kinds if revision in class_span(kind)))
     return st.dictionaries(texts(), fields, max_size=2)
@@ -155,16 +160,19 @@ _RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     ): lambda _: numbers(0, 1),
     "AudioContent.data BlobResourceContents.blob ImageContent.data": lambda _: base64_texts(),
     "Tool.input_schema Tool.output_schema": lambda _: json_schemas(),
+    # Any JSON value since 2026-07-28, an object before; the model of the library takes both, so its type does not tell.
     "CallToolResult.structured_content ToolResultContent.structured_content": _structured,
     "Completion.values": lambda _: st.lists(texts(), max_size=3),
     "ElicitResult.content": _form_values,
     "InputRequiredResult.input_requests": _questions,
+    # A string to the type, because extensions add values; of the core's two, the class decides which is meant.
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
     "InputResponseRequestParams.input_responses": _answers,
     "RequestedSchema.properties": _form_fields,
     "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
     "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
     "*.result_type": lambda _: st.just("complete"),
+    # A negative time to live is forbidden by the text, not by the type (2026-07-28 server/utilities/caching).
     "*.ttl_ms": lambda _: st.integers(0, SAFE_INTEGER),
 }
 _FIELD_RULES = {field: rule for fields, rule in _RULES.items() for field in fields.split()}
@@ -226,6 +234,7 @@ def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> 
         return st.dictionaries(texts(), annotated_values(args[1], models), max_size=2)
     if isinstance(annotation, TypeAliasType):  # the official SDK's name for any JSON value
         return json_values()
+    # Not skipped: a field of a new kind that is never drawn would leave the round-trip tests blind without a word.
     raise TypeError(f"no strategy for {annotation!r}")
 
 
@@ -233,6 +242,7 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
     if name == "meta":
         return _meta(model, revision)
     annotation = model.model_fields[name].annotation
+    # The most derived class first, as a subclass may have a rule of its own for an inherited field.
     for owner in model.__mro__:
         rule = _FIELD_RULES.get(f"{owner.__name__}.{name}")
         # A rule is void where a subclass narrowed the type.
@@ -242,6 +252,7 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
         return rule(revision)
 
     def nested(member: type[BaseModel]) -> st.SearchStrategy[Any] | None:
+        # A union may have arms that came later, such as audio in content; before, they are left out and not an error.
         known = issubclass(member, WireModel) and revision in class_span(member)
         return wire_models(member, revision, extras=extras) if known else None
 
@@ -342,6 +353,7 @@ def results(method: str, revision: str) -> st.SearchStrategy[dict[str, Any]]:
     spec = _spec(method, revision)
     if not spec.is_request:
         raise ValueError(f"{method} is not a request in {revision}")
+    # Several: in 2025-11-25 a call may be answered by a task, and since 2026-07-28 by questions.
     return st.one_of(*(_wire(model, revision) for model in spec.results))
 
 
@@ -367,6 +379,7 @@ def messages() -> st.SearchStrategy[Any]:
         st.builds(Request, request_ids(), texts(), params),
         st.builds(Notification, texts(), params),
         st.builds(Response, request_ids(), json_objects()),
+        # Without an id, too: that is how an error answers what could not be read.
         st.builds(ErrorResponse, st.none() | request_ids(), errors),
     )
 

@@ -75,6 +75,7 @@ class _Fault:
         for step in steps[:-1]:
             holder = holder[step]
         current = holder[steps[-1]]
+        # To Python True is an int, but the ways for numbers are not for booleans.
         if self.kind is not object and (isinstance(current, bool) or not isinstance(current, self.kind)):
             raise Stuck
         spoiled = holder[steps[-1]] = self.spoil(self.shape, current, choices)
@@ -114,6 +115,8 @@ class _Spoiled:
     def of(cls, schema: Any, max_leaves: int) -> _Spoiled:
         values = Values.of(schema, max_leaves)
         spoiled = cls(values, checked(schema, formats=False)[1], [])
+        # Tried once, ahead: a way that works for a schema is known then, so that drawing never fails, and a schema of
+        # which no value can be spoiled is refused when the strategy is made, not in the middle of a test.
         for number, fault in enumerate(itertools.islice(_faults(values.shapes), MAX_FAULTS)):
             found = spoiled.find(fault, Random(random.Random(number)))
             if found is not None:
@@ -124,18 +127,23 @@ class _Spoiled:
 
     def draw(self, choices: Choices) -> NearValid:
         fault, known = self.ways[choices.integer(0, len(self.ways) - 1)]
+        # Drawing may not fail, and a filter would make Hypothesis give up on schemas that are hard to spoil.
         return self.find(fault, choices) or copy.deepcopy(known)
 
     def find(self, fault: _Fault, choices: Choices) -> NearValid | None:
         """Spoil a value in one way; None if it does not work."""
         for attempt in range(TRIES):
             try:
+                # Smaller each time: the more a value has in it, the likelier it is that the change breaks something
+                # else as well.
                 leaves = self.values.max_leaves // (attempt + 1)
                 value = self.values.make(choices, max_leaves=leaves, plain=True, path=fault.path)
                 value = fault.spoiled(value, choices)
                 broken = self.checker.broken(value)
             except (Stuck, SchemaError, LookupError):
                 continue
+            # Exactly one: a tool that misses one keyword can't be told from one that validates if another keyword
+            # refuses the value.
             if len(broken) == 1:
                 return NearValid(value, *broken[0])
         return None
@@ -153,10 +161,14 @@ def _faults(shapes: Shapes) -> Iterator[_Fault]:
         shape = shapes.shape(key)
         yield from (_Fault(path, shape, kind, spoil) for applies, kind, spoil in _WAYS if applies(shape))
         if shape.groups:
+            # Not all: a schema may have hundreds of options, and the limit on faults would be used up before any member
+            # is reached.
             pending += [(option, path) for option in shapes.options(key)[:4]]
         if len(path) < MAX_DEPTH:
             pending += [(shapes.member(key, name), (*path, name)) for name in shape.named]
             if any("items" in part or "prefixItems" in part for part in shape.parts):
+                # The first item stands for all, except in a tuple, where the others go untested: their faults would be
+                # much the same.
                 pending.append((shapes.item(key, 0), (*path, 0)))
 
 
@@ -179,6 +191,7 @@ def _spoil_choice(shape: Shape, _: Any, choices: Choices) -> Any:
     return _one_of(texts or _ODD, choices)
 
 
+# Near the bound, since off-by-one errors and mixed up `minimum` and `exclusiveMinimum` show only there.
 def _spoil_low(shape: Shape, _: Any, choices: Choices) -> Any:
     low, excluded = shape.low or (Fraction(0), False)
     return _number(low - choices.integer(0 if excluded else 1, 5))
@@ -197,6 +210,7 @@ def _spoil_step(shape: Shape, value: Any, choices: Choices) -> Any:
 
 
 def _spoil_fraction(_: Shape, value: Any, __: Choices) -> Any:
+    # Only 0.5 away: a change that leaves the bounds would break these too.
     return value + 0.5
 
 
@@ -211,6 +225,7 @@ def _longer(shape: Shape, value: Any, choices: Choices) -> Any:
 
 def _other_text(shape: Shape, value: Any, choices: Choices) -> Any:
     text = _one_of(_ODD_TEXTS, choices)
+    # Within the bounds of the length, so that the pattern alone is broken.
     return text.ljust(shape.text.low, text[-1:] or "!")[: max(int(min(shape.text.high, 100)), 0)]
 
 
@@ -228,6 +243,7 @@ def _again(_: Shape, value: Any, choices: Choices) -> Any:
 
 
 def _without_contained(_: Shape, value: Any, choices: Choices) -> Any:
+    # As many items as before, so that the bounds on their number still hold.
     return [_one_of(_ODD, choices) for _ in value]
 
 
@@ -242,6 +258,8 @@ def _with_unknown(_: Shape, value: Any, choices: Choices) -> Any:
 
 def _more_members(shape: Shape, value: Any, _: Choices) -> Any:
     missing = int(shape.max_members) + 1 - len(value)
+    # Null conforms to no type but its own, so where further members have a schema this breaks two keywords, and is
+    # dropped by the check at the end; where they are free, it is the simplest.
     return {**value, **{f"x{number}": None for number in range(missing)}}
 
 

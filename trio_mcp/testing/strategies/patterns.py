@@ -24,6 +24,7 @@ MAX_NESTING = 50
 _Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 _DIGITS: _Ranges = ((48, 57),)
+# Letters first, lower case before upper: the first character of a class is what Hypothesis shrinks to.
 _LETTERS: _Ranges = ((97, 122), (65, 90))
 _WORD: _Ranges = (*_LETTERS, *_DIGITS, (95, 95))
 _SPACE: _Ranges = ((32, 32), (9, 9), (10, 10), (0xA0, 0xA0))
@@ -31,6 +32,8 @@ _SPACE: _Ranges = ((32, 32), (9, 9), (10, 10), (0xA0, 0xA0))
 _ANY = "".join(map(chr, range(0x61, 0x7B))) + "".join(map(chr, range(0x20, 0x61))) + "{|}~é€漢😀\t\n\x00"
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
 _SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+# At most nine digits, as Python refuses to convert thousands of them. With more the brace is read as characters, and
+# the check of the text decides.
 _BRACES = re.compile(r"\{([0-9]{1,9})(,?)([0-9]{0,9})\}")
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0}
 # Of the properties of Unicode: members of the categories, and of the scripts that are used in patterns.
@@ -120,6 +123,7 @@ class _Writer:
         self._choices = choices
         self._stretch = stretch
         self._length = 0
+        # Texts by group, for back references: what a group has written must come again literally.
         self._groups: dict[int | str, str] = {}
 
     def write(self, node: _Node) -> None:
@@ -132,10 +136,13 @@ class _Writer:
                         return
                     index -= high - low + 1
             case _Repeat(inner, low, high):
+                # Relative to the least, as `x{100,}` must have 100 whatever the stretch is.
                 most = low + self._stretch if high is None else min(high, low + self._stretch)
                 for _ in range(self._choices.integer(low, most)):
                     self.write(inner)
             case _Back(group):
+                # A group that has not taken part matches the empty text in ECMA-262, unlike in Python, where such a
+                # reference fails.
                 self._add(self._groups.get(group, ""))
             case _Alternatives(arms, group):
                 start = len(self.parts)
@@ -214,6 +221,8 @@ class _Reader:
                 return _Chars(self._set())
             case ".":
                 return _Chars(_without(((10, 10), (13, 13), (0x2028, 0x2029))))
+            # An anchor writes nothing. In the middle of a pattern it may make a match impossible, which the caller's
+            # check finds.
             case "^" | "$":
                 return None
             case "\\":
@@ -268,6 +277,8 @@ class _Reader:
 
     def _escape(self) -> _Node | None:
         char = self._next()
+        # Boundaries take up no characters. `\A` and `\Z` are of Python's dialect, but tools written in Python have
+        # them.
         if char in "bBAzZ":
             return None
         if char in "123456789":
@@ -307,6 +318,7 @@ class _Reader:
             point = int(digits, 16)
         except ValueError:
             raise PatternError(f"\\{kind}{digits} is not a character") from None
+        # Half of a pair can't be encoded in UTF-8, so no text that contains it can be sent.
         if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
             raise PatternError(f"\\{kind}{digits} is not a character by itself")
         return point
@@ -341,11 +353,14 @@ class _Reader:
 
     def _member(self) -> _Ranges:
         char = self._next()
+        # Refused rather than read as letters: the author meant a POSIX class, and no text made from either reading
+        # would be sure to match the other.
         if char == "[" and self._peek(":"):
             raise PatternError("a set has a class in brackets, which ECMA-262 does not know")
         if char != "\\":
             return ((ord(char), ord(char)),)
         char = self._next()
+        # Within a set it is a backspace, outside a boundary (ECMA-262, ClassEscape).
         return ((8, 8),) if char == "b" else self._escaped(char)
 
 

@@ -37,6 +37,7 @@ def simplest(schema: Any) -> Any:
     Raises:
         CannotGenerate: If no value can be made, as in `from_schema`.
     """
+    # A copy, since the value may be a default or a member of an `enum`, which belongs to the schema.
     return copy.deepcopy(Values.of(schema, 0).simplest)
 
 

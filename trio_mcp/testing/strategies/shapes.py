@@ -173,6 +173,8 @@ class Shapes:
     def _least_depth(self) -> int:
         """Return the depth of the smallest value."""
         try:
+            # From shallow to deep, as each depth costs steps of its own: nearly all schemas of tools are done after two
+            # or three.
             for depth in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MAX_DEPTH):
                 if self.size(self.root, depth) <= MAX_LEAVES:
                     return depth
@@ -187,9 +189,13 @@ class Shapes:
         """Return the key of a place that these subschemas examine."""
         ids = []
         for schema in schemas:
+            # Left out, because they ask for nothing: places that differ only in these then share one key, and its
+            # analysis.
             if schema is not True and schema != {}:
                 self._known[id(schema)] = schema
                 ids.append(id(schema))
+        # By identity rather than by content: comparing large schemas at each step would cost more than the few keys
+        # that are equal but not the same. Each once, as asking for a thing twice changes nothing.
         return tuple(dict.fromkeys(ids))
 
     def shape(self, key: Key) -> Shape:
@@ -205,12 +211,15 @@ class Shapes:
         if options is None:
             shape = self.shape(key)
             first, *rest = shape.groups
+            # Only the first group is opened: all combinations of several at once would be their product, and most are
+            # never drawn.
             options = [self.key([*shape.parts, *rest, *option]) for option in first.options]
             self._options[key] = options
         return options
 
     def _make(self, origin: Any, name: str, made: Any) -> Any:
         """Return what was first made from an origin under a name, so that keys are the same each time."""
+        # Kept alive, because an id may be given again to another object once the first is collected.
         self._known[id(origin)] = origin
         return self._made.setdefault((id(origin), name), made)
 
@@ -232,12 +241,15 @@ class Shapes:
         """
         parts: dict[int, dict[str, Any]] = {}
         groups: dict[int, _Group] = {}
+        # With a stack of its own instead of recursion: references and `allOf` may form chains longer than Python's
+        # stack.
         pending = [self._known[each] for each in reversed(key)]
         seen: set[int] = set()
         while pending:
             current = pending.pop()
             if current is False:
                 return [], [], True
+            # Two references may lead to the same subschema, which in a hostile schema multiplies at each level.
             if current is True or id(current) in seen:
                 continue
             seen.add(id(current))
@@ -266,6 +278,8 @@ class Shapes:
         groups = []
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
+                # `oneOf` is treated like `anyOf`: that no second option fits can't be built in, and the check of the
+                # whole value sees it.
                 options = [[option] for option in _schemas(schema, keyword)]
                 groups.append(self._make(schema, keyword, _Group(options)))
         if "if" in schema:
@@ -281,6 +295,8 @@ class Shapes:
 
     def resolve(self, reference: str) -> Schema:
         """Return what a reference refers to."""
+        # A pointer in a URI is percent-encoded first (RFC 6901, section 6), and then has escapes of its own, undone in
+        # this order so that "~01" becomes "~1".
         fragment = unquote(reference.partition("#")[2])
         if fragment and not fragment.startswith("/"):
             return self._anchors[fragment]
@@ -318,10 +334,14 @@ class Shapes:
                 shape.impossible = "a subschema of it excludes every value"
         if not shape.types:
             shape.impossible = "it asks for two types at once"
+        # Filtered here and not when a value is chosen: a list of which nothing is left must count as impossible
+        # beforehand.
         elif shape.listed is not None:
             shape.listed = [value for value in shape.listed if _has_type(value, shape.types)]
             if not shape.listed:
                 shape.impossible = "none of the values that it lists is allowed"
+        # A schema with `properties` but no `type` also allows a number; but its author hardly meant that, and a tool
+        # that gets one fails in a way that says nothing about the protocol.
         hinted = [kind for kind, hints in _HINTS.items() if any(hint in part for part in parts for hint in hints)]
         shape.likely = tuple(kind for kind in hinted if kind in shape.types) if shape.types == TYPES else ()
         return shape
@@ -335,6 +355,7 @@ class Shapes:
         if "pattern" in part and (pattern := self.pattern(part["pattern"])) is not None:
             text.patterns[part["pattern"]] = pattern
         elif "pattern" in part:
+            # The rest of the types remain: a pattern that is not understood here excludes texts, not every value.
             shape.types = tuple(kind for kind in shape.types if kind != "string")
 
     def pattern(self, source: str) -> Pattern | None:
@@ -352,6 +373,8 @@ class Shapes:
         if source not in self._matchers:
             import jsonschema_rs
 
+            # The linear engine first; one that backtracks only where the pattern needs it (look-around, back
+            # references), with a limit on its steps, as both the pattern and the text may be hostile.
             linear = jsonschema_rs.RegexOptions(size_limit=50_000)
             fancy = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=200_000)
             options: list[jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions] = [linear, fancy]
@@ -389,12 +412,15 @@ class Shapes:
                     yield schema
             if not known and "additionalProperties" in part:
                 yield part["additionalProperties"]
+            # What other subschemas have evaluated is exempt; that the shape names it is near enough, and the check
+            # decides.
             elif not known and "unevaluatedProperties" in part and name not in shape.named:
                 yield part["unevaluatedProperties"]
 
     def names(self, key: Key) -> Key:
         """Return the key of the names of further members."""
         asked = [part["propertyNames"] for part in self.shape(key).parts if "propertyNames" in part]
+        # Names are texts anyway: with the type asked for, a schema of names without one can't lead to a number.
         return self.key([*asked, self.typed("string")])
 
     def name_patterns(self, key: Key) -> list[Pattern]:
@@ -423,6 +449,8 @@ class Shapes:
         size = self._sizes.get((key, depth))
         if size is None:
             self._spend()
+            # Infinite while it is being computed, so that a schema that leads back to itself at the same depth is not
+            # followed again: the smallest value never needs to go round.
             self._sizes[key, depth] = math.inf
             size = self._sizes[key, depth] = self._find_size(key, depth)
         return size
@@ -528,6 +556,7 @@ class Shapes:
         self._note(reason)
         return math.inf
 
+    # Only a few are kept: the first is what the user sees, and a hostile schema has thousands.
     def _note(self, reason: str) -> None:
         if len(self._reasons) < 10:
             self._reasons[reason] = None
@@ -577,6 +606,7 @@ FAR = 10_000
 def same(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
+        # In Python `True == 1`, and so would be 1 and true in an `enum`, or as items that must be unique.
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
@@ -614,6 +644,8 @@ def _merge_types(shape: Shape, part: dict[str, Any]) -> None:
     if "type" not in part:
         return
     asked = part["type"] if isinstance(part["type"], list) else [part["type"]]
+    # "number" includes the integers, so that together with another subschema's "integer" it leaves integers, not
+    # nothing.
     allowed = [*asked, "integer"] if "number" in asked else asked
     shape.types = tuple(kind for kind in shape.types if kind in allowed)
 
@@ -636,6 +668,8 @@ def _merge_numbers(shape: Shape, part: dict[str, Any]) -> None:
     for bound, excluded in low:
         if isinstance(bound, (int, float)) and not isinstance(bound, bool):
             asked = Fraction(bound), excluded
+            # As tuples: of two equal bounds the one that excludes is the stricter, and True is greater than False. For
+            # the upper bound that order has to be turned round.
             shape.low = asked if shape.low is None else max(shape.low, asked)
     for bound, excluded in high:
         if isinstance(bound, (int, float)) and not isinstance(bound, bool):
@@ -644,6 +678,7 @@ def _merge_numbers(shape: Shape, part: dict[str, Any]) -> None:
                 asked if shape.high is None else min(shape.high, asked, key=lambda each: (each[0], not each[1]))
             )
     if "multipleOf" in part:
+        # From the text, since the author wrote 0.01, not the double nearest to it.
         shape.steps.append(Fraction(str(part["multipleOf"])))
 
 
@@ -651,6 +686,7 @@ def _merge_arrays(shape: Shape, part: dict[str, Any]) -> None:
     shape.min_items = max(shape.min_items, int(part.get("minItems", 0)))
     shape.max_items = min(shape.max_items, part.get("maxItems", math.inf))
     shape.unique = shape.unique or part.get("uniqueItems") is True
+    # With `minContains` 0 the keyword asks for nothing (2020-12 core, section 10.3.1.3).
     if "contains" in part and (least := int(part.get("minContains", 1))) > 0:
         shape.contains.append((part["contains"], least))
 
@@ -675,6 +711,8 @@ def _anchors(schema: Any) -> Iterator[tuple[str, Schema]]:
     while pending:
         current = pending.pop()
         if isinstance(current, dict):
+            # A dynamic anchor is resolved like a plain one: they differ only where an outer resource has the same name,
+            # and the check of the value decides there.
             for keyword in ("$anchor", "$dynamicAnchor"):
                 if isinstance(current.get(keyword), str):
                     yield current[keyword], current

@@ -99,10 +99,12 @@ class Values:
                 problems.append(problem)
                 continue
             found.append(value)
+            # The simplest choices are good enough at once; of random ones a few are compared, as the first may be long.
             if not attempt or len(found) > 5:
                 break
         if not found:
             raise CannotGenerate(f"found no value that conforms: {problems[0]}")
+        # By the text too, where lengths are equal, so that it is the same one in every run.
         return min(found, key=lambda value: (len(json.dumps(value)), json.dumps(value)))
 
     def problem(self, value: Any) -> str | None:
@@ -116,11 +118,15 @@ class Values:
         """Make a value that conforms."""
         for attempt in range(ATTEMPTS):
             try:
+                # Smaller and plainer with each attempt: defaults, examples and further members are what most often does
+                # not conform.
                 value = self.make(choices, max_leaves=self.max_leaves // (attempt + 1), plain=attempt > 1)
             except Stuck:
                 continue
             if self.problem(value) is None:
                 return value
+        # Rather than a rejection, of which Hypothesis allows only a few: a strategy promises values, and this one
+        # conforms.
         return copy.deepcopy(self.simplest)
 
     def make(
@@ -144,6 +150,7 @@ class Values:
         Raises:
             Stuck: If the choices lead to no value.
         """
+        # Steps are counted for each value: else a long test would end with an error after a number of harmless ones.
         self.shapes.rest()
         try:
             making = _Making(self.shapes, choices, max_leaves, plain, wild)
@@ -159,6 +166,7 @@ def checked(schema: Any, *, formats: bool = True) -> tuple[Any, SchemaValidator]
         CannotGenerate: If it can't be used.
     """
     try:
+        # Keys are made of identities, which a caller who changes the schema later would break.
         schema = copy.deepcopy(schema)
         try:
             return schema, SchemaValidator(schema, formats=formats)
@@ -196,6 +204,8 @@ class _Making:
         if shape.impossible is not None:
             raise Stuck
         if not path:
+            # One in eight: authors write examples that work, so a tool's way to success is tried; but always the same
+            # values find little else.
             if shape.samples and not self.plain and not self._few and self._chance(8):
                 return copy.deepcopy(self._one_of(shape.samples))
             if shape.listed is not None:
@@ -240,6 +250,7 @@ class _Making:
             if smallest is None:
                 raise Stuck
             return smallest
+        # The options behind the chosen one follow in turn: one draw is enough, however many of them are impossible.
         first = self.choices.integer(0, max(len(options) - 1, 0))
         for option in options[first:] + options[:first]:
             if self.shapes.size(option, depth) < math.inf:
@@ -347,6 +358,7 @@ class _Making:
     # --- containers --------------------------------------------------------------------------------------------------
 
     def _array(self, key: Key, shape: Shape, depth: int, path: tuple[str | int, ...]) -> list[Any]:
+        # Long enough to contain the place that is to be spoiled.
         least = max(least_items(shape), int(path[0]) + 1 if path else 0)
         count = least
         if not self._few and depth > 0:
@@ -355,6 +367,8 @@ class _Making:
         items: list[Any] = []
         for index in range(count):
             below = self.shapes.item(key, index)
+            # The budget may have been used up by the items before, and an item that need not be there must not get the
+            # value stuck.
             if index >= least and (self._few or self.shapes.size(below, depth - 1) == math.inf):
                 break
             inner = path[1:] if path and path[0] == index else ()
@@ -429,6 +443,7 @@ class _Making:
                 raise Stuck("it forbids the members that it asks for")
             return
         count = self.choices.integer(max(least, 0), most)
+        # Some names will be taken, or forbidden; four attempts for each are enough unless the schema allows hardly any.
         for attempt in range(count * 4):
             if count <= 0:
                 break
@@ -448,6 +463,7 @@ class _Making:
         )
 
     def _name(self, key: Key, patterns: list[Pattern], depth: int, attempt: int) -> str | None:
+        # Every fourth name is made without them: names that fit no pattern may be needed, if those that do are too few.
         if patterns and attempt % 4 != 3:
             try:
                 pattern: Pattern = self._one_of(patterns)

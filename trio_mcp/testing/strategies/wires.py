@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 __all__ = ["chunks", "cut_off", "interleaved", "lines"]
 
+# Nothing counts three times, since a reader that loses a message only if the next one follows at once would often be
+# saved by a blank line.
 _BLANKS = (b"", b"", b"", b"\n", b"\r\n", b" \n", b"\t\r\n", b"\n\n\n")
 
 
@@ -64,6 +66,8 @@ def interleaved(draw: st.DrawFn, streams: Sequence[Sequence[bytes]]) -> list[tup
     Returns:
         The number of the sender, and what it sends.
     """
+    # Only the senders are permuted, each as often as it has something to send: so one's own order is kept without a
+    # filter that would reject nearly all permutations.
     turns = draw(st.permutations([sender for sender, stream in enumerate(streams) for _ in stream]))
     waiting = [iter(stream) for stream in streams]
     return [(sender, next(waiting[sender])) for sender in turns]
@@ -83,4 +87,6 @@ def cut_off(draw: st.DrawFn, messages: Sequence[bytes]) -> tuple[list[bytes], in
     complete = draw(st.integers(0, len(messages) - 1))
     last = messages[complete]
     whole = b"".join(message + b"\n" for message in messages[:complete])
+    # At least one byte less: a whole message without its line end is still complete to many readers, and is not this
+    # fault.
     return draw(chunks(whole + last[: draw(st.integers(1, len(last) - 1))])), complete

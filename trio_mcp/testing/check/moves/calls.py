@@ -58,6 +58,8 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
     # The connection of the plan that was opened last.
     return several.map(
         lambda found: (
+            # A connection of its own, as the legacy era declares capabilities once, in the handshake, and the main
+            # connection has all.
             Open(capabilities={}),
             *[attrs.evolve(step, connection=-1) for plan in found for step in plan if isinstance(step, Ask)],
             Await(),
@@ -68,6 +70,7 @@ def call_without_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["resources"], weight=4)
 def read_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that is listed."""
+    # Sorted, here and in the other moves: a seed must give the same plans whatever order a server lists things in.
     uris = st.sampled_from(sorted(facts.resources))
     return st.builds(lambda uri, token: _step(Ask("resources/read", {"uri": uri}, token=token)), uris, st.booleans())
 
@@ -77,6 +80,8 @@ def read_template(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read what a resource template describes, whether it exists or not."""
 
     def read(template: UriTemplate, values: list[str]) -> Plan:
+        # Made-up values: what exists can't be known, and a resource that does not exist must be refused properly all
+        # the same.
         names = dict(zip(template.variables, values, strict=True))
         return _step(Ask("resources/read", {"uri": template.expand(names)}))
 

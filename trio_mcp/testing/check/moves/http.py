@@ -99,6 +99,7 @@ def odd_http(facts: Facts) -> Plans:
             {"Content-Encoding": "gzip"},
         ]
     )
+    # An empty object is not a request in any era: should a server accept one of these, then nothing happens.
     posts = st.builds(lambda headers: Http("POST", headers, b"{}", hold=HOLD), fields)
     others = st.builds(lambda method, headers: Http(method, headers, hold=HOLD), methods, fields)
     return st.one_of(posts, others).map(lambda step: (step, _probe(facts)))
@@ -128,6 +129,7 @@ def chopped(facts: Facts) -> Plans:
 @move(revisions=[*VERSION_HEADER, *MODERN_REVISIONS], needs=HTTP, weight=1)
 def tell_in_unknown_version(facts: Facts) -> Plans:
     """Send a notification that names a version that there is not."""
+    # A notification that must be ignored if it is taken, so only the header can be the reason for an error.
     tell = Tell("notifications/cancelled", {"requestId": "never asked"})
     return NO_VERSIONS.map(lambda version: (attrs.evolve(tell, headers={PROTOCOL_VERSION: version}),))
 
@@ -148,6 +150,7 @@ def break_and_resume(facts: Facts) -> Plans:
     if not calls:
         return st.nothing()
     hows = st.sampled_from(["close", "reset"])
+    # Short, as most tools end within milliseconds, and a stream that has ended can't be broken off.
     waits = st.sampled_from([0.0, 0.001, 0.02])
     return st.builds(
         lambda ask, how, wait: (ask, Pause(wait), Break(how, which=-1), Resume(), Await()),
@@ -200,9 +203,11 @@ def unknown_version_header(facts: Facts) -> Plans:
 def mismatched_header(facts: Facts) -> Plans:
     """Let a header contradict the body."""
     methods = st.sampled_from(["tools/list", "server/Discover", "ping", "x"])
+    # Revisions that exist, since the version header of one that doesn't may be refused with another code.
     versions = st.sampled_from(LEGACY_REVISIONS)
     names = st.one_of(
         st.just(lambda name: name + "x"),
+        # Encoded rightly but of another name: a server that only compares headers that are not encoded misses this.
         st.just(lambda name: _encoded(name + "é")),
         st.just(lambda name: name.upper() + "-"),
     )
@@ -289,6 +294,7 @@ def _type(schema: Any, parameter: ParameterHeader) -> Any:
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=2)
 def mismatched_parameter(facts: Facts) -> Plans:
     """Let the header of an argument contradict it."""
+    # Only those that have a value: of an absent argument, the header must be absent, which is for another rule.
     given = _parametrized(facts).filter(lambda found: isinstance(found[2], (str, int)))
     return given.map(lambda found: (_changed(found[0], {found[1].header: "something-else-7"}),))
 
@@ -302,5 +308,6 @@ def missing_parameter(facts: Facts) -> Plans:
 @move(revisions=MODERN_REVISIONS, needs=[*HTTP, "callable_tools"], weight=1)
 def integer_parameter(facts: Facts) -> Plans:
     """Write the integer in a header in another way."""
+    # Below 2**31, so that the number is exact as a double and fits 32 bits, whatever a server parses "7.0" into.
     given = _parametrized(facts, "integer").filter(lambda found: type(found[2]) is int and abs(found[2]) < 2**31)
     return given.map(lambda found: (_changed(found[0], {found[1].header: f"{found[2]}.0"}),))

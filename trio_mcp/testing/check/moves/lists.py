@@ -45,6 +45,8 @@ def next_page(facts: Facts) -> st.SearchStrategy[Plan]:
 
 
 _CURSORS = st.one_of(
+    # Cursors are opaque, so any text might be a valid one: only those with this prefix are judged, the others are there
+    # to find a server that crashes on them.
     st.text("abcdefghijklmnopqrstuvwxyz0123456789", max_size=6).map(NO_CURSOR.__add__),
     st.sampled_from(["", "\x00", "../..", "🙂"]),
 )
@@ -67,6 +69,8 @@ def list_everywhere(facts: Facts) -> st.SearchStrategy[Plan]:
         return st.nothing()
 
     def read(method: str) -> Plan:
+        # The first connection once more at the end: a list that changes with time differs there as well, and is not
+        # blamed.
         asks = [step for turn in (0, -1, 0) for step in (Ask(method, connection=turn), Await())]
         return (Open(), *asks)
 

@@ -73,6 +73,7 @@ def malformed_message(facts: Facts) -> st.SearchStrategy[Plan]:
     # Not an array, which may be a batch.
     values = json_values().filter(lambda value: not isinstance(value, list))
     others = values.map(lambda value: json.dumps(value, separators=(",", ":")).encode())
+    # The known ones twice: random values are seldom even objects, and refused at the first look.
     return st.builds(lambda text: (Write((text,), fault="no message"), alive(facts)), st.one_of(known, known, others))
 
 
@@ -83,6 +84,7 @@ UNUSUAL: Final = ("escaped", "large", "nested", "spaces")
 @move(weight=1)
 def unusual_request(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send requests that are valid, but nested deeply, large, or written in an unusual way."""
+    # The id is filled in when the step runs, as one drawn now could collide with that of another plan.
     texts = hostile_messages(facts.revision, ids=st.just("$id"), faults=UNUSUAL)
     return texts.map(lambda found: (Write((found.text,), fault=found.fault), alive(facts)))
 
@@ -101,6 +103,8 @@ def malformed_params(facts: Facts) -> st.SearchStrategy[Plan]:
     """Ask with parameters that the method can't have."""
     known = {"tools": ("tools/call", "tools/list"), "prompts": ("prompts/get",), "resources": ("resources/read",)}
     known["completions"] = ("completion/complete",)
+    # Only methods that the server declares: the refusal of any other would be right for a reason that has nothing to do
+    # with the parameters.
     methods = [method for kind, found in known.items() if facts.declares(kind) for method in found]
     choices = [(method, params) for method in methods for params in _PARAMS[method]]
     if not choices:

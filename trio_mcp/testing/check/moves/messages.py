@@ -76,6 +76,7 @@ def duplicate_id(facts: Facts) -> st.SearchStrategy[Plan]:
 def batch(facts: Facts) -> st.SearchStrategy[Plan]:
     """Send several messages as one."""
     ping: dict[str, Any] = {"jsonrpc": "2.0", "id": "$id", "method": "ping"}
+    # One plan for each kind that is declared, so that a failing example names the list that is at fault.
     lists = [
         {"jsonrpc": "2.0", "id": "$id2", "method": f"{kind}/list"} for kind in facts.capabilities if kind in _KINDS
     ]
@@ -119,6 +120,8 @@ def disconnect(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(weight=1)
 def open_in_revision(facts: Facts) -> st.SearchStrategy[Plan]:
     """Open another connection with the handshake of the legacy era, in a revision that may not exist."""
+    # One before all and one after all: a server that compares texts instead of looking the revision up takes one of
+    # them.
     revisions = st.sampled_from([*LEGACY_REVISIONS, "1900-01-01", "1900-01-01", "2999-12-31"])
     return st.lists(revisions, min_size=1, max_size=2).map(lambda found: tuple(Open(each) for each in found))
 

@@ -105,6 +105,7 @@ def call_with_capabilities(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(revisions=MODERN_REVISIONS, needs=["callable_tools"], weight=3)
 def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool, and answer what it asks: rightly, wrongly, not at all, or with a state that was changed."""
+    # Valid more often, as only a valid answer leads to the next round, if there is one.
     hows = st.lists(st.sampled_from(["valid", "valid", "wrong", "none", "state"]), min_size=1, max_size=3)
 
     def answer(call: Ask, found: list[Any]) -> Plan:
@@ -120,6 +121,8 @@ def continue_rounds(facts: Facts) -> st.SearchStrategy[Plan]:
 def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read a resource that is not there."""
     schemes = sorted({uri.split(":")[0] for uri in facts.resources if ":" in uri} - {"http", "https"})
+    # In the server's own schemes too: of a foreign one a server may say at once that it has none, before it looks
+    # anything up. Not http, which a server might fetch.
     known = [f"{scheme}:///{NOWHERE}" for scheme in schemes]
     made_up = st.sampled_from([f"{NOWHERE}://x/", f"{NOWHERE}:", *known])
     return st.builds(lambda uri, word: (Ask("resources/read", {"uri": uri + word}),), made_up, _WORDS)
@@ -128,6 +131,7 @@ def read_unknown_resource(facts: Facts) -> st.SearchStrategy[Plan]:
 @move(needs=["capability:resources"], weight=1)
 def read_odd_uri(facts: Facts) -> st.SearchStrategy[Plan]:
     """Read what is not a URI, and what leads out of a folder."""
+    # Plain and percent-encoded: a check before the decoding misses the second. Reading this file does no harm.
     climbing = ["file:///../../../../../../etc/passwd", "file:///%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd"]
     for uri in facts.resources:
         if uri.startswith("file:///"):
@@ -162,6 +166,7 @@ def complete(facts: Facts) -> st.SearchStrategy[Plan]:
         for argument in prompt.get("arguments") or ()
     ]
     for template in sorted(facts.templates):
+        # The first variable (RFC 6570), read by hand: the template may use operators that the library does not expand.
         inside = template.partition("{")[2].partition("}")[0].lstrip("+#./;?&").split(",")[0].rstrip("*")
         if inside:
             places.append(({"type": "ref/resource", "uri": template}, inside))
@@ -235,6 +240,7 @@ def _modern_methods(facts: Facts) -> list[str]:
 @move(needs=["callable_tools"], weight=1)
 def call_in_other_case(facts: Facts) -> st.SearchStrategy[Plan]:
     """Call a tool under its name in other letters."""
+    # Only of tools that may be called: a server that ignores case runs the tool.
     names = {name: [name.upper(), name.lower(), name.title()] for name in facts.callable_tools}
     others = sorted({other for found in names.values() for other in found if other not in facts.tools})
     if not others:

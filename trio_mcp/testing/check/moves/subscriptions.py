@@ -21,9 +21,11 @@ _FLAGS = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 
 
 def _listens(facts: Facts, connection: int = 0) -> st.SearchStrategy[Ask]:
+    # With one that does not exist: a server may leave it out of what it acknowledges, but must not fail.
     uris = [*sorted(facts.resources)[:20], f"{NOWHERE}://x"]
     choices: dict[str, st.SearchStrategy[Any]] = {flag: st.booleans() for flag in _FLAGS}
     choices["resourceSubscriptions"] = st.lists(st.sampled_from(uris), max_size=3, unique=True)
+    # Each key optional, as false and absent mean the same, and servers confuse them.
     filters = st.fixed_dictionaries({}, optional=choices)
     return filters.map(lambda found: Ask("subscriptions/listen", {"notifications": found}, connection=connection))
 
@@ -34,6 +36,7 @@ def _something(facts: Facts) -> st.SearchStrategy[Ask]:
         return st.just(alive(facts))  # type: ignore[arg-type]
     schemas = {name: json.dumps(facts.tools[name].get("inputSchema")) for name in facts.callable_tools}
     touching = tuple(name for name, text in schemas.items() if any(uri in text for uri in facts.resources))
+    # Half of the calls: which tool changes anything is not declared, and a random one mostly doesn't.
     return st.one_of(calls(facts), calls(attrs.evolve(facts, callable_tools=touching))) if touching else calls(facts)
 
 

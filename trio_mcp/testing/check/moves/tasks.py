@@ -32,6 +32,7 @@ def _calls(facts: Facts, support: Collection[str], **more: Any) -> st.SearchStra
 
 def _support(facts: Facts, name: str) -> str:
     execution = facts.tools[name].get("execution")
+    # Absent means forbidden (2025-11-25 basic/utilities/tasks).
     return str(execution.get("taskSupport", "forbidden")) if isinstance(execution, dict) else "forbidden"
 
 
@@ -53,6 +54,8 @@ def task_run(facts: Facts) -> st.SearchStrategy[Plan]:
         return (call, Await(), *before, Pause(pause), result, Await(), get, Await(), *after)
 
     before = st.sampled_from([[], [get], [get, result]])
+    # The result must stay available until the time to live is over, and the cancellation of a task that has ended be
+    # refused (2025-11-25 basic/utilities/tasks).
     after = st.sampled_from([[], [result, get], [cancel, Await(), get]])
     return st.builds(run, _as_tasks(facts), _PAUSES, before, after)
 
@@ -63,6 +66,7 @@ def task_cancelled(facts: Facts) -> st.SearchStrategy[Plan]:
     get, result, cancel = (OnTask(f"tasks/{name}", -1) for name in ("get", "result", "cancel"))
 
     def run(call: Ask, before: float, after: float, more: list[Step]) -> Plan:
+        # Mostly at once: a quick tool would have ended, and a task that has ended can't be cancelled any more.
         waits = (Pause(before),) if before > 0.1 else ()
         return (call, Await(), *waits, cancel, Await(), get, Await(), Pause(after), get, Await(), *more)
 
