@@ -48,8 +48,11 @@ def run(options: argparse.Namespace) -> int:
     with runnable():
         report = trio.run(_until_interrupted, partial(check, baseline=baseline), bar).knowing(baseline)
     report = attrs.evolve(report, target=shown_name(options) or report.target)
+    # Flushed, so that it stands before what is said on standard error, where both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
     for outcome in report.outcomes:
+        # Without an occasion nothing is known, so the line may still be needed. On standard error, as standard output
+        # is the report.
         if outcome.rule.id in baseline and outcome.status == "held":
             print(f"{outcome.rule.id} is in the baseline, but holds now", file=sys.stderr)
     files.write(report)
@@ -76,6 +79,7 @@ def shown_name(options: argparse.Namespace) -> str:
     from trio_mcp.testing.transcript.masking import mask_words
 
     if options.process is not None:
+        # Without the folder of the program, which tells of the user's machine and not of the target.
         return mask_words([Path(options.process[0]).name, *options.process[1:]])
     return "" if "://" in options.target else mask_words([options.target])
 
@@ -124,6 +128,7 @@ def _prepared(
         return check, partial(preview_server, target, **settings)
     if options.process is None:
         raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
+    # Refused rather than ignored: the user would believe that a limit such as the rate is kept.
     for name in ("allow_writes", "tool", "header", "env", "rate"):
         if getattr(options, name):
             raise Exit(f"--{name.replace('_', '-')} is for servers")
@@ -141,11 +146,13 @@ async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: 
             broken = f", {progress.broken} broken" if progress.broken else ""
             bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
 
+    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made.
     with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
             await anext(signals)
             stop.set()
+            # Or the message would stand behind the bar, on the same line.
             bar.clear()
             print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
             await anext(signals)
@@ -157,6 +164,7 @@ async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: 
                 return await check(on_progress=show, stop=stop)
         finally:
             bar.clear()
+    # Only the cancellation of the scope leads here, so this was the second Ctrl-C: no report is left to give.
     raise KeyboardInterrupt
 
 
@@ -178,6 +186,7 @@ class _Files:
             folder = Path(path).resolve().parent
             if not os.access(folder, os.W_OK):
                 raise Exit(f"can't write {path}: {folder} is not a folder that can be written to")
+        # Beside the report, whose page names these files without a folder.
         self._replays = options.replays or (Path(options.report[0]).parent if options.report else None)
 
     def write(self, report: CheckReport) -> None:
@@ -200,6 +209,7 @@ class _Files:
 
     def _write(self, path: str, text: str) -> None:
         try:
+            # Whatever the locale says: the page and the XML name no other encoding.
             Path(path).write_text(text, encoding="utf-8")
         except OSError as exc:
             raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
@@ -209,6 +219,7 @@ class _Files:
 
 
 def _plan(preview: Preview, options: argparse.Namespace) -> str:
+    # The same as the defaults of `check_client` and `check_server`, which a dry run does not reach.
     examples = options.examples or (50 if options.client else 200)
     lines = [f"{examples} examples, {options.time:g} seconds at most, seed {options.seed}"]
     if options.rate is not None:

@@ -52,6 +52,8 @@ def _opened(path: str) -> BinaryIO:
 
 async def _record(target: Any, name: str, file: BinaryIO, port: int) -> int:
     tape = FileTape(TranscriptWriter(file, target=name))
+    # SIGTERM as well: over stdio a client that was told to start the recorder in place of the server ends it so
+    # (`basic/lifecycle`, Shutdown), and the number of events is still told.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
@@ -73,6 +75,8 @@ async def _between(target: Any, tape: FileTape, port: int) -> None:
     if not 0 <= port < 65536:
         raise Exit(f"--port must be from 0 to 65535; got {port}")
     try:
+        # On the loopback interface: any program that connects speaks to the server with the credentials of the command
+        # line.
         listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
     except OSError as exc:
         raise Exit(f"can't listen on port {port}: {exc.strerror or exc}", hint=False) from None
@@ -88,6 +92,7 @@ async def _between(target: Any, tape: FileTape, port: int) -> None:
         recorder = HttpRecorder(target, tape)
         url = f"http://{place}{recorder.path}"
         serve = partial(trio.serve_listeners, recorder.serve, listeners)
+    # Flushed: the port may be one that the system has chosen, so the program that starts the client reads it from here.
     print(
         f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done", file=sys.stderr, flush=True
     )

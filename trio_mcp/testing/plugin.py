@@ -56,13 +56,17 @@ def conformance_tests(
     """
     if (target is None) == (fixture is None):
         raise TypeError("conformance_tests() takes a target, or the name of a fixture that returns one")
+    # At import: a misspelt rule fails the collection, and not one test in the middle of a run.
     chosen = select(rules, *(("client",) if side == "client" else ("server", "transport")))
     known = set(read_baseline(baseline)) if isinstance(baseline, (str, Path)) else set(baseline)
     check = check_server if side == "server" else check_client
     run = _Run(partial(check, **settings), chosen, known)
 
+    # Not an async function: it must run with any plugin for such tests, and without one.
     @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in chosen])
     def test(rule: Rule, request: pytest.FixtureRequest) -> None:
+        # By each test, as which one runs first is up to the selection. A fixture that starts a server should have the
+        # scope of the module, or each test starts one.
         found = target if fixture is None else request.getfixturevalue(fixture)
         _tell(run.outcome(rule, found, request))
 
@@ -81,6 +85,7 @@ class _Run:
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
         """Return what became of a rule."""
+        # A failure is remembered, too, or each rule would wait anew for a target that can't be reached.
         if self._outcomes is None and self._problem is None:
             # Of those that were selected: fewer rules need fewer kinds of traffic.
             selected = {
@@ -94,6 +99,7 @@ class _Run:
         return self._outcomes[rule.id]
 
     def _run(self, target: Any, rules: Sequence[str | Rule]) -> None:
+        # In memory nothing waits for the outside world, so time can jump: the deadlines of a check then cost nothing.
         clock = trio.testing.MockClock(autojump_threshold=0) if isinstance(target, Servable) else None
         try:
             report: CheckReport = trio.run(partial(self._check, target, rules=rules), clock=clock)
@@ -110,8 +116,10 @@ def _tell(outcome: Outcome) -> None:
         case "held":
             return
         case "broken" if not outcome.fails:
+            # Not a marker, which would have to be there before the check has run.
             pytest.xfail(f"{outcome.excuse}: {problem_of(outcome)}")
         case "broken":
+            # Without a traceback, which would lead into the kit and not into the target.
             pytest.fail("\n".join(failure_lines(outcome)), pytrace=False)
         case _:
             pytest.skip(f"{outcome.status}: {outcome.reason}")

@@ -17,8 +17,11 @@ ROOT: Final = "file:///kit"
 def capabilities_of(revision: str) -> dict[str, Any]:
     """Return the capabilities that the kit declares as a client, by default."""
     declared: dict[str, Any] = {"roots": {}, "sampling": {}}
+    # The modern era has no notice that the roots have changed, so no capability for it either.
     if revision not in MODERN_REVISIONS:
         declared["roots"] = {"listChanged": True}
+    # Elicitation came with 2025-06-18, its modes with 2025-11-25 (`client/elicitation`, Capabilities). Declared
+    # earlier, they would let a server rely on what its revision lacks.
     if at_least(revision, "2025-11-25"):
         declared["elicitation"] = {"form": {}, "url": {}}
     elif at_least(revision, "2025-06-18"):
@@ -29,8 +32,12 @@ def capabilities_of(revision: str) -> dict[str, Any]:
 def response_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the response to a request of a server: an error if its capability was not declared."""
     head = {"jsonrpc": "2.0", "id": question["id"]}
+    # A ping needs no capability: whichever side receives it must respond (`basic/utilities/ping`). Otherwise the
+    # capability of a client is the first part of the method.
     needed = {"ping": ""}.get(question["method"], question["method"].partition("/")[0])
     answer = answer_to(question) if needed in ("", *capabilities) else None
+    # An error rather than silence: a server may wait for the response before it goes on with the kit's own request,
+    # which would then look lost.
     if answer is None:
         return head | {"error": {"code": METHOD_NOT_FOUND, "message": "the client does not support this"}}
     return head | {"result": answer}
@@ -53,6 +60,7 @@ def answer_to(question: Mapping[str, Any]) -> dict[str, Any] | None:
                 "stopReason": "endTurn",
             }
         case "elicitation/create":
+            # Without content, which only forms have: the user agrees to open a page (`client/elicitation`, URL mode).
             if params.get("mode") == "url":
                 return {"action": "accept"}
             return {"action": "accept", "content": _filled(params.get("requestedSchema"))}
@@ -63,6 +71,7 @@ def wrong_answer_to(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer that does not fit the question."""
     if question.get("method") == "elicitation/create":
         return {"action": "perhaps", "content": [None]}
+    # One object for roots and for sampling, wrong for both: each of their members has a type that neither allows.
     return {"roots": "none", "role": 7, "content": None}
 
 
@@ -74,6 +83,7 @@ def _filled(schema: Any) -> dict[str, Any]:
 
 def _field(schema: Any) -> Any:
     schema = schema if isinstance(schema, Mapping) else {}
+    # Valid by the server's own word, whatever limits stand beside it.
     if "default" in schema:
         return schema["default"]
     if choices := _choices(schema):
@@ -82,11 +92,14 @@ def _field(schema: Any) -> Any:
         case "boolean":
             return True
         case "integer" | "number":
+            # Zero may be out of bounds. A bound itself is always valid, as forms have no exclusive ones
+            # (`client/elicitation`, Requested Schema).
             least, most = schema.get("minimum"), schema.get("maximum")
             return least if least is not None else min(0, most) if most is not None else 0
         case "array":
             count = max(1, int(schema.get("minItems") or 0))
             return _choices(schema.get("items") or {})[:count]
+    # These four are all the formats that a form may name (`client/elicitation`, Requested Schema).
     sample = {
         "email": "kit@example.com",
         "uri": "https://example.com/",
@@ -101,5 +114,7 @@ def _field(schema: Any) -> Any:
 def _choices(schema: Mapping[str, Any]) -> list[Any]:
     if isinstance(schema.get("enum"), list):
         return list(schema["enum"])
+    # Choices with titles, since 2025-11-25: a single choice is a `oneOf`, the items of a multiple one an `anyOf`
+    # (`client/elicitation`, Requested Schema).
     titled = schema.get("oneOf") or schema.get("anyOf")
     return [each.get("const") for each in titled if isinstance(each, Mapping)] if isinstance(titled, list) else []

@@ -29,6 +29,8 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     """
     try:
         with open(path, "rb") as file:
+            # One byte more than is allowed tells that a file is too large. Its size is not asked for: a pipe, such as
+            # that of a process substitution, has none.
             data = file.read(MAX_SIZE + 1)
         text = data.decode()
     except OSError as exc:
@@ -40,17 +42,22 @@ def read_baseline(path: str | Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
+        # Three dashes begin a YAML document, and some linters of YAML insist on them.
         if not line or line.startswith("#") or line == "---":
             continue
         match = _LINE.fullmatch(line)
         try:
             if match is None:
                 raise ValueError(f"a line must have the form RULE: REASON; got {line!r}")
+            # An error, and not ignored: after a slip or a renamed rule the known failure would be a new one, and its
+            # reason lost.
             if match["rule"] not in RULES:
                 near = difflib.get_close_matches(match["rule"], RULES, 1)
                 raise ValueError(
                     f"there is no rule {match['rule']!r}" + (f"; did you mean {near[0]!r}?" if near else "")
                 )
+            # YAML forbids a key that comes twice, but many readers take the last one: which reason counts would depend
+            # on the tool.
             if match["rule"] in found:
                 raise ValueError(f"the rule {match['rule']!r} is named twice")
         except ValueError as exc:
@@ -60,6 +67,7 @@ def read_baseline(path: str | Path) -> dict[str, str]:
 
 
 def _unquoted(text: str) -> str:
+    # Without the escapes of YAML: `baseline_text` writes none, and a reason is only read by people.
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 

@@ -130,8 +130,10 @@ async def check_client(
     stop = trio.Event() if stop is None else stop
     began = trio.current_time()
     ended: Ended = "complete"
+    # The revisions take turns, example by example, so a check that runs out of time has still spoken each of them.
     sources = [check.scripts(revision, seed) for revision in spoken]
     for number, source in zip(range(examples), itertools.cycle(sources), strict=False):
+        # Only between examples: a client that is cut off in the middle would be judged for what it had no time to do.
         if stop.is_set() or trio.current_time() - began > time:
             ended = "interrupted" if stop.is_set() else "time"
             break
@@ -139,6 +141,8 @@ async def check_client(
         if on_progress is not None:
             passed = trio.current_time() - began
             on_progress(Progress(check.examples, examples, passed, check.requests, len(check.failures)))
+    # Only if every single one hung: that some of these servers keep a client waiting does not show that it hangs by
+    # itself, and is told as a note.
     if check.examples and check.hung == check.examples:
         ended = "target hangs"
     transport = client.transport if isinstance(client, StreamClient) else "http"
@@ -170,6 +174,8 @@ def _over_links(client: Callable[[LinkFactory], Awaitable[object]]) -> StreamCli
     async def run(connect: Callable[[], Awaitable[trio.abc.Stream]]) -> None:
         @contextlib.asynccontextmanager
         async def opened() -> AsyncIterator[Link]:
+            # Over bytes, not a link that hands objects over: the client's own reading and writing of JSON is checked as
+            # well.
             async with stream_link(await connect()) as link:
                 yield link
 
@@ -204,9 +210,13 @@ class _Check:
 
     def scripts(self, revision: str, seed: int) -> Iterator[Script]:
         """Yield scripts of a revision without end; the first is plain."""
+        # Plain, so that a command which can't connect at all is told from a client that an odd server puts off. A
+        # script may also answer with a version that does not exist, which the first one must not.
         yield attrs.evolve(draws(scripts(revision, max_turns=0), 1, seed=seed)[0], answers=revision)
         for bulk in itertools.count():
             began = clock.perf_counter()
+            # The factor keeps seeds apart: with a plain sum, the second bulk of one seed would be the first of the next
+            # seed.
             drawn = draws(scripts(revision), BULK, seed=seed * 1_000_003 + bulk)
             self._generating += clock.perf_counter() - began
             yield from drawn
@@ -218,6 +228,7 @@ class _Check:
         self.hung += not run.ended
         if run.trouble:
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
+        # An error, since a report in which no rule had an occasion has status 0 and would look like a success.
         if number == 0 and not run.events:
             raise TransportError(f"the client did not connect: {run.trouble or 'it ended without an error'}")
         history = History(run.events)
@@ -227,6 +238,7 @@ class _Check:
         for rule, verdict in judge(history, self._rules):
             self._occasions[rule.id] += 1
             if verdict.problem is not None:
+                # The first verdict counts: it is nearest to the cause, and later ones are often its consequences.
                 found.setdefault(rule.id, verdict)
         for rule in self._rules:
             if rule.id in found and rule.id not in self.failures:
@@ -243,24 +255,30 @@ class _Check:
             else:
                 await self._start([*self._client], script, tape, run)
             run.events = tape.events
+            # Only the timeout passes this line, as all else returns here or raises.
             return run
         run.ended = False
         run.trouble = f"it did not end within {self._patience:g} seconds"
+        # What a client did until it was stopped is judged like anything else.
         run.events = tape.events
         return run
 
     async def _connect(self, client: StreamClient, script: Script, tape: Tape, run: _Run) -> None:
         numbers = itertools.count()
+        # One for all connections: a session over HTTP may use many of them.
         http = HttpServing(script, tape, self._deadline)
 
         async with background_nursery() as nursery:
 
             async def connect() -> trio.abc.Stream:
+                # As opening a real connection would be: a client that connects in a loop can still be stopped when its
+                # time is up.
                 await trio.lowlevel.checkpoint()
                 ours, theirs = trio.testing.memory_stream_pair()
                 if client.transport == "http":
                     nursery.start_soon(http.serve, ours)
                 else:
+                    # A server of its own for each connection, as over lines nothing ties two of them together.
                     number = next(numbers)
                     server = ScriptedServer(script, tape, number, self._deadline)
                     nursery.start_soon(partial(serve_lines, server, ours, tape, number=number, transport="memory"))
@@ -274,6 +292,9 @@ class _Check:
 
     async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
         serving = HttpServing(script, tape, self._deadline)
+        # On the loopback interface only, as the specification asks of local servers (`basic/transports`, Security
+        # Warning). By its number, as the name `localhost` may mean ::1 first. It listens before the client starts, so a
+        # client that connects at once finds it.
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}{PATH}"
         # All of the environment, unlike that of a server: it is a program of the user's, as if started from the shell.
@@ -283,10 +304,14 @@ class _Check:
             nursery.start_soon(partial(trio.serve_listeners, serving.serve, listeners))
             process = await start_process(program)
             async with closing(partial(process.end, GRACE)):
+                # A client that reads its standard input would otherwise wait there until its time is up.
                 await process.stdin.aclose()
+                # Not looked at, but a full pipe would stop the client.
                 nursery.start_soon(_drain, process.stdout, bytearray())
                 nursery.start_soon(_drain, process.stderr, errors)
                 status = await process.wait()
+        # A note, not an error: a client may well fail when its server does. The last line of a traceback is the
+        # exception.
         if status:
             last = errors.decode("utf-8", "replace").strip().splitlines()
             run.trouble = f"it exited with status {status}" + (f": {last[-1]}" if last else "")
@@ -298,8 +323,12 @@ class _Check:
     ) -> Failure:
         events, runs = run.events, 0
         known = rule.id in self._baseline
+        # Shrinking stops at the end of the check, too. A known failure needs no simple script: its reason stands in the
+        # baseline.
         until = -math.inf if known else min(until, trio.current_time() + SHRINKING_TIME)
         simplest = script
+        # Each simpler script has simpler ones of its own, so the search begins anew from it and does not go on with the
+        # old list.
         improved = True
         while improved:
             improved = False
@@ -311,12 +340,14 @@ class _Check:
                 if (found := _first(rule, tried)) is not None:
                     simplest, events, verdict, improved = simpler, tried, found, True
                     break
+        # Run again from the start, as a client may be flaky: the report says how often the last script really shows it.
         seen = 0
         again = 0 if known or stop.is_set() else REPEATS
         for _ in range(again):
             seen += _first(rule, (await self._play(simplest)).events) is not None
         assert verdict.problem is not None
         transcript = essential(rule, events, verdict)
+        # A verdict on a message of a batch is about an event that the history has made, which stands in no transcript.
         at = next((at for at, event in enumerate(transcript) if event is verdict.event), len(transcript) - 1)
         return Failure(
             verdict.problem,
@@ -348,6 +379,7 @@ class _Check:
                 outcomes.append(Outcome(rule, "broken", occasions, failure=failure, known=rule.id in baseline))
             elif occasions:
                 outcomes.append(Outcome(rule, "held", occasions))
+            # Told apart from a lack of occasions, as the user can change it by asking for another revision.
             elif not set(rule.revisions) & set(revisions):
                 outcomes.append(Outcome(rule, "not checkable", reason="no revision that has it was spoken"))
             else:
@@ -388,12 +420,15 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
 
     A client can't be made to do less, as a server can; but less can be shown of what it did.
     """
+    # Up to the event first, since what came later seldom matters. If it does, as for rules about what never comes,
+    # everything is kept to begin with.
     place = next((at for at, event in enumerate(events) if event is verdict.event), len(events) - 1)
     kept = list(events[: place + 1])
 
     places = {id(event): place for place, event in enumerate(events)}
 
     def in_order(units: list[list[Event]]) -> list[Event]:
+        # HTTP exchanges overlap, so pieces that are put together again would be out of order.
         return sorted((event for unit in units for event in unit), key=lambda event: places[id(event)])
 
     def shows(tried: list[Event]) -> bool:
@@ -426,6 +461,7 @@ def essential(rule: Rule, events: Sequence[Event], verdict: Verdict) -> list[Eve
 
 def _software(history: History) -> str:
     for _, asked in history.requests():
+        # The legacy era names the client once, in `initialize`; the modern era in the metadata of each request.
         found: Any = asked.params.get("clientInfo") or asked.meta.get("io.modelcontextprotocol/clientInfo")
         if isinstance(found, dict):
             return f"{found.get('name')} {found.get('version')}"
@@ -433,6 +469,7 @@ def _software(history: History) -> str:
 
 
 def _innermost(exc: BaseException) -> str:
+    # Every nursery of Trio puts what it raises into a group, so a group of one says nothing by itself.
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return f"it raised {type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"

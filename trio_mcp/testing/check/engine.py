@@ -151,11 +151,14 @@ class Check:
             NegotiationError: If it does not speak a revision.
         """
         self.facts = await meet(self._open_wire, self._options)
+        # What one revision leaves of the examples and the time goes to those after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
             examples = self._examples + (self._options.examples - self._examples) // left
             until = clock.perf_counter() + self._time_left / left
             await self._check_revision(facts, examples, until)
+            # A revision has only its share of the time, so the next one still has its own. Every other end is that of
+            # the target, or of a budget for all.
             if self._ended not in (None, "time"):
                 return
         self._ended = self._ended or "complete"
@@ -172,8 +175,11 @@ class Check:
 
     async def _check_revision(self, facts: Facts, examples: int, until: float) -> None:
         """Check a revision, over one connection after the other."""
+        # What took long in one revision is most likely the same code in the other.
         for method, name in self._slow:
             facts = facts.without(method, name)
+        # The seed is a text: `Random` takes its SHA-512, which is the same in every process, unlike `hash`. With the
+        # revision in it, the second one does not begin with the moves of the first.
         self._sources.append(Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
             if clock.perf_counter() >= until:
@@ -189,6 +195,8 @@ class Check:
                 facts, more = await self._live(facts, examples, until)
                 if not more:
                     return
+            # It answered when it was met, so this is its death and not a wrong address. A note rather than an error:
+            # the report has what was found until then.
             except TrioMcpError as exc:
                 self._notes.append(f"after {self._examples} examples the target could not be reached any more: {exc}")
                 self._ended = "target died"
@@ -199,10 +207,13 @@ class Check:
         more = True
         began = clock.perf_counter()
         async with self._connected(facts.revision) as runner:
+            # How long this takes decides which plans are made. On a virtual clock the same seed must give the same
+            # traffic, however busy the machine is.
             if not runner.is_virtual:
                 self._sources[-1].opening = clock.perf_counter() - began
             self._virtual = runner.is_virtual
             life = self._life = _Life(runner, Judging(self._options.rules, runner.tape.events))
+            # `Judging` has the prologue now; what the tape holds from here on was not judged yet.
             runner.forget()
             talk = runner.talks[0]
             while talk.is_open and not self._over(life, examples, until):
@@ -216,6 +227,8 @@ class Check:
                 facts = self._without_slow(facts, runner)
                 if self._on_progress is not None:
                     self._on_progress(self._progress)
+                # The first chunks are small: what is wrong from the start is found, and shrunk, before all the rest has
+                # run. Later, judging several examples at once costs less for each.
                 if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
                 self._measure(life)
@@ -230,6 +243,8 @@ class Check:
         count = len(life.plans)
         pid = getattr(life.runner.talks[0].wire, "pid", None)
         if pid is not None and count % WARM == 0 and (usage := usage_of(pid)) is not None:
+            # The first look at each life: another life is another process, whose memory has nothing to do with that of
+            # the last one.
             life.usage = life.usage or usage
             self._usage = life.usage, usage
 
@@ -237,6 +252,8 @@ class Check:
         """Leave out what has turned out to be slow, which would take all the time."""
         late = dict.fromkeys(runner.slow, f"took longer than {self._options.terms.patience:g} s")
         runner.slow.clear()
+        # What takes long now and then is counted up, and left out only once it has cost a notable part of the check. On
+        # a virtual clock nothing takes long.
         for sent in [] if runner.is_virtual else runner.talks[0].answered():
             if (each := sent.work) is not None and sent.seconds is not None and sent.seconds > LONG:
                 self._spent[each] = self._spent.get(each, 0.0) + sent.seconds
@@ -247,6 +264,8 @@ class Check:
             left = left.without(method, name)
             self._slow[method, name] = None
             self._notes.append(f"{method} of {name!r} {late[method, name]}: it is left out from now on")
+        # A resource from a template is not among the facts. Without a change there is nothing to draw anew, which takes
+        # time.
         if left != facts:
             self._sources[-1].renew(left)
         return left
@@ -266,6 +285,8 @@ class Check:
     async def _connected(self, revision: str) -> AsyncIterator[Runner]:
         runner = Runner(self._open_wire, revision, self._options.terms)
         async with runner.connected():
+            # Each connection lists for itself: rules look up tools and their schemas among what was listed on the same
+            # connection.
             await discover(runner)
             yield runner
 
@@ -277,20 +298,29 @@ class Check:
     async def _example(self, life: _Life, plan: Plan) -> None:
         """Run a plan, and see whether the target survives it."""
         runner = life.runner
+        # Before it runs: if the check is interrupted, the report still finds the plan that goes with what was seen.
         life.plans.append((self._examples, plan))
         if self._latencies and not self._virtual:
+            # The median of the last few: a single slow probe must not make every pause long, and a target that warms up
+            # gets faster.
             runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
         seconds, probed = None, False
+        # Each wait within a plan has a limit, but their sum has none: a target that always answers at the last moment
+        # would take minutes for a long plan.
         with trio.move_on_after(PATIENCE * self._options.terms.deadline + 30) as scope:
             await runner.run(plan, example=self._examples)
             if self._virtual:
+                # Always all of it, so that what is late belongs to this example in every run, whatever order the tasks
+                # run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
             if self._virtual or not self._examples % PROBES or not all(isinstance(step, PLAIN) for step in plan):
                 seconds = await runner.probe()
                 probed = True
         self._examples += 1
         self._requests += runner.asked - before
+        # A connection that has ended is not a sign of death: some plans end it, and a server may close it over
+        # malformed input. Whether the target is still there, the next life shows.
         if scope.cancelled_caught or (probed and seconds is None and runner.talks[0].is_open):
             # Nothing more can be learned on this connection.
             self._dead += 1
@@ -305,6 +335,7 @@ class Check:
         """Judge what is new, and shrink what is broken for the first time and not known to be."""
         for found in self._judged(life):
             if found.rule.id not in self._failures:
+                # Recorded before it is shrunk: that takes seconds, and an interruption may strike in the middle.
                 self._failures[found.rule.id] = _as_seen(found, life, facts.revision)
                 if found.rule.id not in self._options.baseline:
                     await self._shrink(found, life, facts)
@@ -312,6 +343,7 @@ class Check:
     def _judged(self, life: _Life) -> list[Found]:
         """Return the first verdict of each rule that is broken."""
         life.runner.pump()
+        # A copy, as `forget` empties the list that the tape keeps.
         events = list(life.runner.tape.events)
         life.runner.forget()
         life.judged = len(life.plans)
@@ -327,22 +359,29 @@ class Check:
         return list(broken.values())
 
     async def _shrink(self, found: Found, life: _Life, facts: Facts) -> None:
+        # One for all the examples that may be the cause, so that they share its time and its runs.
         shrinker = Shrinker(
             lambda: self._connected(facts.revision),
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
+            # A third of what is left, so that several rules get their turn. At least two seconds even at the very end,
+            # as a failure without its small exchange is hard to act on.
             seconds=min(SHRINKING, max(2.0, self._time_left / 3)),
             quiet=QUIET_VIRTUAL if self._virtual else QUIET,
         )
         best = self._failures[found.rule.id]
         numbers = [number for number, _ in life.plans]
+        # The likeliest cause first. The next one is tried only if this one does not break the rule again by itself or
+        # after what came before it.
         for example in found.examples:
             if example not in numbers:
                 continue
             place = numbers.index(example)
             shown = Shown(life.plans[place][1], best.transcript, found.verdict)
             failure = await shrinker.shrink(shown, [plan for _, plan in life.plans[:place]], facts.revision, example)
+            # The first result replaces what was only seen, as it tells how often it was run again in vain. Later ones
+            # count only if they show the fault.
             if failure.seen or not best.of:
                 best = self._failures[found.rule.id] = failure
             if failure.seen:
@@ -355,6 +394,7 @@ class Check:
         if self._life is not None:
             # Interrupted: what was not judged yet.
             life, self._life = self._life, None
+            # Without shrinking: the user who stops a check wants its report now.
             for found in self._judged(life):
                 self._failures.setdefault(found.rule.id, _as_seen(found, life, life.runner.revision))
         spoken = tuple(facts.revision for facts in self.facts)
@@ -373,6 +413,7 @@ class Check:
             self._generating,
             tuple(map(self._outcome, self._options.rules)),
             tuple(dict.fromkeys(notes + self._notes + self._slowness() + self._leaks())),
+            # Only a `run` that was cancelled leaves it open.
             self._ended or "interrupted",
             self._figures(),
         )
@@ -381,6 +422,8 @@ class Check:
         occasions, failure = self._occasions[rule.id], self._failures.get(rule.id)
         if failure is not None:
             return Outcome(rule, "broken", occasions, failure=failure, known=rule.id in self._options.baseline)
+        # Before what the target lacks: occasions also come from the moves of other rules, and from a server that does
+        # more than it declares.
         if occasions:
             return Outcome(rule, "held", occasions)
         if reason := lacking(rule, self.facts):
@@ -405,6 +448,7 @@ class Check:
         return grown(*self._usage) if self._usage is not None else []
 
     def _first_and_last(self) -> tuple[float, float]:
+        # Medians of many, as one garbage collection, or one late probe, is not a trend.
         tenth = max(1, len(self._latencies) // 10)
         return statistics.median(self._latencies[:tenth]), statistics.median(self._latencies[-tenth:])
 
@@ -412,6 +456,8 @@ class Check:
         if self._virtual or len(self._latencies) < 50:
             return []
         first, last = self._first_and_last()
+        # With a floor of 50 ms: for a target that answers in less than one, a busy machine alone makes several times as
+        # much.
         if last < SLOWER * first + 0.05:
             return []
         return [
@@ -435,6 +481,7 @@ def _as_seen(found: Found, life: _Life, revision: str) -> Failure:
     """Return a failure as it was seen, with all that was going on."""
     example = found.examples[0] if found.examples else -1
     plan = next((plan for number, plan in life.plans if number == example), ())
+    # What was judged, which has the earlier events that the verdict refers to, and not only those of the example.
     events = tuple(found.history)
     at = next((at for at, event in enumerate(events) if event is found.verdict.event), len(events) - 1)
     return Failure(found.verdict.problem or "", events, at, plan, revision, 0, 0, example)
@@ -458,6 +505,9 @@ async def meet(open_wire: OpenWire, options: Options) -> list[Facts]:
     else:
         found, refusals = [], []
         began = clock.perf_counter()
+        # The newest first, each on a connection of its own: a client that does not support the version that it is
+        # answered with should disconnect (`basic/lifecycle`, Version Negotiation). This era first, as its handshake
+        # shows how fast the target starts.
         for revision in reversed(LEGACY_REVISIONS):
             try:
                 found.append(await met(revision, options.terms))
@@ -470,8 +520,11 @@ async def meet(open_wire: OpenWire, options: Options) -> list[Facts]:
         try:
             found.append(await met(LATEST_MODERN, terms))
         except (NegotiationError, TransportError):
+            # Every legacy revision has refused by now. The first refusal is told, as most servers are of that era:
+            # silence in answer to `server/discover` would say less.
             if not found:
                 raise refusals[0] from None
+    # Over all revisions, as a server may offer a tool in one of them only.
     tools = {name for facts in found for name in facts.tools}
     if unknown := set(options.tools) - tools:
         raise ValueError(f"the target has no tool {min(unknown)!r}; it has {', '.join(sorted(tools)) or 'none'}")
@@ -535,6 +588,7 @@ async def check_server(
     )
     check = Check(_wire(target), target_name(target), options, on_progress)
     async with background_nursery() as nursery:
+        # Within the nursery: a stop ends the run alone, and the report below is still made of what was found.
         with trio.CancelScope() as scope:
             if stop is not None:
                 nursery.start_soon(_cancel_at, stop, scope)
@@ -578,6 +632,8 @@ def _options(revisions: Sequence[str] | None, rules: Sequence[str | Rule] | None
 
 
 def _wire(target: Target | WireTarget) -> OpenWire:
+    # A failover would hide which of the servers broke a rule, and would go on where a check must see the connection
+    # end.
     if isinstance(target, (list, tuple, FailoverParameters)):
         raise ValueError("a check needs one way to the server, not several: check each of them by itself")
     return open_wire_for(target)  # type: ignore[arg-type]

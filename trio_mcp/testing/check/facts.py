@@ -70,6 +70,8 @@ class Facts:
         match method:
             case "tools/call" if name in self.callable_tools:
                 usable = tuple(each for each in self.callable_tools if each != name)
+                # Only not called any more: it is still listed, and its schema is still needed for what was called
+                # before.
                 return attrs.evolve(self, callable_tools=usable, slow_tools=(*self.slow_tools, name))
             case "resources/read":
                 return attrs.evolve(self, resources=rest(self.resources))
@@ -136,6 +138,7 @@ async def discover(runner: Runner, *, allow_writes: bool = False, tools: Collect
     facts = Facts(
         talk.revision,
         talk.wire.transport,
+        # The modern era has it in the metadata of each result, here in that of `server/discover`.
         _mapping(_mapping(hello.get("_meta")).get(meta.SERVER_INFO) if talk.modern else hello.get("serverInfo")),
         hello.get("instructions"),
         _mapping(hello.get("capabilities")),
@@ -145,7 +148,8 @@ async def discover(runner: Runner, *, allow_writes: bool = False, tools: Collect
     paged: list[str] = []
     skipped: list[str] = []
     for method in LISTS:
-        # "resources" declares both lists of them.
+        # "resources" declares both lists of them. A list that is not declared need not be answered; whether the server
+        # rejects it properly is a matter of the moves.
         if facts.declares(method.split("/")[0]):
             listed[method], pages, problem = await _listed(runner, talk, method)
             paged += [method] * (pages > 1)
@@ -165,6 +169,7 @@ async def discover(runner: Runner, *, allow_writes: bool = False, tools: Collect
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
+    # A target may have put any JSON value here. That is for the rules to tell, and getting to know the rest must go on.
     return value if isinstance(value, Mapping) else {}
 
 
@@ -175,6 +180,8 @@ async def _listed(runner: Runner, talk: Talk, method: str) -> tuple[dict[str, An
     cursor, cursors = None, set()
     for page in range(1, MOST_PAGES + 1):
         sent = await talk.ask(method, None if cursor is None else {"cursor": cursor})
+        # An error, not a note: every connection begins with the lists, so each would wait as long, and most moves need
+        # them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
             raise TransportError(f"the target did not answer {method} within {runner.terms.deadline:g} seconds")
         if sent.answer is None:
@@ -183,11 +190,13 @@ async def _listed(runner: Runner, talk: Talk, method: str) -> tuple[dict[str, An
         if not isinstance(items, list):
             return found, page, f"{method} gave no list of {field}: nothing of them is used"
         for item in items:
+            # The rest is malformed, which rules judge; a plan can't use what has no name.
             if isinstance(item, dict) and isinstance(item.get(key), str):
                 found[item[key]] = item
         cursor = sent.result.get("nextCursor")
         if cursor is None:
             return found, page, ""
+        # A cursor that has come before leads in a circle, which would end only with the bound on pages.
         if not isinstance(cursor, str) or cursor in cursors:
             return found, page, f"{method} gives the cursor {cursor!r} again and again: its further pages are not used"
         cursors.add(cursor)
@@ -202,10 +211,13 @@ def _callable(
     """Return the names of the tools that may be called, and why others are not."""
     allowed, notes, writing = [], [], []
     for name, tool in tools.items():
+        # `readOnlyHint` is false by default (schema, ToolAnnotations), and only true itself counts: what is wrongly
+        # taken for read-only is called hundreds of times, with any arguments.
         if not (allow_writes or name in named or _mapping(tool.get("annotations")).get("readOnlyHint") is True):
             writing.append(name)
             continue
         try:
+            # Tried at once, so that the user is told once, and no move has to deal with it.
             from_schema(tool.get("inputSchema"))
         except CannotGenerate as exc:
             notes.append(f"the tool {name!r} is not called: no arguments can be generated from its schema: {exc}")

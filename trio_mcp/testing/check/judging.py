@@ -72,6 +72,7 @@ class Judging:
         self._standing: list[_Kept] = []
         self._example = -1
         self._count = 0
+        # The prologue has no example, for which -1 stands: it is never named as a cause.
         for event in self._prologue:
             self._keep(event)
 
@@ -83,11 +84,14 @@ class Judging:
     def judge(self, events: Sequence[Event]) -> Iterator[Found]:
         """Yield the verdicts on the events that came since the last time."""
         before = self._before(events)
+        # By identity, here and below: two events may be equal, and are still two.
         known = {id(event) for event in self._prologue}
         view = self._prologue + [event for event in before if id(event) not in known]
         since = len(view)
         view += events
         history = History(view, since=since)
+        # Taken before the new events are kept, which moves it on: what has no mark before it belongs to the example
+        # that ran last.
         began = self._example
         examples = {}
         for event in events:
@@ -96,13 +100,18 @@ class Judging:
         for rule in self._rules:
             try:
                 for rule_, verdict in judge(history, [rule]):
+                    # A message of a batch is an event that the history has made; the one that was recorded has the same
+                    # place.
                     where = history.connections[verdict.event.connection]
                     original = where.events[where.position(verdict.event)]
+                    # What an event refers to comes first: a response may be so late that another example runs when it
+                    # comes.
                     causes = [*self._causes(verdict.event), examples.get(id(original), began)]
                     yield Found(rule_, verdict, tuple(dict.fromkeys(each for each in causes if each >= 0)), view)
             # A mistake in one rule, which must not cost the verdicts of all others.
             except Exception as exc:
                 self.troubles[rule.id] = f"{type(exc).__name__}: {exc}"
+        # The oldest first, as a dict keeps the order of insertion: the older a request, the less likely something late.
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
@@ -119,6 +128,7 @@ class Judging:
                 if (exchange := self._kept.get((event.connection, "exchange", event.exchange))) is not None:
                     found[id(exchange)] = exchange
         numbered = dict(pair for kept in found.values() for pair in kept.events)
+        # In the order of the traffic again: for a rule, what was said before a message decides what it may say.
         return [numbered[number] for number in sorted(numbered)]
 
     def _causes(self, event: Event) -> list[int]:
@@ -140,6 +150,8 @@ class Judging:
                 # With the HTTP request that it came in, which this event has joined above.
                 exchange = self._kept.get((event.connection, "exchange", event.exchange))
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
+                # The same object under both keys: what comes for the token, and what comes for the id, is then in view
+                # together.
                 self._kept[event.connection, event.sender, _key(message["id"])] = kept
                 if (token := _token(message)) is not None:
                     self._kept[event.connection, event.sender, "token", _key(token)] = kept
@@ -160,6 +172,7 @@ def _keys(event: Event) -> Iterator[Any]:
     if event.kind in ("response", "end") or (event.kind == "message" and event.exchange is not None):
         yield place, "exchange", event.exchange
     if event.kind == "mark" and "id" in event.facts:
+        # Such as the mark that a response is overdue, which counts for the example that sent the request.
         yield place, "client", _key(event.facts["id"])
     for message in _messages(event):
         if is_response(message):
@@ -178,4 +191,6 @@ def _token(message: dict[str, Any]) -> Any:
 
 
 def _key(value: Any) -> Any:
+    # With the type: 1 and "1" are two ids, but true equals 1 in Python. What JSON has besides has no hash, so its text
+    # stands for it.
     return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)

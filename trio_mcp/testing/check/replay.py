@@ -80,8 +80,11 @@ async def replay_plan(open_wire: OpenWire, file: PlanFile, *, deadline: float = 
         await discover(runner)
         since = len(runner.tape.events)
         await runner.run(file.plan)
+        # The end is that of the shrinker's runs: a moment for what is late, and a probe, which gives an occasion to the
+        # rules on survival.
         await runner.until(lambda: not runner.talks[0].is_open, QUIET)
         await runner.probe()
+    # After the connection has ended, as some rules judge its end.
     events = tuple(runner.tape.events)
     return Replayed(events, (), _broken(events, [rule], since), since=since)
 
@@ -116,10 +119,13 @@ async def replay_transcript(open_wire: OpenWire, transcript: Transcript, *, dead
     async with contextlib.AsyncExitStack() as stack:
         await replay.run(stack)
     events = tuple(replay.tape.events)
+    # Without those for clients: what the client did wrong was just repeated, so it is not news.
     rules = [rule for rule in RULES.values() if rule.who != "client"]
     before = _broken(transcript.events, rules)
     broken = {id_: verdict for id_, verdict in _broken(events, rules).items() if id_ not in before}
     sent = [event for event in transcript.events if event.sender == "client" and event.kind in ("message", "text")]
+    # Counted for the user: a server that gets a mask in place of a token or a session has a reason to respond
+    # otherwise.
     masked = sum(bool(event.facts.get("masked")) for event in sent)
     return Replayed(events, tuple(_differences(replay.before, History(events))), broken, masked)
 
@@ -149,6 +155,7 @@ class _Replay:
         self._asks: dict[int, list[tuple[int, int]]] = {}
         for connection in self.before:
             for place, asked in enumerate(connection.requests):
+                # A second response to the same request was a fault then, which need not come again.
                 for answer in asked.answers[:1]:
                     outer = connection.events[connection.position(answer)]
                     self._answers.setdefault(id(outer), []).append((connection.number, place))
@@ -161,6 +168,8 @@ class _Replay:
         said: list[Event] = []
         last = 0.0
         for event in self._events:
+            # Since the last event of either side: all that came before it has come again by now, so only the client's
+            # own pause is left to be kept.
             pause, last = event.time - last, event.time
             if event.sender == "server":
                 said.append(event)
@@ -175,6 +184,8 @@ class _Replay:
 
     async def _open(self, number: int, stack: contextlib.AsyncExitStack) -> Wire:
         revision = self.before.connections[number].revision
+        # A recording may name a revision that this version does not know. It only decides how the wire frames and which
+        # headers it makes; what `initialize` asks for is sent as it was.
         revision = revision if revision in REVISIONS else LATEST_LEGACY
         wire = await stack.enter_async_context(self._open_wire(self.tape, number, revision))
         self._wires[number] = wire
@@ -185,15 +196,19 @@ class _Replay:
         answers = [each for event in said for each in self._answers.get(id(event), ())]
         asks = [each for event in said for each in self._asks.get(id(event), ())]
         if answers or asks:
+            # Whether it came in time is not looked at: what is missing is told as a difference in the end, and the rest
+            # is still sent.
             await self.tape.until(lambda: self._has_come(answers, asks), self._deadline)
         for number, place in answers:
             self._learn(self.before.connections[number].requests[place], self._request(number, place))
 
     def _has_come(self, answers: Iterable[tuple[int, int]], asks: Iterable[tuple[int, int]]) -> bool:
+        # Only what is new, as this is called after each event of a recording that may have a million.
         for event in self.tape.events[self._taken :]:
             self._live.connections.setdefault(event.connection, Connection(event.connection)).take(event)
         self._taken = len(self.tape.events)
         return all(
+            # What was cancelled may stay without a response, and on a connection that has ended nothing more comes.
             (live := self._request(number, place)) is not None and (live.answers or live.cancelled is not None)
             for number, place in answers
             if self._is_open(number)
@@ -220,10 +235,13 @@ class _Replay:
                 self._now[then[name]] = now[name]
         old, new = then.get("inputRequests"), now.get("inputRequests")
         if isinstance(old, dict) and isinstance(new, dict):
+            # Paired by their order: the keys are the server's own choice, and may differ each time, as their number
+            # may.
             self._now |= dict(zip(old, new, strict=False))
 
     def _as_now(self, value: Any) -> Any:
         if isinstance(value, dict):
+            # Names as well: in `inputResponses` the keys that the server has chosen are names of members.
             return {self._now.get(name, name): self._as_now(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self._as_now(each) for each in value]
@@ -253,6 +271,7 @@ class _Replay:
         """Return the id of the question that a response of the client answers, as it is this time."""
         wanted = event.message.get("id")
         for place, asked in enumerate(self.before.connections[event.connection].questions):
+            # True and 1.0 equal 1 in Python, but as ids they are not the same.
             if asked.id == wanted and type(asked.id) is type(wanted):
                 live = self._question(event.connection, place)
                 return wanted if live is None else live.id
@@ -260,6 +279,8 @@ class _Replay:
 
     async def _give_up(self, wire: Wire, event: Event) -> None:
         """Close the response to a request, as the client did: in the modern era it cancels the request."""
+        # In the legacy era the loss of a response says nothing about its request (`basic/transports`, Sending Messages
+        # to the Server), so nothing is cancelled.
         connection = self.before.connections[event.connection]
         exchange = connection.exchanges.get(event.exchange or 0) if connection.modern else None
         for sent in () if exchange is None else exchange.sent:
@@ -271,6 +292,7 @@ def _differences(before: History, now: History) -> Iterable[str]:
     for connection in before:
         live = now.connections.get(connection.number)
         requests = [] if live is None else live.requests
+        # Compared by kind, not by content: times, ids and data differ each time although nothing is wrong.
         for place, asked in enumerate(connection.requests):
             then, today = _kind(asked), _kind(requests[place]) if place < len(requests) else "it could not be sent"
             # What was given up may be answered or not.
@@ -285,5 +307,6 @@ def _kind(asked: Asked) -> str:
         return f"error {asked.error.get('code')}"
     if asked.result is not None and asked.result.get("isError") is True:
         return "a result that says isError"
+    # A result without a type counts as complete, as older servers give none (`basic`, ResultType).
     kind = asked.result.get("resultType", "complete") if asked.result is not None else "complete"
     return "a result" if kind == "complete" else f"a result of the type {kind!r}"

@@ -90,6 +90,7 @@ class Failure:
         count, again = 0, False
         for event in self.transcript:
             what = event.facts.get("what") if event.kind == "mark" else None
+            # The handshake, the listing and the examples before this one are only its prologue.
             if what == "begin":
                 count = 0
             elif what in ("again", "overdue"):
@@ -122,6 +123,7 @@ class Outcome:
     @property
     def fails(self) -> bool:
         """Whether the check fails for it: a MUST is broken, again and again, that is not in the baseline."""
+        # There may be valid reasons not to do what a SHOULD says (RFC 2119, section 3).
         if self.status != "broken" or self.rule.level != "MUST" or self.known:
             return False
         # What was never seen again may be the doing of a busy machine: it is reported, but no build should fail for it.

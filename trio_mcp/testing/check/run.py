@@ -46,13 +46,20 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 __all__ = ["APPLICATION", "STYLES", "Runner", "Sent", "Talk", "Terms"]
 
 STYLES: Final[tuple[Callable[[int], Any], ...]] = (
+    # Ids are strings or integers (`basic`, Requests). A small number is what most clients send.
     lambda n: n,
     lambda n: f"id-{n}",
+    # Digits in a string are another id than the number; a server that stores ids in one map by their text confuses
+    # them.
     lambda n: str(n),
+    # The greatest integers that every reader of JSON keeps exact (RFC 8259, section 6).
     lambda n: 2**53 - 1 - n,
+    # Outside of ASCII, and beyond 16 bits: in the escapes of JSON this takes two surrogates.
     lambda n: f"№ {n} é \U0001f600",
     lambda n: -n,
+    # Must be escaped again in the response, which a server that puts JSON together as text forgets.
     lambda n: f'"{n}" \\ \t',
+    # Longer than many a fixed buffer, yet not more than a client may choose.
     lambda n: f"{'long-' * 40}{n}",
 )
 """The kinds of ids, from the numbers of requests: all are valid."""
@@ -193,6 +200,8 @@ class Talk:
 
     def new_id(self, style: int = 0) -> Any:
         """Return an id that this connection has never seen."""
+        # Counted over the whole connection, never from the start for each example: in the legacy era an id must not
+        # come twice in a session (`basic`, Requests).
         self._ids += 1
         return STYLES[style % len(STYLES)](self._ids)
 
@@ -213,6 +222,8 @@ class Talk:
         changes = dict(step.meta)
         request_id = self.new_id(step.style) if step.id is None else step.id
         if step.token:
+            # Tokens are strings or integers, too. They are far from any id, so a server that answers with the wrong one
+            # of the two is found.
             changes.setdefault(meta.PROGRESS_TOKEN, f"token-{self._ids}" if step.style % 2 else 10**6 + self._ids)
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         if params is not None:
@@ -225,11 +236,14 @@ class Talk:
         """Send a request once more, with another id and without a token."""
         message = {**sent.message, "id": self.new_id()}
         if isinstance(params := message.get("params"), dict) and isinstance(entries := params.get("_meta"), dict):
+            # A token must be unique among the requests that are open (`basic/utilities/progress`), and the first is
+            # still open.
             rest = {key: value for key, value in entries.items() if key != meta.PROGRESS_TOKEN}
             message["params"] = {**params, "_meta": rest}
         return await self._send(message, {})
 
     async def _send(self, message: dict[str, Any], headers: Headers) -> Sent:
+        # Before it is sent: the response may be read while this task is still writing.
         sent = self.expect(message)
         await self.wire.send(message, headers=headers)
         return sent
@@ -246,6 +260,7 @@ class Talk:
 
     def take(self, event: Event) -> None:
         """Look at an event."""
+        # What can't be answered any more is over, so that no wait goes on to its deadline.
         if event.kind == "close":
             self._is_open = False
             for sent in self.requests:
@@ -255,6 +270,7 @@ class Talk:
             for message in event.message if isinstance(event.message, list) else [event.message]:
                 self._take_message(message, event)
         elif event.kind == "request" and (broken := self._broken.pop(event.facts.get("resumes", 0), None)):
+            # What was open on the broken stream can now be answered on this one.
             for sent in broken:
                 sent.over = False
             self._by_exchange[event.exchange or 0] = broken
@@ -272,11 +288,13 @@ class Talk:
 
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
+            # Which exchange a request went out in is only known from this event: the wire numbers them when it sends.
             sent = self._by_id.get(_key(message.get("id"))) if is_request(message) else None
             if sent is not None and event.exchange is not None:
                 self._by_exchange.setdefault(event.exchange, []).append(sent)
         elif is_response(message):
             sent = self._by_id.get(_key(message.get("id")))
+            # Only the first response counts; a second one is judged by a rule.
             if sent is not None and sent.answer is None:
                 sent.answer = message
                 sent.seconds = trio.current_time() - sent.began
@@ -284,6 +302,8 @@ class Talk:
             # Only the stream of a request ends with its response; one that serves many requests does not.
             if event.exchange in self._streams and event.exchange in self._by_exchange:
                 self.ending.add(event.exchange)
+        # In the modern era servers send no requests. One that does anyway breaks a rule, and an answer would hide what
+        # it does without one.
         elif is_request(message) and not self.modern:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
@@ -294,6 +314,7 @@ class Talk:
     async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
         """End the connection, or over HTTP an open response."""
         await self.wire.stop(how, which)
+        # Over HTTP only a response may have ended, with the connection still usable.
         self._is_open = self.wire.is_open
 
     async def respond(self) -> None:
@@ -362,6 +383,7 @@ class Runner:
     async def _opened_wire(self, revision: str, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[Talk]:
         declared = self.terms.declared(revision) if capabilities is None else capabilities
         number = self._opened
+        # Before it is opened, which may fail: the mark that tells of the failure has the number of the attempt.
         self._opened += 1
         async with self._open_wire(self.tape, number, revision) as wire:
             yield Talk(wire, revision, declared, self._count)
@@ -394,6 +416,8 @@ class Runner:
                 f"{json.dumps(hello.answer.get('error', hello.answer))[:500]}"
             )
         if not talk.modern:
+            # Not checked in the revision that it prefers: those for which it was not asked have other rules, and the
+            # caller decides which one is next.
             if (spoken := hello.result.get("protocolVersion")) != talk.revision:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -414,6 +438,7 @@ class Runner:
                 said.append(f"HTTP status {event.facts['status']}")
             elif event.kind == "mark" and event.facts.get("what") == "stderr":
                 said.append(f"standard error: {bytes(event.text or b'').decode('utf-8', 'replace')[:200]}")
+        # The last ones, as what comes just before the end most likely tells its cause.
         return ": " + "; ".join(said[-5:]) if said else ""
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -438,6 +463,7 @@ class Runner:
         """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
         deadline = trio.current_time() + timeout
         while True:
+            # First of all, since many a condition can only come true once the server's own question is answered.
             await self._look()
             if condition():
                 return True
@@ -469,6 +495,7 @@ class Runner:
             settle: Whether to wait at the end until every request is answered, and to cancel those that never end.
         """
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="begin", example=example)
+        # Looked at before the requests of the last example are forgotten: what has come by now still answers those.
         self.pump()
         for talk in self.talks:
             talk.begin()
@@ -482,6 +509,8 @@ class Runner:
                     await self.settle()
                     await self._cancel_rest()
             finally:
+                # Also when this is cancelled. The other connections close right after, and no answer may be sent over
+                # them any more.
                 self.talks = self.talks[:1]
 
     def _talk(self, number: int) -> Talk | None:
@@ -499,6 +528,8 @@ class Runner:
             return [(talk, sent) for talk in self.talks for sent in talk.requests if sent.owed]
 
         def is_over() -> bool:
+            # With the ends of streams: rules judge them, and a plan that goes on at once would leave none the time to
+            # end.
             return not waited_for() and not any(talk.ending for talk in self.talks)
 
         began = trio.current_time()
@@ -510,6 +541,7 @@ class Runner:
         if any(sent.method not in APPLICATION for _, sent in waited_for()) and await self.until(is_over, rest):
             return
         late = waited_for()
+        # The report counts the messages of an exchange without what the kit asks from here on.
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
         lost = [await self._is_soon(talk, sent) for talk, sent in late[:MOST_AGAIN]]
         # What seems to be lost may be only slow this once, so it gets the whole deadline, too.
@@ -533,6 +565,7 @@ class Runner:
         """Ask for the same thing twice, if it is the application's work; return whether both responses come soon."""
         if sent.method not in APPLICATION:
             return False
+        # Twice, as a single quick response may come from a cache, or from a tool whose time varies.
         for _ in range(2):
             again = await talk.again(sent)
             await self.until(lambda again=again: again.over, self.terms.deadline / 10)  # type: ignore[misc]
@@ -548,6 +581,8 @@ class Runner:
                 await self._cancel(talk, sent, None)
 
     async def _cancel(self, talk: Talk, sent: Sent, reason: str | None) -> None:
+        # Before the notification leaves: a response that comes meanwhile, or none at all, are both fine for a cancelled
+        # request (`basic/utilities/cancellation`).
         sent.over = True
         if talk.is_open:
             await talk.wire.cancel(sent.message["id"], reason)
@@ -561,9 +596,11 @@ class Runner:
         if not talk.is_open:
             return None
         began = trio.current_time()
+        # The modern era has no ping; every server must answer `server/discover` there.
         sent = await talk.ask("server/discover" if talk.modern else "ping")
         await self.until(lambda: sent.over, self.terms.deadline)
         seconds = trio.current_time() - began
+        # The end of a connection is not silence. Its own event is what rules judge.
         if sent.answer is None and not talk.is_open:
             return None
         sent.over = True
@@ -578,11 +615,13 @@ class Runner:
         if isinstance(step, Await):
             await self.settle()
         elif isinstance(step, Pause):
+            # Not a sleep: the server's questions are answered meanwhile.
             await self.until(lambda: False, min(step.seconds, self.longest_pause))
         elif isinstance(step, Open):
             await self._open(step)
         elif (talk := self._talk(step.connection)) is not None:
             await self._pace(step)
+            # They go on from a response, which may just have come.
             if isinstance(step, (NextPage, Continue)):
                 await self._look()
             await self._on(step, talk)
@@ -590,6 +629,8 @@ class Runner:
     async def _pace(self, step: Step) -> None:
         if self.terms.rate is not None and isinstance(step, (Ask, NextPage, OnTask, Continue, Http, Write)):
             now = trio.current_time()
+            # From now at the earliest: a quiet time is not made up for by a burst, which a limit on the rate would
+            # refuse.
             self._next_request = max(now, self._next_request) + 1 / self.terms.rate
             await self.until(lambda: False, self._next_request - now)
 
@@ -598,8 +639,10 @@ class Runner:
             talk = await self._extra.enter_async_context(
                 self._opened_wire(step.revision or self.revision, step.capabilities)
             )
+            # Before the handshake, as only the talks in this list see their responses.
             self.talks.append(talk)
             await self._shake_hands(talk)
+        # A target need not serve several connections, nor every revision, so the rest of the plan just runs without it.
         except (TransportError, NegotiationError) as exc:
             self.tape.note("mark", "kit", connection=self._opened - 1, what="unsent", reason=str(exc))
 
@@ -626,6 +669,7 @@ class Runner:
             b'"$meta"': json.dumps(talk.meta(), separators=(",", ":")).encode(),
         }
         texts = [_replaced(text, replaced) for text in step.texts]
+        # Whether a faulty text is answered is up to the server, so nothing waits for that.
         if not step.fault:
             # Unframed, they are the pieces of one text.
             for text in texts if step.framed else b"".join(texts).splitlines():
@@ -669,6 +713,7 @@ class Runner:
         found = [each for each in talk.answered() if each.result.get("resultType") == INPUT_REQUIRED]
         if found:
             sent = found[step.which % len(found)]
+            # The retry is a request of its own, with a new id and metadata that `ask` adds (`basic/patterns/mrtr`).
             params = {key: value for key, value in sent.message["params"].items() if key != "_meta"}
             await talk.ask(sent.method, params | _round(sent.result, step.how))
 
@@ -696,5 +741,7 @@ def _round(result: Mapping[str, Any], how: str) -> dict[str, Any]:
     if questions and how != "none":
         more["inputResponses"] = {key: answer(each) for key, each in questions.items() if isinstance(each, Mapping)}
     if (state := result.get("requestState")) is not None:
+        # A client must echo the state exactly as it got it; the one way that does not is there to see whether the
+        # server checks.
         more["requestState"] = f"{state}x" if how == "state" else state
     return more

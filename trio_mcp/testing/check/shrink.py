@@ -82,6 +82,7 @@ class Shrinker:
         self._rule = rule
         self._schemas = schemas
         self._slow = slow
+        # For the life of the shrinker, since one failure may have several examples that could be its cause.
         self._until = clock.perf_counter() + seconds
         self._quiet = quiet
         self._runs = 0
@@ -105,10 +106,14 @@ class Shrinker:
             return _failure(first, revision, example, 0, self._runs)
         smaller = await self._smaller(best)
         seen = of = 0
+        # At least once, even without time: what was not seen again fails no check. What needs several tries to show is
+        # run more often, for a rate that says something.
         while of < REPEATS * self._tries and (of == 0 or clock.perf_counter() < self._until):
             of += 1
             again = await self._run(smaller.plan, probe=smaller.probed)
             if again is not None:
+                # The last exchange is kept: it is of a connection of its own, while that of the search may be of a
+                # shared one.
                 seen, smaller = seen + 1, again
         return _failure(smaller, revision, example, seen, of)
 
@@ -136,6 +141,8 @@ class Shrinker:
         try:
             if self._shared is not None:
                 if self._bench is None or not self._bench.talks[0].is_open:
+                    # A plan may end the connection that is shared. The ended one is closed with the others, at the end
+                    # of the search.
                     self._bench = await self._shared.enter_async_context(self._connect())
                     self._prologue = list(self._bench.tape.events)
                 self._bench.forget()
@@ -162,6 +169,7 @@ class Shrinker:
         found = self._verdict(events, since)
         if found is None:
             return None
+        # What came after the verdict's event is noise, unless the verdict is about what never came, and needs the rest.
         shown = events[: _place(events, found.event) + 1]
         return Shown(plan, tuple(events if self._verdict(shown, since) is None else shown), found, probe)
 
@@ -177,15 +185,21 @@ class Shrinker:
 
     async def _confirmed(self, first: Shown, before: Sequence[Plan]) -> Shown | None:
         """Show the failure on a fresh connection: with the example alone, or with what came before it."""
+        # Without the slow steps first: each costs seconds in every run, and they seldom are the cause.
         quick = tuple(step for step in first.plan if not self._is_slow(step))
         if quick and quick != first.plan and (shown := await self._shows(quick, probe=False)) is not None:
             return shown
+        # Each size once before any is tried again: most faults repeat, and three runs of each would use up the time.
         for tries in (1, INSISTENT):
             self._tries = tries
             for count in BEFORE:
+                # The size before this one already reached back to the first plan.
                 if count and count // 4 >= len(before):
                     break
+                # With a wait after each, as the runner settles a plan before the next one begins.
                 earlier = [step for plan in before[-count:] for step in (*plan, Await())] if count else []
+                # A probe is one more request in the exchange that is shown, so it is only made where the fault needs
+                # it.
                 for probe in (False, True):
                     if (shown := await self._shows((*earlier, *first.plan), probe=probe)) is not None:
                         return shown
@@ -205,9 +219,12 @@ class Shrinker:
             while at < len(best.plan) and self._may_run:
                 plan = best.plan[:at] + best.plan[at + size :]
                 if plan and (shown := await self._shows(plan, probe=best.probed)) is not None:
+                    # The place stays: the next piece has moved there.
                     best, smaller = shown, True
                 else:
                     at += size
+            # Single steps are tried until none goes: one that could not be missed may be once another has been taken
+            # out.
             if size == 1 and not smaller:
                 break
             size = max(1, size // 2)
@@ -220,6 +237,7 @@ class Shrinker:
         improved = True
         while improved and self._may_run:
             improved = False
+            # Steps are replaced here and never taken out, so the places stay.
             for at in range(len(best.plan)):
                 for simpler in self._simpler(best.plan[at]):
                     if not self._may_run or simpler == best.plan[at]:
@@ -235,6 +253,7 @@ class Shrinker:
         match step:
             case Ask():
                 if step.style or step.token or step.meta or step.headers:
+                    # All of them first: most often none matters, and then one run does for four.
                     yield attrs.evolve(step, style=0, token=False, meta={}, headers={})
                     yield from _each_reset(step, style=0, token=False, meta={}, headers={})
                 if step.method in ("tools/call", "prompts/get"):
@@ -258,6 +277,8 @@ class Shrinker:
         given = params.get("arguments")
         if not given:
             return
+        # Valid arguments stay valid: a server that breaks a rule over a good call has another fault than one that does
+        # so over a bad one, though the rule may be the same.
         valid: SchemaValidator | None = None
         if step.method == "tools/call" and (schema := self._schemas.get(str(params.get("name")))) is not None:
             try:
@@ -267,6 +288,7 @@ class Shrinker:
                 return
             if valid.problem(given) is not None:
                 valid = None
+            # Only what is smaller, or two values could replace each other in turns.
             elif _size(least) < _size(given):
                 yield least
         for simpler in _simpler_values(given):
@@ -299,6 +321,7 @@ def _simpler_values(value: Any) -> Iterator[Any]:
             yield ""
             yield value[: len(value) // 2]
             yield "a" * len(value)
+        # Before the numbers, as a bool is an int in Python.
         case bool():
             yield False
         case int() | float():
@@ -314,6 +337,7 @@ def _place(events: Sequence[Event], event: Event) -> int:
     """Return the place of an event, which may be a message of a batch, in a transcript."""
     found = next((at for at, each in enumerate(events) if each is event), None)
     if found is None:
+        # A message of a batch is an event that the history has made; it has the time and the kind of the batch.
         found = next((at for at, each in enumerate(events) if (each.time, each.kind) == (event.time, event.kind)), None)
     return len(events) - 1 if found is None else found
 

@@ -64,6 +64,7 @@ class _Pool:
         self.is_old = False
         self.connects = move.alone
         self._strategy = move.make(facts)
+        # A generator of its own: whichever other moves are made, this one has the same values for the same seed.
         self._random = Random(f"{seed} {move.name}")
         self._count = SMALLEST
         self._values: deque[Plan] = deque()
@@ -89,8 +90,11 @@ class _Pool:
         else:
             try:
                 found = draws(self._strategy, self._count, seed=self._random.getrandbits(64))
+            # A strategy may have no values at all on some targets; then the move is dropped as if the target lacked
+            # something.
             except Unsatisfiable:
                 return
+            # By their text, as plans contain dicts, which have no hash.
             different = {repr(plan): plan for plan in found}
             drawn = [plan for text, plan in different.items() if text not in self._known]
             self._known |= different.keys()
@@ -98,6 +102,8 @@ class _Pool:
                 # Hardly anything is new, so all there is was drawn. Without calls, more of the same does no harm.
                 self._all = drawn = [*self._used, *drawn]
             self._used += drawn if not self._all and len(self._used) < LARGEST else []
+            # Drawing has a fixed cost each time, so bulks grow; but most of the first ones of a short check would never
+            # be used.
             self._count = min(2 * self._count, LARGEST)
         self._values.extend(drawn)
         self.connects = self.connects or any(isinstance(step, (Open, Break)) for plan in drawn for step in plan)
@@ -129,6 +135,7 @@ class Source:
         self._pools = {move.name: _Pool(move, facts, seed) for move in self.usable}
         self._random = Random(seed)
         self._first = [move.name for move in self.usable]
+        # Shuffled, so that checks that end early leave out other moves with another seed.
         self._random.shuffle(self._first)
         self._seen: set[str] = set()
         self._plans = 0
@@ -138,6 +145,7 @@ class Source:
     def renew(self, facts: Facts) -> None:
         """Go on with other facts; what was tried is not tried first again."""
         self.usable = [move for move in self._moves if not move.lacks(facts)]
+        # With the same seed the new pools would draw once more what has been used.
         self._seed += "+"
         self._pools = {move.name: _Pool(move, facts, self._seed) for move in self.usable}
         self._first = [name for name in self._first if name in self._pools]
@@ -151,6 +159,7 @@ class Source:
         elif self._pools:
             chosen = self._mixed()
         if not chosen:
+            # The move had no values and was dropped, so this ends once all of them are.
             return self.next() if self._first or self._pools else None
         steps = self._interleaved(chosen)[:MOST_STEPS]
         return tuple(self._styled(step) for step in steps)
@@ -170,12 +179,14 @@ class Source:
 
     def _mixed(self) -> list[Plan]:
         """Return the steps of several moves, or of one that must be alone."""
+        # Twice as long to open, half as often: the share of the time that goes into opening connections stays the same.
         rare = min(1.0, CHEAP / max(self.opening, CHEAP))
         weights = [
             pool.move.weight * (OLD if pool.is_old else 1) * (rare if pool.connects else 1)
             for pool in self._pools.values()
         ]
         names = self._random.choices(list(self._pools), weights, k=self._random.randint(1, MOST_MOVES))
+        # It ends or spoils the connection, and the others would be blamed for what follows from that.
         if alone := next((name for name in names if self._pools[name].move.alone), None):
             return self._drawn(alone)
         found = [plan for name in names for plan in self._drawn(name)]
@@ -200,6 +211,8 @@ class Source:
             plan = drawn
             keys = _calls(plan)
             old = sum(key in self._seen for key in keys)
+            # A pool that is used up only has repeats, so drawing again would change nothing. After the last attempt a
+            # repeat is taken: it is still better than no traffic.
             if not old or self._pools[name].is_old:
                 break
         self._seen.update(keys)
@@ -223,6 +236,8 @@ class Source:
 
     def _styled(self, step: Step) -> Step:
         """Give a request an id of some kind: half of them a plain number."""
+        # Half of the ids stay as most clients make them, so that a server which can't cope with the other kinds shows
+        # its other faults, too.
         if not isinstance(step, Ask) or step.style or self._random.random() < 0.5:
             return step
         return attrs.evolve(step, style=self._random.randrange(len(STYLES)))
@@ -231,6 +246,7 @@ class Source:
 def _calls(plan: Plan) -> list[str]:
     """Return what a plan calls, so that the same is the same text."""
     return [
+        # Without the metadata, in which nothing changes what a tool does. Members in another order are the same call.
         json.dumps([step.method, {**(step.params or {}), "_meta": None}], sort_keys=True, default=repr)
         for step in plan
         if isinstance(step, Ask) and step.method in CALLS

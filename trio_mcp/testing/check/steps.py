@@ -228,6 +228,7 @@ def plan_to_json(plan: Iterable[Step]) -> list[dict[str, Any]]:
         | {
             field.name: _written(getattr(step, field.name))
             for field in attrs.fields(type(step))
+            # So a file is short enough to be read and edited, and stays valid when a step gets another field.
             if getattr(step, field.name) != _default(field)
         }
         for step in plan
@@ -244,6 +245,7 @@ def plan_from_json(data: Any) -> Plan:
         raise ValueError(f"a plan is a list of steps, not {type(data).__name__}")
     plan = []
     for number, each in enumerate(data):
+        # As text, since the file is edited by hand: a list or an object there would have no hash.
         kind = _KINDS.get(str(each.get("do"))) if isinstance(each, dict) else None
         if kind is None:
             raise ValueError(f"step {number}: 'do' must be one of {', '.join(_KINDS)}")
@@ -270,10 +272,13 @@ def _written(value: Any) -> Any:
 
 def _read(value: Any) -> Any:
     match value:
+        # Only where nothing stands beside it: parameters are the target's own, and may have such a name among others.
         case {"$text": str(text), **rest} if not rest:
             return text.encode()
         case {"$base64": str(text), **rest} if not rest:
             return base64.b64decode(text)
         case list():
+            # Lists in fields of a step come from tuples, to which a drawn plan is compared. Those within parameters are
+            # not reached, and stay the lists that JSON has.
             return tuple(map(_read, value))
     return value

@@ -37,11 +37,14 @@ def usage_of(group: int) -> Usage | None:
     if not sys.platform.startswith("linux"):
         return None
     memory = descriptors = threads = 0
+    # The whole group: many servers are started by a launcher, whose own process then only waits.
     for each in PROC.iterdir():
         try:
             if each.name.isdecimal() and os.getpgid(int(each.name)) == group:
                 # After the name in parentheses, which may hold spaces; proc(5) counts from 1, and `num_threads` is 20.
                 threads += int((each / "stat").read_text().rpartition(")")[2].split()[17])
+                # In pages; the second number is what is resident (proc(5)). Reserved memory says little: some runtimes
+                # reserve gigabytes at once.
                 memory += int((each / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
                 descriptors += sum(1 for _ in (each / "fd").iterdir())
         except OSError:
@@ -54,6 +57,8 @@ def grown(first: Usage, last: Usage) -> list[str]:
     found = []
     for name, least in AT_LEAST.items():
         before, after = getattr(first, name), getattr(last, name)
+        # Both, as a small process doubles with one more module, and a large one varies by as much from one collection
+        # to the next.
         if after - before > least and after > FACTOR * before:
             shown = f"{before >> 20} to {after >> 20} MiB" if name == "memory" else f"{before} to {after}"
             found.append(f"the target seems to leak {name}: from {shown}")

@@ -34,9 +34,11 @@ def diagram(events: Sequence[Shown], *, before: int, name: str) -> str:
     """
     rows: list[str] = []
     y = HEAD
+    # They are much the same for every failure, and would push what matters off the screen of a telephone.
     if before:
         rows.append(_note(y, f"… {before} events of connecting and listing", "", "quiet"))
         y += NOTE
+    # A number in front of each label only helps where there is something to tell apart.
     many = len({each.event.connection for each in events}) > 1
     for each in events:
         label = f"[{each.event.connection}] {each.label}" if many else each.label
@@ -60,6 +62,7 @@ def diagram(events: Sequence[Shown], *, before: int, name: str) -> str:
 
 def _arrow(y: int, height: int, label: str, shown: Shown) -> str:
     start, end = (CLIENT, SERVER) if shown.event.sender == "client" else (SERVER, CLIENT)
+    # Heads and ends of HTTP frame the messages, which are what a reader looks for.
     light = shown.event.kind not in ("message", "text")
     kinds = " ".join(_kinds(shown.is_bad, light))
     # The head is a nested SVG: it stands at a part of the width, and its own points are pixels.

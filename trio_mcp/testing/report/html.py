@@ -93,11 +93,13 @@ def _page(report: CheckReport) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
+    # Cleaned first: what that writes for a hidden character is plain text, so the escapes of HTML have the last word.
     return escape(clean(str(value)))
 
 
 def _prose(text: str) -> str:
     """Return a sentence of a rule, in which backticks hold code."""
+    # After the escapes, so that these tags are the only ones, whatever a rule of the user's own says.
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", _text(text))
 
 
@@ -137,6 +139,7 @@ def _head(report: CheckReport) -> Iterator[str]:
 
 
 def _bar(counts: Mapping[Status, int], kind: str = "") -> str:
+    # Shares that the browser divides up itself: percentages would have to be rounded, and their sum would not fit.
     parts = "".join(
         f'<span class="{NAMES[status][2]}" style="flex-grow:{counts[status]}"></span>'
         for status in STATUSES
@@ -176,6 +179,7 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
     yield f'<p class="problem">{_text(problem_of(outcome))}</p>'
     times = "each time" if failure.seen == failure.of else f"{failure.seen} of {failure.of} times"
     yield f'<p class="fine">Seen {times} when run again; first in example {failure.example}.</p>'
+    # What a client met can't be replayed, so for it there is no file.
     if not isinstance(failure.plan, Script):
         name = _text(plan_file_name(rule.id))
         yield f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
@@ -192,6 +196,7 @@ def _exchange(prologue: list[Shown], rest: list[Shown], name: str) -> Iterator[s
     yield diagram(drawn[:MAX_EVENTS], before=before, name=name)
     if len(drawn) > MAX_EVENTS:
         yield f'<p class="fine">… {len(drawn) - MAX_EVENTS} more events</p>'
+    # The events were masked when they were made ready to be shown; those of the failure itself are not.
     lines = "\n".join(json.dumps(as_line(each.event), ensure_ascii=False) for each in (prologue + rest))
     size = len(prologue) + len(rest)
     yield f"<details><summary>All {size} events, as JSON</summary><pre>{escape(clean(lines, chr(10)))}</pre></details>"
@@ -225,6 +230,7 @@ def _covered(outcomes: Iterable[Outcome]) -> str:
 
 def _section(section: Section) -> Iterator[str]:
     counts = section.counts
+    # A section in which all is well stays closed: a reader comes for the others, which it would push out of sight.
     opened = " open" if counts["broken"] else ""
     numbers = "".join(
         f'<span class="{NAMES[status][2]}" title="{NAMES[status][1]}">{NAMES[status][0]} {counts[status]}</span>'

@@ -56,6 +56,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "who": rule.who,
         "sentence": rule.sentence,
         "section": rule.section,
+        # In the revision in which it was broken, as the newest one may put it in another way, or on another page.
         "link": rule.link(outcome.failure.revision if outcome.failure else None),
         "status": outcome.status,
         "occasions": outcome.occasions,
@@ -68,6 +69,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
+    # One for each failure, so that the names that stand for sessions do not depend on which other rules are broken.
     masker = Masker()
     return {
         "revision": failure.revision,

@@ -18,6 +18,7 @@ __all__ = ["junit"]
 def junit(report: CheckReport) -> str:
     """Return a report as JUnit's XML."""
     suites = Element("testsuites")
+    # Never an error: without a target that can be checked there is no report, and the command fails by itself.
     suite = SubElement(suites, "testsuite", name=clean(f"trio-mcp check {report.target}"), errors="0")
     properties = SubElement(suite, "properties")
     for name in ("side", "transport", "info", "seed", "examples", "requests", "ended"):
@@ -25,6 +26,8 @@ def junit(report: CheckReport) -> str:
     SubElement(properties, "property", name="revisions", value=", ".join(report.revisions))
     for section in sections(report):
         for outcome in section.outcomes:
+            # Readers split the name of a class at its dots, and show a tree. The rules were judged together, so none
+            # has a time of its own, but the attribute is expected.
             case = SubElement(
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )
@@ -41,6 +44,8 @@ def _judge(case: Element, outcome: Outcome) -> None:
     if outcome.status == "held":
         return
     if outcome.status != "broken":
+        # Cleaned, as XML has no way to write most control characters, not even as escapes (XML 1.0, section 2.2), and
+        # ElementTree writes them all the same.
         SubElement(case, "skipped", message=clean(f"{outcome.status}: {outcome.reason}"))
         return
     problem = problem_of(outcome)

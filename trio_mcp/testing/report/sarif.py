@@ -37,6 +37,7 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                 "tool": {
                     "driver": {"name": "trio-mcp", "version": __version__, "rules": [_rule(each) for each in rules]}
                 },
+                # Successful, whatever was found: this says that the tool did its work (SARIF, `executionSuccessful`).
                 "invocations": [{"executionSuccessful": True, "exitCode": report.status}],
                 "results": [_result(each, places[each.rule.id], report) for each in report.broken],
                 "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
@@ -67,9 +68,12 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
         "level": LEVELS[rule.level],
         "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
         "locations": [_location(report)],
+        # Without the text of the problem, which has ids and values of one run: otherwise each run would close the alert
+        # of the last one and open another.
         "partialFingerprints": {"target/rule": f"{clean(report.target)} {rule.id}"},
     }
     if outcome.known:
+        # External: the reason stands in the baseline, not in the source code (SARIF, `suppression`).
         found["suppressions"] = [{"kind": "external", "justification": "known from the baseline"}]
     if outcome.failure is not None:
         prologue, rest = transcript_of(outcome.failure)
@@ -82,6 +86,7 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
             }
             for each in (prologue + rest if any(each.is_bad for each in prologue) else rest)[:MAX_STEPS]
         ]
+        # A thread flow must have a location at least (SARIF, `threadFlow`).
         if steps:
             found["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
         found["properties"] = {

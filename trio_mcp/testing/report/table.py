@@ -63,6 +63,7 @@ def _by_section(report: CheckReport) -> Iterator[str]:
     width = max([len("section"), *(len(section.path) for section in found)])
     yield f"{'section':{width}}" + "".join(f"{COLUMNS[status]:>13}" for status in STATUSES)
     for section in found:
+        # A dot for zero, as most numbers of a section are zero and would hide the others.
         yield f"{section.path:{width}}" + "".join(f"{section.counts[status] or '·':>13}" for status in STATUSES)
     counts = counted(report.outcomes)
     yield f"{'in all':{width}}" + "".join(f"{counts[status]:>13}" for status in STATUSES)
@@ -97,6 +98,7 @@ ARROWS = {"client": "──▶", "server": "◀──", "kit": " · "}
 def event_line(shown: Shown) -> str:
     """Return an event in a line."""
     event = shown.event
+    # The main connection has the number 0, and in most exchanges it is the only one.
     where = f"[{event.connection}] " if event.connection else ""
     text = f"{shown.time:8.3f} s  {ARROWS[event.sender]} {where}{shown.label}  {shown.detail}".rstrip()
     return ("  ✗ " if shown.is_bad else "    ") + shorten(text, WIDTH - 4)

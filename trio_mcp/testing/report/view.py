@@ -141,10 +141,13 @@ def coverage(report: CheckReport) -> list[Coverage]:
     exercised = {outcome.rule.id for outcome in report.outcomes if outcome.status in ("held", "broken")}
     counts: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements():
+        # What only the other side must do was not checked, so it would look like a gap.
         if statement.binds not in (report.side, "both"):
             continue
         kind = "hidden" if not statement.observable else "exercised" if exercised & set(statement.rules) else "idle"
         for place in statement.places:
+            # A sentence counts in each revision that has it and was spoken, so that the share of each stands for
+            # itself.
             if place.revision in report.revisions:
                 page = place.section.partition("#")[0]
                 counts.setdefault((place.revision, page), Counter())[kind] += 1
@@ -222,9 +225,11 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown
         transcript: The events.
         at: The index of the event that breaks a rule.
     """
+    # One for the whole transcript, in which the same session must have the same name.
     masker = Masker()
     events = [masker.event(event) for event in transcript]
     marks = (place for place, each in enumerate(events) if each.kind == "mark" and each.facts.get("what") == "begin")
+    # The transcript of a client has no mark, so all of it matters.
     first = next(marks, -1) + 1
     began = events[first].time if first < len(events) else 0.0
     found = [_shown(event, began, place == at) for place, event in enumerate(events)]
@@ -238,6 +243,7 @@ def problem_of(outcome: Outcome) -> str:
 
 def _shown(event: Event, began: float, is_bad: bool) -> Shown:
     label, detail = _described(event)
+    # Shortened first: the message may have megabytes, and an escape takes up to ten characters.
     return Shown(event, clean(label), clean(shorten(detail, MAX_TEXT)), event.time - began, is_bad)
 
 
@@ -247,6 +253,8 @@ def _described(event: Event) -> tuple[str, str]:
         case "message":
             return _message(event.message)
         case "text":
+            # Bytes are cut before they are decoded, perhaps in the middle of a character, so what is left of it is
+            # written as an escape.
             return "not JSON", (event.text or b"")[:MAX_TEXT].decode("utf-8", "backslashreplace")
         case "request":
             return f"{facts.get('method')} {facts.get('path', '')}".strip(), _headers(event)
@@ -301,6 +309,7 @@ def _message(message: Any) -> tuple[str, str]:
     if isinstance(message, list):
         return f"batch of {len(message)}", _json(message)
     if is_request(message):
+        # A method or an id may be of any length, and the label must stay one line.
         return f"{shorten(message['method'], 60)} #{_id(message['id'])}", _params(message)
     if is_notification(message):
         return shorten(message["method"], 60), _params(message)
@@ -315,6 +324,7 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def _id(value: Any) -> str:
+    # As JSON, so that 1 and "1" can be told apart, whose confusion some rules are about.
     return shorten(_json(value), 24)
 
 
