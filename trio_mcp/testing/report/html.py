@@ -177,7 +177,7 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
         yield "</div></article>"
         return
     yield f'<p class="problem">{_text(problem_of(outcome))}</p>'
-    times = "each time" if failure.seen == failure.of else f"{failure.seen} of {failure.of} times"
+    times = "each time" if failure.seen == failure.of > 0 else f"{failure.seen} of {failure.of} times"
     yield f'<p class="fine">Seen {times} when run again; first in example {failure.example}.</p>'
     # What a client met can't be replayed, so for it there is no file.
     if not isinstance(failure.plan, Script):

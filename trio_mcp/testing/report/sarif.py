@@ -65,7 +65,7 @@ def _result(outcome: Outcome, place: int, report: CheckReport) -> dict[str, Any]
     found: dict[str, Any] = {
         "ruleId": rule.id,
         "ruleIndex": place,
-        "level": LEVELS[rule.level],
+        "level": LEVELS["MUST" if outcome.fails else "SHOULD"],
         "message": {"text": f"{rule.sentence} {problem_of(outcome)}"},
         "locations": [_location(report)],
         # Without the text of the problem, which has ids and values of one run: otherwise each run would close the alert

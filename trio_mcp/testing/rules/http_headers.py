@@ -309,7 +309,7 @@ def integer_headers_numeric(history: History) -> Iterator[Verdict]:
     moves=["unknown-method", "call-tool"],
 )
 def unknown_method_404(history: History) -> Iterator[Verdict]:
-    """Judge each error -32601 to a request, and each status 404 with another error."""
+    """Judge each error -32601 to a request."""
     for _, exchange, error, code in _errors(history):
         # 404 with another error may be about a path or a session, so only the code shows what was meant.
         if code == METHOD_NOT_FOUND:

@@ -607,25 +607,12 @@ def task_listed(history: History) -> Iterator[Verdict]:
             # Between two pages other tasks may go, and the places of those that stay change.
             if last is None or len(chain) > 1 or (chain[-1].result or {}).get("nextCursor") is not None:
                 continue
-            # With the tasks that come and go meanwhile, others may move from one page to another.
-            if len(chain) > 1 and _is_changing(connection, chain[0], last):
-                continue
             listed = set(named(chain, "tasks", "taskId"))
             for other, asked, _, task in gets:
                 # It was there before the list was read, and after.
                 there = other is connection and asked.result is not None and _after(connection, asked, last)
                 if there and _after(connection, chain[0], task.made):
                     yield judged(task.id in listed, last, f"the task {task.id!r} can be fetched, but is not listed")
-
-
-def _is_changing(connection: Connection, first: Asked, last: Event) -> bool:
-    """Return whether a task may have been made, or have gone, while a list was read."""
-    begin, end = connection.position(first.event), connection.position(last)
-    return any(
-        connection.position(asked.event) < end and (not asked.answers or connection.position(asked.answers[0]) > begin)
-        for asked in connection.requests
-        if asked.method in ("tools/call", "tasks/cancel")
-    )
 
 
 @rule(

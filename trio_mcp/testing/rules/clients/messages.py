@@ -86,7 +86,7 @@ def client_sends_no_batch(history: History) -> Iterator[Verdict]:
 def stdin_clean(history: History) -> Iterator[Verdict]:
     """Judge all that came over stdio, or another stream of lines."""
     for connection in history:
-        if connection.transport in ("stdio", "memory", "tcp", "unix"):
+        if connection.transport in ("stdio", "memory", "tcp", "tls", "unix"):
             for event in connection.events:
                 if event.sender == "client" and event.kind in ("message", "text"):
                     # JSON that isn't a message is for `client_messages_valid`.
