@@ -298,7 +298,10 @@ def _is_answer_to(event: Event, message: Any) -> bool:
 )
 def stream_primed(history: History) -> Iterator[Verdict]:
     """Judge each stream with event ids; without them there is nothing to resume from."""
-    for _, exchange, _ in _streams(history):
+    for connection, exchange, _ in _streams(history):
+        # The event without data is new in 2025-11-25, and servers go by the version that the request's own header names.
+        if exchange.request.headers.get("mcp-protocol-version") != connection.revision:
+            continue
         if any(event.facts.get("event_id") for event in exchange.received):
             # Only the first event counts: a client that is cut off before it has nothing to resume from, whatever ids
             # follow.
