@@ -299,7 +299,7 @@ def _is_answer_to(event: Event, message: Any) -> bool:
 def stream_primed(history: History) -> Iterator[Verdict]:
     """Judge each stream with event ids; without them there is nothing to resume from."""
     for connection, exchange, _ in _streams(history):
-        # The event without data is new in 2025-11-25, and servers go by the version that the request's own header names.
+        # The event without data is new in 2025-11-25, and servers go by the version that the request's header names.
         if exchange.request.headers.get("mcp-protocol-version") != connection.revision:
             continue
         if any(event.facts.get("event_id") for event in exchange.received):
