@@ -124,12 +124,6 @@ class ContentsWithoutUri(Session):
 
 
 @breaks("updates-only-subscribed")
-class UpdatesAfterUnsubscribing(Session):
-    async def resources_unsubscribe(self, request: Request) -> Message:
-        return {}
-
-
-@breaks("updates-only-subscribed")
 class UpdatesWithoutSubscription(Session):
     def updated(self, uri: str) -> None:
         self.notify("notifications/resources/updated", {"uri": uri})

@@ -184,7 +184,7 @@ class ListsInAnyOrder(Session):
         return [first, second, *rest] if self.turn % 2 else [second, first, *rest]
 
 
-@breaks("list-same-on-each-connection", revision=MODERN, messages=8)
+@breaks("list-same-on-each-connection", revision=MODERN, messages=10)
 class ListsByConnection(Session):
     async def resources_templates_list(self, request: Request) -> Message:
         found = await super().resources_templates_list(request)
