@@ -330,8 +330,8 @@ async def test_an_urgent_notification_does_not_overtake_an_answer(autojump_clock
         await it.call(NOTE, NOTE, urgent, {}, NOTE, urgent)
         assert trio.current_time() - started == pytest.approx(0.3)
         await trio.sleep(1)
-        # What came before the answer was handled before the call returned. Whether the first notification had begun when
-        # the urgent one came is Trio's to choose.
+        # What came before the answer was handled before the call returned. Whether the first notification had begun
+        # when the urgent one came is Trio's to choose.
         assert sorted(handled[:3]) == ["acme/note", "acme/note", "acme/now"]
         assert handled[3:] == ["acme/now", "acme/note"]
 

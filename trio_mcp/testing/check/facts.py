@@ -93,7 +93,7 @@ class Facts:
         return found is not None and found is not False
 
     def lacks(self, need: str) -> str:
-        """Return why a need of a move is not met; an empty text if it is.
+        """Return why a need of a move is not met; an empty text if it is met.
 
         A need is ``capability:`` and a path, ``transport:`` and names with bars between them, or the name of an
         attribute that must not be empty (``tools``, ``callable_tools``, ``resources``, ``templates``, ``prompts``,

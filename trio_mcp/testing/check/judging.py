@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from trio_mcp.testing.rules.catalogue import judge
-from trio_mcp.testing.rules.history import OTHER, History, is_notification, is_request, is_response
+from trio_mcp.testing.rules.history import OTHER, History, id_key, is_notification, is_request, is_response
 from trio_mcp.testing.rules.model import Rule, Verdict
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import meta
@@ -152,9 +152,9 @@ class Judging:
                 kept = _Kept(self._example, [(self._count, event)] if exchange is None else [*exchange.events])
                 # The same object under both keys: what comes for the token, and what comes for the id, is then in view
                 # together.
-                self._kept[event.connection, event.sender, _key(message["id"])] = kept
+                self._kept[event.connection, event.sender, id_key(message["id"])] = kept
                 if (token := _token(message)) is not None:
-                    self._kept[event.connection, event.sender, "token", _key(token)] = kept
+                    self._kept[event.connection, event.sender, "token", id_key(token)] = kept
                 if message["method"] in STANDING:
                     self._standing.append(kept)
 
@@ -173,24 +173,18 @@ def _keys(event: Event) -> Iterator[Any]:
         yield place, "exchange", event.exchange
     if event.kind == "mark" and "id" in event.facts:
         # Such as the mark that a response is overdue, which counts for the example that sent the request.
-        yield place, "client", _key(event.facts["id"])
+        yield place, "client", id_key(event.facts["id"])
     for message in _messages(event):
         if is_response(message):
-            yield place, other, _key(message.get("id"))
+            yield place, other, id_key(message.get("id"))
         elif is_notification(message) and isinstance(params := message.get("params"), dict):
             if message["method"] == "notifications/cancelled":
-                yield place, event.sender, _key(params.get("requestId"))
+                yield place, event.sender, id_key(params.get("requestId"))
             elif message["method"] == "notifications/progress":
-                yield place, other, "token", _key(params.get("progressToken"))
+                yield place, other, "token", id_key(params.get("progressToken"))
 
 
 def _token(message: dict[str, Any]) -> Any:
     params = message.get("params")
     entries = params.get("_meta") if isinstance(params, dict) else None
     return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
-
-
-def _key(value: Any) -> Any:
-    # With the type: 1 and "1" are two ids, but true equals 1 in Python. What JSON has besides has no hash, so its text
-    # stands for it.
-    return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)

@@ -36,7 +36,7 @@ from trio_mcp.testing.check.steps import (
     Write,
 )
 from trio_mcp.testing.check.wires.wire import OpenWire, Wire
-from trio_mcp.testing.rules.history import LISTS, is_request, is_response
+from trio_mcp.testing.rules.history import LISTS, id_key, is_request, is_response
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.types import meta
@@ -253,7 +253,7 @@ class Talk:
         sent = Sent(message)
         self._count()
         self.requests.append(sent)
-        self._by_id[_key(message["id"])] = sent
+        self._by_id[id_key(message["id"])] = sent
         return sent
 
     # --- what has come ------------------------------------------------------------------------------------------------
@@ -289,11 +289,11 @@ class Talk:
     def _take_message(self, message: Any, event: Event) -> None:
         if event.sender == "client":
             # Which exchange a request went out in is only known from this event: the wire numbers them when it sends.
-            sent = self._by_id.get(_key(message.get("id"))) if is_request(message) else None
+            sent = self._by_id.get(id_key(message.get("id"))) if is_request(message) else None
             if sent is not None and event.exchange is not None:
                 self._by_exchange.setdefault(event.exchange, []).append(sent)
         elif is_response(message):
-            sent = self._by_id.get(_key(message.get("id")))
+            sent = self._by_id.get(id_key(message.get("id")))
             # Only the first response counts; a second one is judged by a rule.
             if sent is not None and sent.answer is None:
                 sent.answer = message
@@ -308,7 +308,7 @@ class Talk:
             self.questions.append(message)
         elif isinstance(message, dict) and message.get("method") == "notifications/subscriptions/acknowledged":
             for sent in self.requests:
-                if sent.method == "subscriptions/listen" and _key(sent.message["id"]) == _subscription(message):
+                if sent.method == "subscriptions/listen" and id_key(sent.message["id"]) == _subscription(message):
                     sent.acknowledged = True
 
     async def stop(self, how: Literal["close", "reset", "half"] = "close", which: int = 0) -> None:
@@ -328,11 +328,7 @@ def _subscription(message: dict[str, Any]) -> Any:
     """Return the key of the request that a notification names as its subscription."""
     params = message.get("params")
     entries = params.get("_meta") if isinstance(params, dict) else None
-    return _key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
-
-
-def _key(value: Any) -> Any:
-    return type(value).__name__, value if isinstance(value, (int, str)) else repr(value)
+    return id_key(entries.get(meta.SUBSCRIPTION_ID)) if isinstance(entries, dict) else None
 
 
 class Runner:

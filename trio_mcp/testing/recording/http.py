@@ -127,7 +127,7 @@ class HttpRecorder:
     def responded(self, notes: Notes, status: int, fields: Fields) -> None:
         """Remember the session that a response opens, if it does."""
         if session := _value(fields, SESSION_ID):
-            # Servers repeat the id in later responses; the first one says whose session it is.
+            # Servers repeat the id in later responses; the first one says to whom the session belongs.
             self._sessions.setdefault(session, notes)
         # Once it has a session, its requests name that. What still comes without one is from another client.
         if notes is self._plain:

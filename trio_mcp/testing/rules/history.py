@@ -16,7 +16,7 @@ from trio_mcp.types.versions import LATEST_LEGACY, MODERN_REVISIONS, REVISIONS
 if TYPE_CHECKING:
     from trio_mcp.schema.validator import SchemaValidator
 
-__all__ = ["Asked", "Connection", "Exchange", "History", "is_notification", "is_request", "is_response"]
+__all__ = ["Asked", "Connection", "Exchange", "History", "id_key", "is_notification", "is_request", "is_response"]
 
 T = TypeVar("T")
 
@@ -276,11 +276,11 @@ class Connection:
 
     def uses(self, request_id: Any) -> int:
         """Return how many messages of the client had this id, well-formed or not, other than responses."""
-        return self._uses.get(_key(request_id), 0)
+        return self._uses.get(id_key(request_id), 0)
 
     def givers(self, token: Any) -> Sequence[Event]:
         """Return the client's messages that gave a progress token, well-formed or not."""
-        return self._givers.get(_key(token), ())
+        return self._givers.get(id_key(token), ())
 
     def kept(self, name: str, event: Event, find: Callable[[], T]) -> T:
         """Return what is found out about an event, which is found out only once."""
@@ -299,7 +299,7 @@ class Connection:
         if event.kind == "close":
             self.close = event
         elif event.kind == "mark" and event.facts.get("what") == "overdue":
-            asked = self._open.get((event.facts.get("by", "client"), _key(event.facts.get("id"))))
+            asked = self._open.get((event.facts.get("by", "client"), id_key(event.facts.get("id"))))
             if asked is not None:
                 asked.overdue = event
         if event.exchange is not None:
@@ -331,7 +331,7 @@ class Connection:
             if event.facts.get("by") == "client":
                 for sent in exchange.sent:
                     asked = (
-                        self._open.get(("client", _key(sent.message.get("id")))) if is_request(sent.message) else None
+                        self._open.get(("client", id_key(sent.message.get("id")))) if is_request(sent.message) else None
                     )
                     # In the legacy era a lost connection is not a cancellation: the request goes on.
                     modern = asked is not None and asked.meta.get(meta.PROTOCOL_VERSION) in MODERN_REVISIONS
@@ -347,19 +347,19 @@ class Connection:
         message = event.message
         if event.sender == "client" and isinstance(message, dict) and "id" in message and not is_response(message):
             # Malformed ones count, too: a server may answer a request by its id though something else in it is wrong.
-            self._uses[_key(message["id"])] = self.uses(message["id"]) + 1
+            self._uses[id_key(message["id"])] = self.uses(message["id"]) + 1
         if event.sender == "client" and (token := _token(message)) is not None:
-            self._givers.setdefault(_key(token), []).append(event)
+            self._givers.setdefault(id_key(token), []).append(event)
         if is_request(message):
             asked = Asked(event)
             (self.requests if event.sender == "client" else self.questions).append(asked)
             # Never removed when it is answered: a second response, or a late cancellation, must still find its request.
-            self._open[event.sender, _key(asked.id)] = asked
+            self._open[event.sender, id_key(asked.id)] = asked
             if is_request_id(token := asked.meta.get(meta.PROGRESS_TOKEN)):
-                self._tokens[event.sender, _key(token)] = asked
+                self._tokens[event.sender, id_key(token)] = asked
         elif is_response(message):
             other = OTHER.get(event.sender)
-            if other is not None and (found := self._open.get((other, _key(message.get("id"))))) is not None:
+            if other is not None and (found := self._open.get((other, id_key(message.get("id"))))) is not None:
                 found.answers.append(event)
         elif is_notification(message):
             params = message.get("params")
@@ -367,12 +367,12 @@ class Connection:
             if message["method"] == "notifications/cancelled":
                 # Only one's own requests: the two sides count ids separately, and the same id may be open in both
                 # directions.
-                found = self._open.get((event.sender, _key(params.get("requestId"))))
+                found = self._open.get((event.sender, id_key(params.get("requestId"))))
                 if found is not None:
                     self._give_up(found, event)
             elif message["method"] == "notifications/progress":
                 other = OTHER.get(event.sender)
-                if other is not None and (found := self._tokens.get((other, _key(params.get("progressToken"))))):
+                if other is not None and (found := self._tokens.get((other, id_key(params.get("progressToken"))))):
                     found.progress.append(event)
 
 
@@ -382,13 +382,10 @@ def _token(message: Any) -> Any:
     return entries.get(meta.PROGRESS_TOKEN) if isinstance(entries, dict) else None
 
 
-def _key(value: Any) -> Any:
-    """Return an id as a key: 1, "1" and true are three."""
-    return (
-        (type(value).__name__, value)
-        if isinstance(value, (int, str, float, bool))
-        else (type(value).__name__, repr(value))
-    )
+def id_key(value: Any) -> Any:
+    """Return an id, or what stands in its place, as a key: 1, "1" and true are three."""
+    # What JSON has besides has no hash, so its text stands for it.
+    return type(value).__name__, value if isinstance(value, (int, str, float)) else repr(value)
 
 
 class History:

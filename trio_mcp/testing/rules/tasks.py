@@ -646,7 +646,7 @@ def task_progress_token(history: History) -> Iterator[Verdict]:
         token = task.asked.meta.get(meta.PROGRESS_TOKEN)
         for event in notifications(connection, "server", "notifications/progress"):
             params = event.message.get("params")
-            # Where the token is wrong, only the related task still tells whose progress it is.
+            # Where the token is wrong, only the related task still tells to which task the progress belongs.
             if isinstance(params, dict) and _related(params) == task.id:
                 problem = f"progress of task {task.id!r} has the token {params.get('progressToken')!r}, not {token!r}"
                 yield judged(params.get("progressToken") == token, event, problem)

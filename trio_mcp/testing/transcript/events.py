@@ -47,7 +47,7 @@ class Event:
     """One thing that happened.
 
     Attributes:
-        kind: What it is.
+        kind: See `Kind`.
         sender: Who caused it.
         connection: The number of the connection, from 0; over HTTP the number of the client.
         exchange: The number of the HTTP exchange that it belongs to, if any.

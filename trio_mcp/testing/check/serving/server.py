@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 
 from trio_mcp.testing.check.serving.script import BASE, Script
-from trio_mcp.testing.rules.history import is_notification, is_request, is_response
+from trio_mcp.testing.rules.history import LISTS, id_key, is_notification, is_request, is_response
 from trio_mcp.testing.transcript.tape import Tape
 from trio_mcp.types import error_codes, meta
 
@@ -18,12 +18,6 @@ __all__ = ["FOREIGN", "ICON", "MOVED", "ScriptedServer", "Send", "elsewhere"]
 Send = Callable[[Any], Awaitable[None]]
 """Sends a message on the stream that belongs to the request being met, and notes it on the tape."""
 
-LISTS: Final = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-}
 FORM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"name": {"type": "string", "minLength": 1}, "age": {"type": "integer", "minimum": 0}},
@@ -160,18 +154,18 @@ class ScriptedServer:
     async def take(self, message: Any, send: Send, turn: str = "plain") -> None:
         """Meet a message of the client. A request that is cancelled ends without a response."""
         if is_response(message):
-            if (waiting := self._replies.get(_key(message.get("id")))) is not None:
+            if (waiting := self._replies.get(id_key(message.get("id")))) is not None:
                 waiting.set()
         elif is_request(message):
             # A scope for each request: a cancelled one must end without a response, and leave the others alone.
             with trio.CancelScope() as scope:
-                self._running[_key(message["id"])] = scope
+                self._running[id_key(message["id"])] = scope
                 await self._meet(message, send, turn)
         elif is_notification(message) and message["method"] == "notifications/cancelled":
             params = message.get("params")
             # The scope of an answered request stays in the table, and to cancel it does nothing: response and
             # cancellation may cross on their way.
-            if isinstance(params, dict) and (running := self._running.get(_key(params.get("requestId")))) is not None:
+            if isinstance(params, dict) and (running := self._running.get(id_key(params.get("requestId")))) is not None:
                 running.cancel("cancelled by the client")
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -253,7 +247,7 @@ class ScriptedServer:
         self._asked += 1
         request_id = f"question-{self._asked}"
         # Before the question leaves: the reply may come while this task still sends.
-        replied = self._replies[_key(request_id)] = trio.Event()
+        replied = self._replies[id_key(request_id)] = trio.Event()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         # A model answers slowly, so this is where a client may report progress, if it has a token for it.
         if method == "sampling/createMessage":
@@ -348,7 +342,7 @@ class ScriptedServer:
         return "unknown method"
 
     def _page(self, method: str, cursor: Any) -> dict[str, Any] | str:
-        field = LISTS[method]
+        field, _ = LISTS[method]
         items: Sequence[Any] = getattr(self.script, field, ())
         # A cursor that no client could make up, nor take apart by accident.
         places = {at: f"{field}→{at}" for at in range(0, len(items), self.script.pages)}
@@ -397,8 +391,3 @@ def _result(request_id: Any, result: dict[str, Any]) -> dict[str, Any]:
 
 def _error(request_id: Any, code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
-
-
-def _key(value: Any) -> Any:
-    # A peer may send anything as an id; 1 and true would be one key.
-    return type(value), value if isinstance(value, (str, int, float)) else repr(value)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from trio_mcp.jsonrpc.messages import is_request_id
 from trio_mcp.testing.rules.clients.shared import legacy
-from trio_mcp.testing.rules.history import Asked, History
+from trio_mcp.testing.rules.history import LISTS, Asked, History
 from trio_mcp.testing.rules.model import Verdict, broken, judged, rule
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS
-
-LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 
 
 @rule(
