@@ -26,7 +26,6 @@ _TOOL = {
     "enabled": "call server.remove_tool() to hide it",
     "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
-    "structured_output": "it follows from the return type: a return type of Any, or no return type, means unstructured",
     "timeout": "use trio.fail_after() in the function",
 }
 _RESOURCE = {

@@ -146,7 +146,7 @@ WRONG = [
     (Colour, "blue"),
     (float, float("nan")),
     (dict[str, float], {"a": float("inf")}),
-    (bytes, b"\xff"),
+    (dict[str, bytes], {"a": b"\xff"}),
     (str, "lone \udc80"),
     (types.TextContent, 3),
     (types.TextContent, "words"),
