@@ -14,6 +14,7 @@ import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
+from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.schema.validator import SchemaValidator
@@ -133,8 +134,8 @@ def read_output(
         ValueError: If the tool has a schema, but must not be structured.
         SchemaError: If the explicit schema is invalid.
     """
-    if structured is not None and not isinstance(structured, bool):
-        raise TypeError(f"{what}: structured_output must be True, False or None, got {structured!r}")
+    if structured is not None:
+        check_flag(f"{what}: structured_output", structured)
     if explicit_schema is not None:
         if structured is False:
             raise ValueError(f"{what} has an output_schema, and so can't have structured_output=False")

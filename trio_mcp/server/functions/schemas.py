@@ -196,7 +196,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
             if key in _NAMED:
                 found[key] = {name: copied(each) for name, each in value.items()}
             elif key == "discriminator":  # of OpenAPI: its mapping refers to the definitions
-                found[key] = {"propertyName": value["propertyName"]}
+                found[key] = {each: value[each] for each in value if each != "mapping"}
             else:
                 found[key] = value if key in _VALUES else copied(value)
         name = part.get("$ref", "").removeprefix(_DEFINITIONS)

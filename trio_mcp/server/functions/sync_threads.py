@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import trio
 
-from trio_mcp._checks import check_count, validator
+from trio_mcp._checks import check_count, check_flag, validator
 
 __all__ = ["FunctionOptions", "SyncThreads"]
 
@@ -33,9 +33,9 @@ class FunctionOptions:
     """
 
     max_sync_threads: int = attrs.field(default=40, validator=validator(check_count))  # as many as Trio's own limiter
-    structured_output: bool = True
-    null_in_schemas: bool = True
-    inline_definitions: bool = False
+    structured_output: bool = attrs.field(default=True, validator=validator(check_flag))
+    null_in_schemas: bool = attrs.field(default=True, validator=validator(check_flag))
+    inline_definitions: bool = attrs.field(default=False, validator=validator(check_flag))
 
 
 class SyncThreads:
