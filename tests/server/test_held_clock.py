@@ -113,7 +113,7 @@ async def test_an_abandoned_thread_holds_the_clock_until_it_ends(autojump_clock:
 
         await give_up(told.wait, call)
         with trio.move_on_after(1) as scope:
-            await trio.to_thread.run_sync(time.sleep, 0.01)  # not one of ours, so the clock could jump over it
+            await trio.to_thread.run_sync(time.sleep, 0.01)  # a thread of the test, which the clock may jump over
         assert not scope.cancel_called
         RELEASE.set()
         await trio.sleep(1)
