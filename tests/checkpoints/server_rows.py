@@ -17,8 +17,8 @@ from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
 from trio_mcp import Client, Context, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
-from trio_mcp.testing import CallRecorder
 from trio_mcp.server.base_server import BaseServer
+from trio_mcp.testing import CallRecorder
 
 
 @contextlib.asynccontextmanager
