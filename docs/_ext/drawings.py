@@ -1,14 +1,14 @@
-"""Draw the pictures of the docs from text: ``python docs/_ext/drawings.py`` writes two SVGs for each ``docs/images/*.txt``.
+"""Draw the pictures from text: ``python docs/_ext/drawings.py`` writes two SVGs for each docs/images/*.txt.
 
-The first line of such a text says which kind of picture it is, the second is the title for those who don't see it. Blank
-lines and lines that begin with ``#`` say nothing.
+The first line of such a text says which kind of picture it is, the second is the title for those who don't see it.
+Blank lines and lines that begin with ``#`` say nothing.
 
 * ``rooms``: boxes that stand on each other. A line is a storey: ``label | name: text, line by line | name: text``.
 * ``path``: a way down on the left, and back up on the right. A line is a station: ``name: text | name: text``. The last
   line, ``turn name: text``, is where it turns.
-* ``sequence``: who tells whom, from top to bottom. The first line names the lanes: ``name | name | name``. The others are
-  ``1 -> 3 text`` (an arrow from the first lane to the third), ``3 => 1 text`` (one that ends something, dashed), and
-  ``2 - text`` (a note on a lane).
+* ``sequence``: who tells whom, from top to bottom. The first line names the lanes: ``name | name | name``. The others
+  are ``1 -> 3 text`` (an arrow from the first lane to the third), ``3 => 1 text`` (one that ends something, dashed),
+  and ``2 - text`` (a note on a lane).
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 IMAGES = Path(__file__).resolve().parent.parent / "images"
 WIDTH = 940
 EDGE, GAP = 16, 14
 
+Theme = dict[str, Any]
+
 # Furo's own backgrounds, so that a picture lies on the page without a frame.
-THEMES = {
+THEMES: dict[str, Theme] = {
     "light": {
-        "page": "#ffffff", "line": "#7b8ba3", "arrow": "#55606e", "strong": "#1c2733", "text": "#3b4856", "faint": "#55606e",
-        "end": "#b3261e", "fills": ("#fdf3e7", "#eaf6ee", "#eef3fb", "#f4effa"),
+        "page": "#ffffff", "line": "#7b8ba3", "arrow": "#55606e", "strong": "#1c2733", "text": "#3b4856",
+        "faint": "#55606e", "end": "#b3261e", "fills": ("#fdf3e7", "#eaf6ee", "#eef3fb", "#f4effa"),
     },
     "dark": {
-        "page": "#131416", "line": "#5d6b80", "arrow": "#9aa7b8", "strong": "#eef2f7", "text": "#c3ccd8", "faint": "#9aa7b8",
-        "end": "#ff8a80", "fills": ("#3a2c1b", "#1d3326", "#1f2a3d", "#2d2440"),
+        "page": "#131416", "line": "#5d6b80", "arrow": "#9aa7b8", "strong": "#eef2f7", "text": "#c3ccd8",
+        "faint": "#9aa7b8", "end": "#ff8a80", "fills": ("#3a2c1b", "#1d3326", "#1f2a3d", "#2d2440"),
     },
 }  # fmt: skip
-Theme = dict[str, str | tuple[str, ...]]
 
 
 class Picture:
@@ -65,7 +67,8 @@ class Picture:
     def arrow(self, way: str, *, kind: str = "arrow", dashed: bool = False) -> None:
         dashes = ' stroke-dasharray="5 4"' if dashed else ""
         self._parts.append(
-            f'<path d="{way}" fill="none" stroke="{self._theme[kind]}" stroke-width="1.4"{dashes} marker-end="url(#{kind})"/>'
+            f'<path d="{way}" fill="none" stroke="{self._theme[kind]}" stroke-width="1.4"{dashes} '
+            f'marker-end="url(#{kind})"/>'
         )
 
     def note(self, x: float, y: float, words: str, width: float) -> None:
@@ -86,8 +89,8 @@ class Picture:
             for kind in ("arrow", "end")
         )
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" '
-            f'role="img" font-family="system-ui, sans-serif" font-size="14">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" '
+            f'height="{height:g}" role="img" font-family="system-ui, sans-serif" font-size="14">'
         )
         page = f'<rect width="{WIDTH}" height="{height:g}" rx="8" fill="{self._theme["page"]}"/>'
         return "\n".join(

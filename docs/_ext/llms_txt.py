@@ -1,7 +1,7 @@
 """Write the docs for language models, beside the HTML: ``llms.txt`` (https://llmstxt.org) and ``llms-full.txt``.
 
-``llms.txt`` is a list of the pages with their first paragraphs; ``llms-full.txt`` is the pages in the order of the contents,
-as plain text, with the reference written out.
+``llms.txt`` is a list of the pages with their first paragraphs; ``llms-full.txt`` is the pages in the order of the
+contents, as plain text, with the reference written out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sphinx.writers.text import TextWriter
 FULL = "llms-full.txt"
 
 LEFT_OUT = ("reference/requirements", "reference/statements")
-"""Tables of what the specification says and which test checks it: two thirds of the text, and no help to who uses the library."""
+"""Tables of what the specification says and which test checks it: two thirds of the text, and no help to users."""
 
 
 def pages(env: BuildEnvironment, page: str) -> Iterator[str]:
