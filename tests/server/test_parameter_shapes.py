@@ -1,6 +1,6 @@
 """The schemas of parameters as hosts know them from the official SDK, and the settings for hosts that know less."""
 
-# ruff: noqa: UP007, UP045  # the older spellings are among what is tested
+# ruff: noqa: UP007, UP045, PYI061  # the older spellings are among what is tested
 import enum
 import json
 from typing import Annotated, Any, Literal, Optional, Union
