@@ -126,6 +126,7 @@ _SERVER = (
     | {each: f"call server.add_{each[:-1]}() for each function" for each in _KINDS}
     | {
         "on_duplicate": _TWICE,
+        "dereference_schemas": "write functions=FunctionOptions(inline_definitions=…)",
         "strict_input_validation": "arguments are always validated, in pydantic's lax mode",
         "resource_security": "use trio_mcp.safe_join() for paths",
         "providers": "mount another Server, or serve a ProxyServer",

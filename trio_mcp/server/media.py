@@ -15,6 +15,7 @@ import attrs
 from pydantic_core import CoreSchema, core_schema
 
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, TextContent
+from trio_mcp.types.icons import image_type
 from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
 
 __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_of"]
@@ -23,14 +24,10 @@ __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_
 MAX_FILE: Final = 32 * 1024 * 1024
 """The maximum size of a file that is read for a path, in bytes."""
 
-# How files begin: from the specifications of the formats.
+# How files begin, from the specifications of the formats; for the usual pictures there is `image_type`.
 _BEGINNINGS: Final = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
-        (rb"\x89PNG\r\n\x1a\n", "image/png"),
-        (rb"\xff\xd8\xff", "image/jpeg"),
-        (rb"GIF8[79]a", "image/gif"),
-        (rb"RIFF.{4}WEBP", "image/webp"),
         (rb".{4}ftypavif", "image/avif"),
         (rb"II\*\0|MM\0\*", "image/tiff"),
         (rb"RIFF.{4}WAVE", "audio/wav"),
@@ -175,7 +172,7 @@ class File(_Media):
 
     def to_resource_content(self) -> EmbeddedResource:
         """Return the file as a content block."""
-        # The name alone: where the file lies on the server is no concern of the client's.
+        # The name alone: a client need not know where the file lies.
         contents = contents_of(self, f"file:///{quote(self.name)}")
         return EmbeddedResource(resource=contents)
 
@@ -241,7 +238,7 @@ def _kind_of_file(name: str, data: bytes, format: str | None) -> str:
 
 
 def _kind_by_beginning(data: bytes) -> str | None:
-    return next((kind for pattern, kind in _BEGINNINGS if pattern.match(data)), None)
+    return image_type(data) or next((kind for pattern, kind in _BEGINNINGS if pattern.match(data)), None)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, from_json
 
-from trio_mcp.schema.validator import SchemaError, SchemaValidator
+from trio_mcp.schema.validator import MAX_SUBSCHEMAS, SchemaError, SchemaValidator
 
 __all__ = [
     "ArgumentsSchema",
@@ -37,9 +37,6 @@ MAX_PROBLEM = 500
 DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INTEGER = r"^[+-]?[0-9]+$"
 
-# Chosen: far more than a tool needs, and built in milliseconds. A definition may be used twice in each of many others.
-MAX_PARTS = 10_000
-"""The maximum number of subschemas of a schema with its definitions inlined."""
 # Keywords that hold subschemas by names of the author's choice, and keywords that hold values.
 _NAMED = frozenset({"$defs", "properties", "patternProperties", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "enum", "examples"})
@@ -180,7 +177,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
                 others |= below[name]
     recursive = {name for name, others in below.items() if name in others}
     rest = {key: value for key, value in schema.items() if key != "$defs"}
-    left = MAX_PARTS
+    left = MAX_SUBSCHEMAS  # a client like ours would not use a larger one
 
     def copied(part: Any) -> Any:
         nonlocal left
