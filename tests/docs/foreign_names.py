@@ -50,8 +50,6 @@ MODULES = {
         "fastmcp.server",
         "fastmcp.server.context",
         "fastmcp.server.dependencies",
-        "fastmcp.server.providers.proxy",
-        "fastmcp.server.server",
         "fastmcp.tools",
         "fastmcp.utilities.types",
     ],
@@ -83,12 +81,13 @@ def main(library: str) -> None:
     names: set[str] = set()
     for module in MODULES[library]:
         try:
-            found = vars(importlib.import_module(module))
+            loaded_module = importlib.import_module(module)
         except ImportError:
             continue
-        # Its own ones: a module also has what it imports from elsewhere.
-        own = {name for name, each in found.items() if getattr(each, "__module__", library).startswith(library)}
-        names |= {name for name in own if not name.startswith("_")}
+        # Some are loaded when they are first used.
+        lazy = {name: getattr(loaded_module, name) for name in getattr(loaded_module, "__all__", ())}
+        found = vars(loaded_module) | lazy
+        names |= {name for name in found if not name.startswith("_")}
         keywords |= set().union(*(parameters(each) for each in found.values() if callable(each)))
     json.dump({"attributes": attributes, "names": sorted(names), "keywords": sorted(keywords)}, sys.stdout)
 

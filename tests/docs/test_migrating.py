@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 PAGE = ROOT / "docs" / "how-to" / "migrating.md"
 COLUMNS = {"official SDK 2": "mcp", "FastMCP": "fastmcp"}
-ABSENT = "–"
+ABSENT = "\N{EN DASH}"
 
 
 def rows() -> Iterator[dict[str, str]]:
