@@ -88,7 +88,7 @@ CASES: list[tuple[Any, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "text", "read"), CASES, ids=str)
+@pytest.mark.parametrize(("annotation", "text", "read"), CASES, ids=map(str, range(len(CASES))))
 async def test_a_string_is_read_only_where_none_is_allowed(annotation: Any, text: str, read: Any) -> None:
     result = await call(taking(annotation), {"x": text})
     assert result.is_error if read is NOT_READ else text_of(result) == repr(read)
