@@ -230,11 +230,24 @@ def test_definitions_can_be_inlined() -> None:
     shown = found.input_schema["properties"]
     assert shown["cat"] == {**cat, "description": "mine"}
     assert shown["pets"]["items"]["oneOf"][0] == cat
-    assert shown["pets"]["items"]["discriminator"] == {"propertyName": "kind"}
+    assert shown["pets"]["items"].keys() == {"oneOf"}
     assert shown["more"] == {"anyOf": [cat, {"type": "null"}], "default": None}
     assert "$" not in json.dumps([found.input_schema, found.output_schema])
     assert found.output_schema is not None
     assert found.output_schema["properties"]["result"]["items"].keys() == cat.keys()
+
+
+def test_the_tag_of_a_union_is_required_where_nothing_else_says_so() -> None:
+    class Bee(BaseModel):
+        kind: Literal["bee"] = "bee"
+
+    class Ant(BaseModel):
+        kind: Literal["ant"] = "ant"
+        friends: "list[Ant]" = []
+
+    (shown,) = inline(taking(Annotated[Bee | Ant, Field(discriminator="kind")])).input_schema["properties"].values()
+    bee, ant = shown["oneOf"]
+    assert (bee["required"], ant) == (["kind"], {"$ref": "#/$defs/Ant", "required": ["kind"]})
 
 
 def test_recursive_definitions_stay() -> None:

@@ -192,10 +192,11 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
         for key, value in part.items():
             if key in _NAMED:
                 found[key] = {name: copied(each) for name, each in value.items()}
-            elif key == "discriminator":  # of OpenAPI: its mapping refers to the definitions
-                found[key] = {each: value[each] for each in value if each != "mapping"}
-            else:
+            elif key != "discriminator":  # of OpenAPI: it refers to the definitions
                 found[key] = value if key in _VALUES else copied(value)
+        if "discriminator" in part:  # what it said besides: the tag has to be there, even if it has a default
+            tag = part["discriminator"]["propertyName"]
+            found["oneOf"] = [{**each, "required": _with(tag, each.get("required", []))} for each in found["oneOf"]]
         name = part.get("$ref", "").removeprefix(_DEFINITIONS)
         if name not in definitions or name in recursive:
             return found
@@ -207,6 +208,10 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
         return {**copied(rest), **({"$defs": kept} if kept else {})}
     except _TooLarge:
         return schema
+
+
+def _with(name: str, names: list[str]) -> list[str]:
+    return names if name in names else [*names, name]
 
 
 def _referenced(part: Any) -> set[str]:
