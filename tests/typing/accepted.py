@@ -23,6 +23,7 @@ from trio_mcp import (
     HandlerOptions,
     HttpOptions,
     HttpServerParameters,
+    Image,
     Link,
     McpError,
     MemoryEventStore,
@@ -86,6 +87,14 @@ server = Server(
 @server.tool
 def add(a: int, b: int = 1) -> int:
     return a + b
+
+
+@server.tool(structured_output=False)
+def picture(of: Annotated[str, "what it shows"]) -> list[str | Image]:
+    return [of, Image("picture.png")]
+
+
+assert_type(picture("a cat"), list[str | Image])
 
 
 @server.tool(title="Wait", park_input=True)
