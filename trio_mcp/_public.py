@@ -68,6 +68,7 @@ from trio_mcp.retrying import Backoff as Backoff
 from trio_mcp.server.context import Context as Context
 from trio_mcp.server.features.caching import CacheHint as CacheHint
 from trio_mcp.server.features.custom import NotificationContext as NotificationContext
+from trio_mcp.server.features.feature import Entry as Entry
 from trio_mcp.server.features.feature import ListOptions as ListOptions
 from trio_mcp.server.features.prompts import PromptDetails as PromptDetails
 from trio_mcp.server.features.resources import ResourceDetails as ResourceDetails
