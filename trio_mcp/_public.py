@@ -4,7 +4,8 @@ Type checkers read it as imports. At run time it is never imported: `trio_mcp` r
 and imports a name when it is first used. ``X as X`` marks a name as re-exported.
 """
 
-# A module of the package rather than a name in one: `trio_mcp` recognizes it by the home, which is the package itself.
+# Modules of the package rather than names in one: `trio_mcp` recognizes them by the home, which is the package itself.
+from trio_mcp import middleware as middleware
 from trio_mcp import types as types
 from trio_mcp.client.answers.sources import Answers as Answers
 from trio_mcp.client.cache import CacheStatistics as CacheStatistics

@@ -109,6 +109,9 @@ class BaseServer:
         self.input: Final = given_or_default("input", input, InputOptions)
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
+        for each in middleware:
+            if not callable(each) or isinstance(each, type):  # a class: its parentheses were forgotten
+                raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
         check_hook("visible", visible, sync=True)
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
