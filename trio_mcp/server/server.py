@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, get_args, overload
+from typing import Any, Never, TypeVar, Unpack, get_args, overload
 
 from pydantic import BaseModel
 
@@ -384,14 +384,19 @@ class Server(BaseServer):
 
     # --- enabling and disabling ----------------------------------------------------------------------------------
 
-    def enable(self, *names: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None) -> None:
+    def enable(
+        self, *which: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None, **unknown: Never
+    ) -> None:
         """Offer again what was disabled, and notify clients: the reverse of `disable`, with the same arguments.
 
         What a mounted server has disabled stays so.
         """
-        self._switch(True, names, tags, kind)
+        refuse_unknown(Server.enable, unknown)
+        self._switch(True, which, tags, kind)
 
-    def disable(self, *names: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None) -> None:
+    def disable(
+        self, *which: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None, **unknown: Never
+    ) -> None:
         """Stop offering tools, resources and prompts for a while, and notify clients. Callable from any thread.
 
         Write ``server.disable("delete_all")`` or ``server.disable(tags={"admin"})``. To clients it is as if they had
@@ -399,7 +404,7 @@ class Server(BaseServer):
         affected, whatever their tags: pass them ``enabled=False``.
 
         Args:
-            names: Names of tools and prompts, URIs of resources, and URI templates.
+            which: Names of tools and prompts, URIs of resources, and URI templates.
             tags: Tags: everything that has at least one of them is meant.
             kind: ``"tool"``, ``"resource"``, ``"template"`` or ``"prompt"``, to leave out the others.
 
@@ -407,7 +412,8 @@ class Server(BaseServer):
             TypeError: If not exactly one of names and tags is given.
             KeyError: If nothing has one of the names; nothing changes then.
         """
-        self._switch(False, names, tags, kind)
+        refuse_unknown(Server.disable, unknown)
+        self._switch(False, which, tags, kind)
 
     def _switch(
         self, enabled: bool, names: tuple[str, ...], tags: Iterable[str] | None, kind: EntryKind | None
