@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link, connect_problem
@@ -49,6 +50,7 @@ async def tcp_client(
         ValueError: If the URL is not valid, or ``ssl_context`` is given for ``tcp://``.
         TypeError: If an argument is of the wrong type.
     """
+    check_on_trio()
     address = read_address(url)
     if address.scheme == "unix":
         raise ValueError(f"{url!r} is a Unix socket: use unix_client")
@@ -130,6 +132,7 @@ async def unix_client(
         ValueError: If a socket can't have such a path.
         TypeError: If an argument is of the wrong type.
     """
+    check_on_trio()
     name = unix_path(path)
     stream = await _connected(name)
     terms = Terms(f"unix:{name}", guarded=True, hint=MAYBE_FULL)

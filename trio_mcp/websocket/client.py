@@ -17,7 +17,7 @@ import trio
 from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp._checks import check_count, check_headers, check_seconds, check_url
+from trio_mcp._checks import check_count, check_headers, check_on_trio, check_seconds, check_url
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
@@ -73,6 +73,7 @@ async def websocket_client(
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
     """
+    check_on_trio()
     target = _Target(url, headers, ssl_context, unix_socket)
     check_count("max_message_size", max_message_size)
     check_seconds("ping_interval", ping_interval)
