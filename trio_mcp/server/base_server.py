@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 
@@ -400,7 +401,8 @@ class BaseServer:
             shutdown: As in `serve_http`; each client is told that the server ends (code 1012).
             task_status: Receives the URL, which begins with ``ws://`` or ``wss://``.
             settings: The fields of `HttpOptions`; they replace those of ``options``. ``websocket_path`` defaults to
-                ``/mcp``, ``runner`` to ``"h11"``; ``path`` and ``sse_path`` are ignored, as this is the only endpoint.
+                ``/mcp``, ``runner`` to ``"h11"`` on Linux; ``path`` and ``sse_path`` are ignored, as this is the only
+                endpoint.
         """
         from trio_mcp.http.serve import serve_http
 
@@ -408,7 +410,7 @@ class BaseServer:
         settings["path"] = settings["sse_path"] = None
         # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
         if options is None:
-            settings.setdefault("runner", "h11")
+            settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await serve_http(
             self, host, port, self._http_options("serve_websocket", options, settings), config, shutdown, task_status
         )

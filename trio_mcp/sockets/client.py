@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import trio
 
 from trio_mcp._checks import check_on_trio
+from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link, connect_problem
@@ -142,6 +143,7 @@ async def unix_client(
 
 async def _connected(path: str) -> trio.SocketStream:
     await trio.lowlevel.checkpoint()
+    check_unix_sockets()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

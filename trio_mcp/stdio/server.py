@@ -16,6 +16,7 @@ import trio
 from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
+from trio_mcp._platform import check_pipes
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
@@ -48,6 +49,7 @@ async def stdio_server(
             for any reason other than the client's leaving, such as a full disk.
     """
     check_on_trio()
+    check_pipes()
     decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
