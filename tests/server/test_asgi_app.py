@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from uvicorn.config import Config as UvicornConfig
 
+from tests.injection import cancel_everywhere
 from trio_mcp import Server
 
 NEEDS = r"needs Trio, and this runs {}: start .*trio\.run.*hypercorn -k trio"
@@ -57,8 +58,10 @@ def noting(notes: list[str]) -> Server:
     @contextlib.asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[None]:
         notes.append("in")
-        yield
-        notes.append("out")
+        try:
+            yield
+        finally:
+            notes.append("out")
 
     return Server("noting", lifespan=lifespan)
 
@@ -144,6 +147,30 @@ async def test_a_lifespan_that_fails_says_why(stage: str, caplog: pytest.LogCapt
         assert await server.ask(stage) == {"type": f"lifespan.{stage}.failed", "message": "LookupError: no database"}
     assert caplog.records[-1].exc_info, "the traceback is in the log"
     assert await status(app) == 503
+
+
+@pytest.mark.parametrize("by", ["block", "lifespan"])
+async def test_cancelled_anywhere_it_can_be_started_again(by: str) -> None:
+    notes: list[str] = []
+    app = noting(notes).asgi_app()
+
+    async def started_and_ended() -> None:
+        if by == "block":
+            async with app:
+                assert await status(app) == 200
+            return
+        async with trio.open_nursery() as nursery:
+            server = Lifespan(app)
+            nursery.start_soon(server.run)
+            await server.ask("startup")
+            await server.ask("shutdown")
+
+    async def again() -> None:
+        async with app:
+            assert await status(app) == 200
+        assert notes.count("in") == notes.count("out")
+
+    await cancel_everywhere(started_and_ended, again)
 
 
 # --- served wrongly -----------------------------------------------------------------------------------------------

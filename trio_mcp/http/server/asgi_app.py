@@ -31,7 +31,7 @@ RUNNING = "this application runs already: make another one with `server.asgi_app
 class AsgiApp:
     """A server as an ASGI application, which `Server.asgi_app` makes.
 
-    Whoever serves it also starts and ends it: an ASGI server with the lifespan protocol, the lifespan of an application
+    What serves it also starts and ends it: an ASGI server with the lifespan protocol, the lifespan of an application
     that it is mounted in (`lifespan`), or ``async with app:``. Each start is a run of the server, with its lifespan;
     after its end it can be started again.
 
