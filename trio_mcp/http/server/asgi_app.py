@@ -79,9 +79,8 @@ class AsgiApp:
 
     @contextlib.asynccontextmanager
     async def _run(self, owner: Literal["block", "lifespan"]) -> AsyncIterator[None]:
-        check_on_trio()
-        if self._owner is not None:
-            raise RuntimeError(RUNNING)
+        if (obstacle := self._obstacle()) is not None:
+            raise RuntimeError(obstacle)
         self._owner = owner
         try:
             async with self._server.open_run() as run:
@@ -127,32 +126,36 @@ class AsgiApp:
         except RuntimeError:  # not on Trio at all
             return False
 
+    def _obstacle(self) -> str | None:
+        """Return why it can't be started here, if so."""
+        return _no_trio() or (None if self._owner is None else RUNNING)
+
     async def _live(self, receive: ReceiveCallable, send: SendCallable) -> None:
         """Run the server from ``lifespan.startup`` to ``lifespan.shutdown``, in the task of the ASGI server."""
         await receive()  # only a startup can come first
-        # Inside `async with app:` the block decides; one ASGI server must not end what another one serves.
+        # Inside `async with app:` the block decides: an ASGI server must not end what another one may serve as well.
         owned = self._owner == "block" and self._app is not None and self._is_here()
         stage = "startup"
-        try:
-            async with contextlib.nullcontext() if owned else self._run("lifespan"):
-                await send({"type": "lifespan.startup.complete"})
-                stage = "shutdown"
-                await receive()
-        except Exception as exc:
-            # Whatever fails between the two, the server can't go on: this ends the ASGI server as well.
-            logger.error("the application failed at its %s", stage, exc_info=exc)
-            await send({"type": f"lifespan.{stage}.failed", "message": _said(exc)})
-            return
-        await send({"type": "lifespan.shutdown.complete"})
+        failure = None if owned else self._obstacle()
+        if failure is None:
+            try:
+                async with contextlib.nullcontext() if owned else self._run("lifespan"):
+                    await send({"type": "lifespan.startup.complete"})
+                    stage = "shutdown"
+                    await receive()
+            except Exception as exc:
+                # Whatever fails between the two, the server can't go on: this ends the ASGI server as well.
+                logger.error("the application failed at its %s", stage, exc_info=exc)
+                failure = f"{type(exc).__name__}: {exc}"
+        if failure is None:
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            await send({"type": f"lifespan.{stage}.failed", "message": failure})
 
     async def _refuse(self, kind: str, send: SendCallable) -> NoReturn:
         """Tell the client and the ASGI server, which logs what is raised, why this call can't be served."""
         # Nothing here needs Trio: the call may come from an ASGI server on asyncio.
-        try:
-            check_on_trio()
-            text = NOT_RUNNING if self._app is None else ELSEWHERE
-        except RuntimeError as exc:
-            text = str(exc)
+        text = _no_trio() or (NOT_RUNNING if self._app is None else ELSEWHERE)
         if kind == "http":
             await HttpAnswer(send).whole(503, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
         else:
@@ -160,5 +163,9 @@ class AsgiApp:
         raise RuntimeError(text)
 
 
-def _said(exc: Exception) -> str:
-    return str(exc) if type(exc) is RuntimeError else f"{type(exc).__name__}: {exc}"
+def _no_trio() -> str | None:
+    try:
+        check_on_trio()
+    except RuntimeError as exc:
+        return str(exc)
+    return None
