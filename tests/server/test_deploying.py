@@ -30,7 +30,6 @@ BLOCKS = list(blocks_of(PAGE))
 
 MOUNTED = {
     "with_starlette": ("/mcp", "/mcp"),
-    "own_lifespan": ("/mcp", "/mcp"),
     "with_fastapi": ("/mcp", "/mcp"),
     "with_quart": ("/mcp", "/mcp/ws"),
 }
@@ -96,9 +95,8 @@ async def is_mounted(module: str, folder: Path, program: Path) -> None:
     command = shlex.split(f"hypercorn -k trio --bind fd://3 {module}:app")
     async with started(command, folder, program) as port:
         await is_served(port, *MOUNTED[module])
-        if module != "own_lifespan":
-            async with httpx.AsyncClient() as http:
-                assert "home" in (await http.get(f"http://127.0.0.1:{port}/")).text
+        async with httpx.AsyncClient() as http:
+            assert "home" in (await http.get(f"http://127.0.0.1:{port}/")).text
 
 
 def install(environment: Path, *packages: str) -> None:
