@@ -54,6 +54,7 @@ from trio_mcp.errors import UnknownTool as UnknownTool
 from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
 from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
 from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
+from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
 from trio_mcp.http.server.event_store import EventsLost as EventsLost
 from trio_mcp.http.server.event_store import EventStore as EventStore
 from trio_mcp.http.server.event_store import StoredEvent as StoredEvent
