@@ -117,7 +117,9 @@ async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockCloc
 @pytest.mark.parametrize(
     ("argument", "error", "match"),
     [
-        ({"target": "server.py"}, TypeError, r"StdioServerParameters\('server.py'"),
+        ({"target": "server.py"}, TypeError, r"StdioServerParameters\(sys.executable, \['server.py'\]\)"),
+        ({"target": "npx"}, TypeError, r"StdioServerParameters\('npx', \[arguments\]\)"),
+        ({"target": {"mcpServers": {}}}, TypeError, r"ClientGroup.from_config\("),
         ({"target": "gopher://x"}, ValueError, "no transport for gopher://"),
         ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
         ({"timeout": 0}, ValueError, "timeout must be more than 0 seconds, got 0"),
