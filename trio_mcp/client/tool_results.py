@@ -129,12 +129,16 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     """
     from pydantic import TypeAdapter
 
-    if isinstance(result_type, TypeAdapter):
-        return result_type
     try:
-        return _adapters()(result_type)
+        adapter = result_type if isinstance(result_type, TypeAdapter) else _adapters()(result_type)
+        if not adapter.pydantic_complete:  # it was told to build later, or names a class that is defined later
+            adapter.rebuild()
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
-        raise TypeError(f"result_type must be a type that pydantic can validate, got {result_type!r}: {exc}") from None
+        problem = str(exc).partition("\n")[0]
+        raise TypeError(
+            f"result_type must be a type that pydantic can validate, got {result_type!r}: {problem}"
+        ) from None
+    return adapter
 
 
 @functools.cache
