@@ -18,6 +18,7 @@ from trio_mcp import Client, Context, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.server.base_server import BaseServer
+from trio_mcp.testing import CallRecorder
 
 
 @contextlib.asynccontextmanager
@@ -83,6 +84,31 @@ async def log(check: Check) -> None:
         release.set()
         await settle()
         await check(context.log("error", "x"))
+
+
+SHORT = {
+    Context.debug: lambda ctx, text: ctx.debug(text),
+    Context.info: lambda ctx, text: ctx.info(text),
+    Context.warning: lambda ctx, text: ctx.warning(text),
+    Context.error: lambda ctx, text: ctx.error(text),
+}
+
+
+def every_level(function: Any, send: Callable[[Context, str], Awaitable[None]]) -> None:
+    @call(function, "wanted, and below the level")
+    async def log(check: Check) -> None:
+        for level in ("debug", "emergency"):
+            async with served(**{LEVEL: level}) as (context, _, _):
+                await check(send(context, "x"))
+
+    @effect(function, "sent or cancelled")
+    async def logged() -> None:
+        async with served(**{LEVEL: "debug"}) as (context, peer, _):
+            await sent_or_cancelled(lambda number: send(context, "x"), peer.link)
+
+
+for function, send in SHORT.items():
+    every_level(function, send)
 
 
 @effect(Context.notify, "sent or cancelled")
@@ -244,13 +270,15 @@ starts_nothing(BaseServer.serve_unix, lambda server: cancelled_before(server.ser
 starts_nothing(BaseServer.serve_stdio, lambda server: cancelled_before(server.serve_stdio()))
 
 
-@call(ServerTelemetry.__call__, "a request")
-async def server_telemetry(check: Check) -> None:
-    telemetry = ServerTelemetry()
-    server = Server("x", middleware=[lambda context, call_next: check(telemetry(context, call_next))])
-    server.add_tool(wait)
-    async with Client(server) as client:
-        await client.call_tool("wait")
+for middleware in (ServerTelemetry, CallRecorder):
+
+    @call(middleware.__call__, "a request")
+    async def server_middleware(check: Check, middleware: Any = middleware) -> None:
+        instance = middleware()
+        server = Server("x", middleware=[lambda context, call_next: check(instance(context, call_next))])
+        server.add_tool(wait)
+        async with Client(server) as client:
+            await client.call_tool("wait")
 
 
 @call(ClientTelemetry.__call__, "a request")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -9,29 +10,41 @@ from typing import Any
 import attrs
 import trio
 
-from trio_mcp._checks import check_count, validator
+from trio_mcp._checks import check_count, check_flag, validator
+from trio_mcp.server.functions.held_clock import OUR_THREAD, HoldingLimiter, held_clock
 
 __all__ = ["FunctionOptions", "SyncThreads"]
 
 
 @attrs.frozen(kw_only=True)
 class FunctionOptions:
-    """How a server calls the functions behind its tools, resources, prompts, completions and methods.
+    """How a server calls and describes the functions behind its tools, resources, prompts, completions and methods.
 
     Attributes:
         max_sync_threads: How many synchronous functions run at once, each in a thread; further calls wait.
+        structured_output: Whether the return types of tools make output schemas and structured content. A tool's own
+            ``structured_output`` takes precedence.
+        null_in_schemas: Whether input schemas say that an optional parameter may be null. If False, they say only that
+            it may be left out, for hosts that don't understand such unions; null is accepted all the same.
+        inline_definitions: Whether the schemas that are made from type hints have their definitions in place of the
+            references to them, for hosts that don't follow references. Recursive types keep theirs, and so does a
+            schema that would have more than 10,000 parts.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
     """
 
     max_sync_threads: int = attrs.field(default=40, validator=validator(check_count))  # as many as Trio's own limiter
+    structured_output: bool = attrs.field(default=True, validator=validator(check_flag))
+    null_in_schemas: bool = attrs.field(default=True, validator=validator(check_flag))
+    inline_definitions: bool = attrs.field(default=False, validator=validator(check_flag))
 
 
 class SyncThreads:
     """Calls sync functions, each in a thread.
 
-    A thread counts until it ends, even if its call was cancelled and no task waits for it any more.
+    A thread counts until it ends, even if its call was cancelled and no task waits for it any more. Until then it also
+    holds Trio's clock, if that is a virtual one.
 
     Args:
         most: The number of threads that run at once, in one run of Trio; further calls wait.
@@ -57,9 +70,16 @@ class SyncThreads:
 
         When cancelled, the thread is abandoned: it can't be stopped, so the call returns without waiting for it.
         """
+        limiter: Any = self.limiter
+        work: Callable[[], Any] = functools.partial(function, *arguments, **named)
+        if (clock := held_clock()) is not None:
+            limiter, work = HoldingLimiter(limiter, clock), functools.partial(_marked, work)
         # In a tuple, because to_thread.run_sync rejects an awaitable result as a mistake. Here it is legitimate: a sync
         # decorator around an async function returns one.
-        (value,) = await trio.to_thread.run_sync(
-            lambda: (function(*arguments, **named),), abandon_on_cancel=True, limiter=self.limiter
-        )
+        (value,) = await trio.to_thread.run_sync(lambda: (work(),), abandon_on_cancel=True, limiter=limiter)
         return await value if inspect.isawaitable(value) else value
+
+
+def _marked(work: Callable[[], Any]) -> Any:
+    OUR_THREAD.set(True)  # in the thread's own context
+    return work()
