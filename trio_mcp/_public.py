@@ -30,7 +30,6 @@ from trio_mcp.client.subscriptions import Subscription as Subscription
 from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
 from trio_mcp.client.targets import failover_client as failover_client
 from trio_mcp.client.tool_results import ToolResult as ToolResult
-from trio_mcp.client.tool_results import TypedToolResult as TypedToolResult
 from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
 from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
 from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
