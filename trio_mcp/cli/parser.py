@@ -106,6 +106,14 @@ _positive.__name__ = "number from 1"
 REACHING = (
     Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
     Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+    Argument(
+        "--variable",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="a variable of an mcpServers file, such as workspaceFolder or input:key",
+    ),
 )
 CONNECTION = (
     Argument(

@@ -18,7 +18,7 @@ from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
-from trio_mcp.client.config import Configured, load_config
+from trio_mcp.client.config.reading import Configured, read_config
 from trio_mcp.client.targets import SCHEMES
 from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpServerParameters
@@ -42,7 +42,10 @@ def target_of(options: argparse.Namespace) -> Configured:
     env, headers = dict(options.env), dict(options.header)
     try:
         process = options.process
-        found = _named(options.target) if process is None else StdioServerParameters(process[0], process[1:])
+        if process is None:
+            found = _named(options.target, dict(options.variable))
+        else:
+            found = StdioServerParameters(process[0], process[1:])
         if isinstance(found, StdioServerParameters):
             found = attrs.evolve(found, env={**found.env, **env})
         elif env:
@@ -56,7 +59,7 @@ def target_of(options: argparse.Namespace) -> Configured:
         raise Exit(str(exc)) from None
 
 
-def _named(name: str) -> Configured:
+def _named(name: str, variables: dict[str, str]) -> Configured:
     # A URL comes first, since it may end in `.json` or `.py` like the others.
     scheme, separator, rest = name.partition(":")
     match scheme.lower():
@@ -69,8 +72,8 @@ def _named(name: str) -> Configured:
     if rest.startswith("//"):
         raise Exit(f"a URL must begin with one of {', '.join(SCHEMES)}; got {scheme}://")
     path, _, entry = name.partition("#")
-    if path.endswith(".json"):
-        return _configured(path, entry)
+    if path.endswith((".json", ".jsonc", ".yaml", ".yml")):
+        return _configured(path, entry, variables)
     file = name.partition(":")[0]
     if file.endswith(".py") and not os.path.isfile(file):
         raise Exit(f"{file}: there is no such file")
@@ -87,16 +90,13 @@ def _named(name: str) -> Configured:
     )
 
 
-def _configured(path: str, name: str) -> Configured:
-    servers = load_config(path)
-    names = ", ".join(servers) or "none"
-    if not name and len(servers) == 1:
-        return next(iter(servers.values()))
-    if not name:
+def _configured(path: str, name: str, variables: dict[str, str]) -> Configured:
+    config = read_config(path, variables=variables)
+    if not name and len(config.names) != 1:
+        names = ", ".join(config.names) or "none"
         raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {names}")
-    if name not in servers:
-        raise Exit(f"{path} has no enabled server {name!r}; its servers are: {names}")
-    return servers[name]
+    # Only this one is judged: another may be broken, or lack its variables.
+    return config.target(name or config.names[0])
 
 
 @contextlib.asynccontextmanager
