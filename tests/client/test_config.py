@@ -272,7 +272,7 @@ REMOTE = HttpServerParameters("https://x.example")
         ({"extensions": {"a": {"type": "stdio", "cmd": "x", "envs": {}, "bundled": None}}}, PROCESS, ""),
         ({"extensions": {"a": {"type": "streamable_http", "uri": "https://x.example", "envs": {}}}}, REMOTE, ""),
         ({"extensions": {"a": {"type": "builtin", "name": "developer"}}}, None, ""),
-        # Nobody
+        # No host
         (
             {"a": {"command": "x", "colour": "red"}},
             PROCESS,
