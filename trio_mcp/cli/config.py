@@ -39,10 +39,12 @@ def server_name(options: argparse.Namespace) -> str:
     source: str = options.server
     name: str | None = options.name
     if name is None:
-        host = urlsplit(source).hostname or "" if is_url(source) else ""
-        file, _, attribute = source.partition(":")
-        stem = os.path.basename(file).removesuffix(".py") if file.endswith(".py") else file.rpartition(".")[2]
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", host or stem).strip("-_")[:64] or "server"
+        file = source.partition(":")[0]
+        if is_url(source):
+            stem = urlsplit(source).hostname or ""
+        else:
+            stem = os.path.basename(file).removesuffix(".py") if file.endswith(".py") else file.rpartition(".")[2]
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"
     if not NAME.fullmatch(name):
         raise Exit(f"a server's name may have letters, digits, - and _ only, and at most 64 of them; got {name!r}")
     return name
@@ -60,7 +62,9 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
     """
     source: str = options.server
     if not is_url(source):
-        return _process(options, ["run", _found(source), *(["--", *options.file_arguments] * bool(options.file_arguments))])
+        return _process(
+            options, ["run", _found(source), *(["--", *options.file_arguments] * bool(options.file_arguments))]
+        )
     if options.file_arguments:
         raise Exit(f"the words after -- are arguments of a server's file, but {source} is a URL")
     # Imported here: a file needs no client.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import attrs
 __all__ = ["HOSTS", "Host"]
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Host:
     """A program that uses MCP servers.
 

@@ -31,8 +31,7 @@ def run(options: argparse.Namespace) -> int:
     entry = host.entry(name, plain_entry(options, only_commands=host.remote is None))
     path = host.file(options.scope, sys.platform, os.environ)
     if options.write:
-        done = _put(path, host.table, name, entry, yaml=host.yaml, force=options.force)
-        print(done)
+        print(_put(path, host.table, name, entry, yaml=host.yaml, force=options.force))
     else:
         shown = yaml_snippet if host.yaml else snippet
         print(f"Put this into {path}, or run the command again with --write:\n")
@@ -40,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
     print(host.then)
     print(f"If the server is missing there, see {host.logs.replace('{name}', name)}.")
     # Ours reads the files of all hosts but one.
-    target = options.server if host.yaml else f"{path}#{name}"
-    print(f"To try it without {host.title}: trio-mcp list {shlex.quote(target)}")
+    target = shlex.quote(options.server) if host.yaml else f"{shlex.quote(str(path))}#{name}"
+    print(f"To try it without {host.title}: trio-mcp list {target}")
     if not options.env and not is_url(options.server):
         print("The server gets few variables of your environment; pass those that it needs with --env NAME=VALUE.")
     if not is_url(options.server) and ".py" not in options.server:
