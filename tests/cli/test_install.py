@@ -271,7 +271,7 @@ ENTRY = {"command": "x", "args": []}
         ),
         (
             '\ufeff{"t": {"a": 1, }}',
-            '\ufeff{"t": {"a": 1,\n  "n": {\n    "command": "x",\n    "args": []\n  }\n}}',
+            '\ufeff{"t": {"a": 1,\n  "n": {\n    "command": "x",\n    "args": []\n  }\n }}',
         ),
         (
             '{\n  "t": {\n    "n": {"command": "y"}, // old\n    "b": "}"\n  }\n}',
