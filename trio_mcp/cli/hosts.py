@@ -136,7 +136,7 @@ HOSTS = {
         process={"enabled": True, "type": "stdio", "name": "", "description": "", "timeout": 300},
         remote={"enabled": True, "type": "streamable_http", "name": "", "description": "", "timeout": 300},
         then="Start a new session; `goose info -v` shows the extension.",
-        logs="the folder of logs that `goose info` names",
+        logs="~/.local/state/goose/logs (on Windows %APPDATA%\\Block\\goose\\data\\logs)",
         yaml=True,
     ),
     "zed": Host(
