@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from trio_mcp.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE, Exit, exit_of
-from trio_mcp.cli.parser import parse
+from trio_mcp.cli.parser import complaint, parse
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["main"]
@@ -80,6 +80,6 @@ def _drop_output() -> None:
 def _complain(command: str, text: str, status: int, hint: bool) -> int:
     from trio_mcp.cli.text import clean
 
-    see = f"\nSee `trio-mcp {command} --help`." if hint else ""
-    print(f"trio-mcp {command}: {clean(text)}{see}", file=sys.stderr)
+    if text:
+        print(complaint(command, clean(text), hint=hint), file=sys.stderr)
     return status
