@@ -56,6 +56,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.run import run
         case "bridge":
             from trio_mcp.cli.run import bridge as run
+        case "new":
+            from trio_mcp.cli.new import run
         case "completion":
             from trio_mcp.cli.completion import run
         case "check":

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp.cli.arguments import as_json_object, from_words
+from trio_mcp.cli.arguments import as_json_object, check_form, from_words
 from trio_mcp.cli.colours import paint
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
 from trio_mcp.cli.suggestions import did_you_mean
@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "call":
         # Before a server is started: malformed arguments are wrong whatever the server is.
         options.whole = _whole(options.arguments)
+        if options.whole is None:
+            check_form(options.arguments)
 
     async def main() -> int:
         # What is raised in the block is reported after the server has ended, and so after all that it has to say on

@@ -85,7 +85,7 @@ def _imported(source: str) -> ModuleType:
         # Most likely such a server, in the wrong environment.
         if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
             text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
-            raise Exit(f"{text}: start it with the python of its own, `-- …/bin/python {source}`", FAILED) from None
+            raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
         raise Exit(f"{source} can't be imported:\n{_their_traceback(exc)}", FAILED) from None
 
 
@@ -93,7 +93,7 @@ def _imported_file(source: str) -> ModuleType:
     path = Path(source)
     if not path.is_file():
         raise Exit(
-            f"{source} is not a regular file" if path.exists() else f"there is no file {source}{near_file(source)}"
+            f"{source!r} is not a regular file" if path.exists() else f"there is no file {source!r}{near_file(source)}"
         )
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as `python FILE` does

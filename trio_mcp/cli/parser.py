@@ -381,6 +381,11 @@ COMMANDS = {
         has_target=True,
         own_client=True,
     ),
+    "new": Command(
+        "make a project with a server and its tests",
+        (Argument("name", metavar="NAME", help="its name, which is also that of its folder"),),
+        examples=("trio-mcp new word-counter",),
+    ),
     "completion": Command(
         "print a script that completes commands and options",
         (Argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish"),),
@@ -454,6 +459,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.command, options.process, options.file_arguments = name, None, rest or []
     if command.has_target and rest is not None:
         _assign(options, parser, rest)
+    if name == "call" and _is_argument(options.tool):
+        parser.error(f"the name of the tool must come before its arguments; got {options.tool!r}")
     return options
 
 
@@ -499,7 +506,8 @@ def _without_command(name: str) -> NoReturn:
     if not name:
         top.error(f"a command must come first; the commands are {known}")
     if name.startswith("-"):
-        meant = did_you_mean(name, ("--help", "--version"))
+        theirs = {each.name for command in COMMANDS.values() for group in command.groups().values() for each in group}
+        meant = "" if name in theirs else did_you_mean(name, ("--help", "--version"))
         top.error(f"{name!r} is not an option of trio-mcp{meant or '; the options of a command stand after it'}")
     # A target in its place: most likely the user wants to see what there is.
     if name.endswith((".py", ".json")) or "://" in name:

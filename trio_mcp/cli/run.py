@@ -16,7 +16,7 @@ import trio
 
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
-from trio_mcp.cli.suggestions import did_you_mean
+from trio_mcp.cli.suggestions import did_you_mean, near_file
 from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["bridge", "run"]
@@ -69,7 +69,7 @@ def _reload(options: argparse.Namespace) -> int:
     source = Path(options.server.partition(":")[0])
     # Checked here: in the child process it would only be reported, and waited for.
     if source.suffix == ".py" and not source.is_file():
-        raise Exit(f"there is no file {source}")
+        raise Exit(f"there is no file {str(source)!r}{near_file(str(source))}")
     if options.transport != "stdio" and options.port == 0:
         raise Exit("--reload needs a fixed --port: with 0, each restart would use a different one")
     command = [sys.executable, "-m", "trio_mcp", "run", options.server, "--transport", options.transport]

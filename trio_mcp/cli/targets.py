@@ -67,10 +67,11 @@ def target_of(options: argparse.Namespace) -> Configured:
 
 def _named(name: str, arguments: Sequence[str]) -> Configured:
     file = name.partition(":")[0]
-    is_url = "://" in name or file.lower() in ("tcp", "tls", "unix")
-    if not is_url and (file.endswith(".py") or _is_module(name)):
+    # `mcp.json` could be a module of the official SDK.
+    is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(".json")
+    if not is_elsewhere and (file.endswith(".py") or _is_module(name)):
         if file.endswith(".py") and not os.path.isfile(file):
-            raise Exit(f"there is no file {file}{near_file(file)}")
+            raise Exit(f"there is no file {file!r}{near_file(file)}")
         # In a process, as a host would start it: its output, and its crash, must not affect this one.
         # The process gets a short list of variables only; without this one it might not find what this process finds.
         path = os.environ.get("PYTHONPATH", "")
@@ -171,14 +172,10 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
         # Without the standard error that it quotes: the process wrote that to ours already.
         raise ProcessExited(exc.command, exc.returncode) from None
     except HttpError as exc:
-        if (
-            exc.status == HTTPStatus.NOT_FOUND
-            and not is_open
-            and urlsplit(exc.target.partition(" ")[2]).path in ("", "/")
-        ):
-            raise Exit(
-                f"{exc}; the path of an MCP server is mostly /mcp, and this URL has none", NO_CONNECTION
-            ) from None
+        url = exc.target.partition(" ")[2].rstrip("/")
+        # Our own servers name the endpoint in the body.
+        if exc.status == HTTPStatus.NOT_FOUND and not urlsplit(url).path and "/mcp" not in exc.excerpt:
+            raise Exit(f"{exc}; did you mean {url}/mcp?", NO_CONNECTION) from None
         raise
 
 

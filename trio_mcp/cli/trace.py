@@ -110,7 +110,8 @@ class Trace:
             case Malformed(reason=reason):
                 self._write(mark, "malformed", f" {mask_text(reason)}", style="error")
             case Failure(error=exc):
-                self._write(NOTE, "lost", f" {mask_text(str(exc))}", style="error")
+                # It may quote a command line.
+                self._write(NOTE, "lost", f" {mask_words(mask_text(str(exc)).split(' '))}", style="error")
 
     def _to(self, mark: str, id_: RequestId | None) -> str:
         if id_ is None:
@@ -195,7 +196,7 @@ class _TracedHttp(HttpConnector):
         self.trace.head(SENT, f"{request.method} {request.url}", request.headers)
 
     async def _answered(self, response: httpx.Response) -> None:
-        self.trace.head(RECEIVED, f"{response.status_code} {response.reason_phrase}", response.headers)
+        self.trace.head(RECEIVED, f"{response.status_code} {response.reason_phrase}".rstrip(), response.headers)
 
     @contextlib.asynccontextmanager
     async def _websocket(self) -> AsyncIterator[Link]:
