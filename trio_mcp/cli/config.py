@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from trio_mcp.cli.editing import snippet
 from trio_mcp.cli.exits import OK, Exit
+from trio_mcp.cli.suggestions import near_file
 
 __all__ = ["is_url", "plain_entry", "run", "server_name"]
 
@@ -93,7 +94,7 @@ def _found(source: str) -> str:
     file, colon, attribute = source.partition(":")
     if file.endswith(".py"):
         if not os.path.isfile(file):
-            raise Exit(f"there is no file {file}")
+            raise Exit(f"there is no file {file!r}{near_file(file)}")
         # Not resolved: a link may lead to another version tomorrow.
         return os.path.abspath(file) + colon + attribute
     if re.fullmatch(f"{DOTTED}(:{DOTTED})?", source):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from trio_mcp._log import logger
+from trio_mcp._similar import did_you_mean, similar_names
 from trio_mcp.client.config.text import Places, locate, without_comments, without_trailing_commas
 from trio_mcp.client.config.variables import expand, read_env_file
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -222,6 +222,11 @@ class Config:
         names = [name for name, entry in self._entries.items() if not _is_off(entry)]
         self.names = tuple(sorted(names, key=lambda name: places.line((self.table, name)) or 0))
 
+    @property
+    def listed(self) -> str:
+        """The names, for messages."""
+        return ", ".join(map(str, self.names)) or "none"
+
     def target(self, name: str) -> Configured:
         """Return how to reach a server, and log what is unclear about its entry.
 
@@ -229,8 +234,8 @@ class Config:
             ConfigError: If its entry is invalid, or there is no enabled server of that name. It lists every problem.
         """
         if name not in self.names:
-            names = ", ".join(map(str, self.names)) or "none"
-            raise ConfigError(self.source, (f"{self.source} has no enabled server {name!r}; its servers are: {names}",))
+            meant = did_you_mean(name, map(str, self.names)) or f"; its servers are: {self.listed}"
+            raise ConfigError(self.source, (f"{self.source} has no enabled server {name!r}{meant}",))
         path = (self.table, name)
         judge = _Judge(self)
         for repeated, line in self.places.repeated:
@@ -263,8 +268,8 @@ class Config:
             raise self.error((), f"must be an object with the key 'mcpServers', not {_kind(content)}")
         found = [name for name in TABLES if name in content]
         if not found:
-            near = difflib.get_close_matches("mcpServers", [key for key in content if isinstance(key, str)], 1)
-            raise self.error(tuple(near), f"there is no key 'mcpServers' (or {', '.join(map(repr, TABLES[1:3]))})")
+            near = similar_names("mcpServers", [key for key in content if isinstance(key, str)], 1)
+            raise self.error(near, f"there is no key 'mcpServers' (or {', '.join(map(repr, TABLES[1:3]))})")
         if found[:2] == ["mcpServers", "servers"]:
             raise self.error(("servers",), "there are both 'mcpServers' and 'servers'; keep one")
         if not isinstance(content[found[0]], Mapping):
@@ -390,8 +395,8 @@ class _Judge:
             if key in KEYS or key in HOST_KEYS or key in self._other_names:
                 continue
             # `str`: a mapping given in place of a file may have keys of any type.
-            near = difflib.get_close_matches(str(key), [each for each in KEYS if each not in entry], 1)
-            near = [GOOSE_NAMES[key]] if key in GOOSE_NAMES else near
+            near = similar_names(str(key), [each for each in KEYS if each not in entry], 1)
+            near = (GOOSE_NAMES[key],) if key in GOOSE_NAMES else near
             if key in AUTH_KEYS:
                 self._warn((*path, key), "not used here; if the server needs authorization, give its headers or env")
             elif near:
@@ -412,9 +417,7 @@ class _Judge:
         """Return whether the server has a URL rather than a command; None if its entry does not say."""
         kind = self._of(str, path, entry, "type")
         if kind is not None and kind not in TYPES:
-            near = difflib.get_close_matches(kind, TYPES, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            self.problem((*path, "type"), f"must be one of {', '.join(TYPES)}{hint}")
+            self.problem((*path, "type"), f"must be one of {', '.join(TYPES)}{did_you_mean(kind, TYPES)}")
             return None
         by_url = TYPES[kind] is not None if kind is not None else "url" in entry and "command" not in entry
         needed = "url" if by_url else "command"
