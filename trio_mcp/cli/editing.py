@@ -61,7 +61,7 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
     else:
         edited = _with_member(text, plain, places, (), content, table, {name: entry}, unit)
     content[table] = {**content.get(table, {}), name: entry}
-    # Nothing is trusted to have gone right: this is somebody's file.
+    # Nothing is trusted to have gone right: it is the user's file.
     if _parsed(without_comments(edited))[0] != content:
         raise NotEditable("the entry can't be put into it without changing the rest")
     return edited

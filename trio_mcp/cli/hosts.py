@@ -19,7 +19,7 @@ class Host:
         title: Its name.
         table: The key under which its file lists the servers.
         user: The file for all of a user's projects, by `sys.platform`; ``linux`` stands for any other system.
-        project: The file for one project, from the project's folder; empty if there is none.
+        project: The file for one project, from the folder of the project; empty if it has none.
         names: What it calls a key of an entry, where it differs from ``mcpServers``.
         process: What an entry with a command has besides; a ``name`` is that of the server.
         remote: What an entry with a URL has besides; None if its file takes only commands.

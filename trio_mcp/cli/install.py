@@ -87,7 +87,7 @@ def _backup(file: Path, content: bytes) -> Path:
 
 
 def _replace(file: Path, content: bytes, before: bytes | None) -> None:
-    """Replace a file at once, so that nobody ever sees a part of it."""
+    """Replace a file at once, so that its host never reads a part of it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # For the user's eyes only, unless it was otherwise: it may hold keys.
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
