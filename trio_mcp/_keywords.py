@@ -12,37 +12,35 @@ from typing import Any, Final
 
 __all__ = ["FOREIGN", "refuse_unknown"]
 
-_TAGS = "write meta={'com.example/tags': […]}"
 _VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
 _AUTH = "authorization is not implemented"
 
 # What FastMCP and the official SDK take in these places, and what stands for it here.
 _TOOL = {
-    "tags": _TAGS,
     "version": _VERSION,
     "task": _TASK,
     "auth": _AUTH,
-    "enabled": "call server.remove_tool() to hide it",
     "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
-    "structured_output": "it follows from the return type: a return type of Any, or no return type, means unstructured",
-    "timeout": "use trio.fail_after() in the function",
 }
 _RESOURCE = {
-    "tags": _TAGS,
     "version": _VERSION,
     "task": _TASK,
     "auth": _AUTH,
-    "enabled": "call server.remove_resource() to hide it",
     "security": "use trio_mcp.safe_join() for paths",
 }
 _PROMPT = {
-    "tags": _TAGS,
     "version": _VERSION,
     "task": _TASK,
     "auth": _AUTH,
-    "enabled": "call server.remove_prompt() to hide it",
+}
+_SWITCH = {
+    "names": "write the names alone: disable('a', 'b')",
+    "keys": "write names and URIs alone: disable('a', 'config://b')",
+    "components": "write kind=…, with 'tool', 'resource', 'template' or 'prompt'",
+    "version": _VERSION,
+    "only": "disable what shall not be offered",
 }
 _ONE_ROUND = {
     "progress_callback": "write on_progress=…",
@@ -127,16 +125,20 @@ _SERVER = (
     | {each: f"call server.add_{each[:-1]}() for each function" for each in _KINDS}
     | {
         "on_duplicate": _TWICE,
+        "dereference_schemas": "write functions=FunctionOptions(inline_definitions=…)",
         "strict_input_validation": "arguments are always validated, in pydantic's lax mode",
         "resource_security": "use trio_mcp.safe_join() for paths",
         "providers": "mount another Server, or serve a ProxyServer",
         "sampling_handler": "ctx.sample() asks the client's model",
+        "include_tags": "call server.disable(tags={…}), or write visible=…",
+        "exclude_tags": "call server.disable(tags={…}), or write visible=…",
     }
 )
 _PROXY = _ANY_SERVER | {
     "lifespan": "a run of the proxy is one connection to the upstream",
     "extensions": "the upstream decides that",
     "functions": "a proxy has no functions of its own",
+    "visible": "the upstream decides that; a middleware may change its lists and refuse calls",
 }
 
 FOREIGN: Final[dict[str, dict[str, str]]] = {
@@ -153,6 +155,8 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.add_resource": _RESOURCE,
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
+    "Server.enable": _SWITCH,
+    "Server.disable": _SWITCH,
     "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},
     "ClientGroup": _CLIENT,
     "ClientGroup.add": _CLIENT,
