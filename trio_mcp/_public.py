@@ -13,7 +13,7 @@ from trio_mcp.client.cache import ResponseCache as ResponseCache
 from trio_mcp.client.client import Client as Client
 from trio_mcp.client.client import ClientOptions as ClientOptions
 from trio_mcp.client.client import ClientStatistics as ClientStatistics
-from trio_mcp.client.config import load_config as load_config
+from trio_mcp.client.config.reading import load_config as load_config
 from trio_mcp.client.connection import OutgoingCall as OutgoingCall
 from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
 from trio_mcp.client.failover.parameters import Switch as Switch
