@@ -18,6 +18,7 @@ from trio_mcp import Client, Context, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.server.base_server import BaseServer
+from trio_mcp.testing import CallRecorder
 
 
 @contextlib.asynccontextmanager
@@ -244,13 +245,15 @@ starts_nothing(BaseServer.serve_unix, lambda server: cancelled_before(server.ser
 starts_nothing(BaseServer.serve_stdio, lambda server: cancelled_before(server.serve_stdio()))
 
 
-@call(ServerTelemetry.__call__, "a request")
-async def server_telemetry(check: Check) -> None:
-    telemetry = ServerTelemetry()
-    server = Server("x", middleware=[lambda context, call_next: check(telemetry(context, call_next))])
-    server.add_tool(wait)
-    async with Client(server) as client:
-        await client.call_tool("wait")
+for middleware in (ServerTelemetry, CallRecorder):
+
+    @call(middleware.__call__, "a request")
+    async def server_middleware(check: Check, middleware: Any = middleware) -> None:
+        instance = middleware()
+        server = Server("x", middleware=[lambda context, call_next: check(instance(context, call_next))])
+        server.add_tool(wait)
+        async with Client(server) as client:
+            await client.call_tool("wait")
 
 
 @call(ClientTelemetry.__call__, "a request")

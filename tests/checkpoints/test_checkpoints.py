@@ -29,6 +29,7 @@ from trio_mcp import (
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.testing import (
+    CallRecorder,
     FaultLinks,
     check_client,
     check_server,
@@ -47,6 +48,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_settled: "waits",
     ClientTelemetry.__call__: "hands on",
     FaultLinks.__call__: "opens what its target opens",
+    CallRecorder.__call__: "hands on",
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",

@@ -1,7 +1,7 @@
-"""Tools to test programs that speak the protocol: the conformance kit, faults, and a check of transports.
+"""Tools to test programs that speak the protocol: a fixture, a recorder, the conformance kit, faults, and more.
 
-Neither a client nor a server imports it. What needs Hypothesis is imported on first use; its extra is
-``trio-mcp[testing]``.
+Neither a client nor a server imports it. What needs Hypothesis or pytest is imported on first use; the extra for them
+is ``trio-mcp[testing]``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from trio_mcp.testing.faults.steps import (
 # What needs Hypothesis, or is large: `__getattr__` imports it. Type checkers can't follow that.
 if TYPE_CHECKING:
     from trio_mcp.testing import strategies
+    from trio_mcp.testing.calls import CallRecorder, RecordedCall, record_calls
     from trio_mcp.testing.check.clients import StreamClient, check_client, preview_client
     from trio_mcp.testing.check.engine import check_server, preview_server
     from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Preview, Progress
+    from trio_mcp.testing.fixtures import client_fixture
     from trio_mcp.testing.plugin import conformance_tests
     from trio_mcp.testing.rules.history import Asked, Connection, Exchange, History
     from trio_mcp.testing.rules.model import Rule, Verdict, broken, held, judged, rule
@@ -47,6 +49,7 @@ __all__ = [
     "ON_WIRES",
     "Asked",
     "Await",
+    "CallRecorder",
     "CheckReport",
     "Connection",
     "ContractBroken",
@@ -66,6 +69,7 @@ __all__ = [
     "Pass",
     "Preview",
     "Progress",
+    "RecordedCall",
     "Reset",
     "Rule",
     "Split",
@@ -79,6 +83,7 @@ __all__ = [
     "check_client",
     "check_server",
     "check_transport",
+    "client_fixture",
     "conformance_tests",
     "fault_scripts",
     "held",
@@ -86,14 +91,17 @@ __all__ = [
     "preview_client",
     "preview_server",
     "random_faults",
+    "record_calls",
     "rule",
     "strategies",
 ]
 
 _LATE = {
+    "calls": ("CallRecorder", "RecordedCall", "record_calls"),
     "check.clients": ("StreamClient", "check_client", "preview_client"),
     "check.engine": ("check_server", "preview_server"),
     "check.report": ("CheckReport", "Failure", "Outcome", "Preview", "Progress"),
+    "fixtures": ("client_fixture",),
     "plugin": ("conformance_tests",),
     "rules.history": ("Asked", "Connection", "Exchange", "History"),
     "rules.model": ("Rule", "Verdict", "broken", "held", "judged", "rule"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from trio_mcp.errors import McpError
 from trio_mcp.principal import as_principal
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import Handler, Middleware, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
@@ -64,15 +64,15 @@ class Dispatch:
 
     async def through(self, context: Context[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
-        result = await self._through(0, self.methods[context.method], context)
+        result = await _through(self._settings.middleware, self.methods[context.method], context)
         # A middleware that forgets to return its result is an easy mistake, and a None would fail far from here.
         if type(result) is not dict:
             raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
         return result
 
-    def _through(self, index: int, handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
-        # By recursion and without a prepared chain: call_next may be called twice, or not at all.
-        middleware = self._settings.middleware
-        if index == len(middleware):
-            return handler(context)
-        return middleware[index](context, lambda: self._through(index + 1, handler, context))
+
+def _through(middleware: Sequence[Middleware], handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
+    # By recursion and without a prepared chain: call_next may be called twice, or not at all.
+    if not middleware:
+        return handler(context)
+    return middleware[0](context, lambda: _through(middleware[1:], handler, context))

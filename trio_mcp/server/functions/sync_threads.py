@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_count, validator
+from trio_mcp.server.functions.held_clock import OUR_THREAD, HoldingLimiter, held_clock
 
 __all__ = ["FunctionOptions", "SyncThreads"]
 
@@ -31,7 +33,8 @@ class FunctionOptions:
 class SyncThreads:
     """Calls sync functions, each in a thread.
 
-    A thread counts until it ends, even if its call was cancelled and no task waits for it any more.
+    A thread counts until it ends, even if its call was cancelled and no task waits for it any more. Until then it also
+    holds Trio's clock, if that is a virtual one.
 
     Args:
         most: The number of threads that run at once, in one run of Trio; further calls wait.
@@ -57,9 +60,16 @@ class SyncThreads:
 
         When cancelled, the thread is abandoned: it can't be stopped, so the call returns without waiting for it.
         """
+        limiter: Any = self.limiter
+        work: Callable[[], Any] = functools.partial(function, *arguments, **named)
+        if (clock := held_clock()) is not None:
+            limiter, work = HoldingLimiter(limiter, clock), functools.partial(_marked, work)
         # In a tuple, because to_thread.run_sync rejects an awaitable result as a mistake. Here it is legitimate: a sync
         # decorator around an async function returns one.
-        (value,) = await trio.to_thread.run_sync(
-            lambda: (function(*arguments, **named),), abandon_on_cancel=True, limiter=self.limiter
-        )
+        (value,) = await trio.to_thread.run_sync(lambda: (work(),), abandon_on_cancel=True, limiter=limiter)
         return await value if inspect.isawaitable(value) else value
+
+
+def _marked(work: Callable[[], Any]) -> Any:
+    OUR_THREAD.set(True)  # in the thread's own context
+    return work()

@@ -1,0 +1,114 @@
+"""Virtual time in tests: it stands still while a sync function runs in its thread.
+
+Trio's ``autojump_clock`` jumps when all tasks wait, and can't know that one of them waits for a thread. So it would
+jump over the thread, to the next deadline.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from typing import Any
+
+import trio
+
+__all__ = ["OUR_THREAD", "HoldingLimiter", "held_clock"]
+
+# Chosen. A thread that takes longer is stuck: then a jump to the next deadline, which tells what was waiting for it,
+# helps more than a test that never ends.
+PATIENCE = 60.0
+"""Seconds of real time that a thread may hold the clock while nothing else happens."""
+
+OUR_THREAD: contextvars.ContextVar[bool] = contextvars.ContextVar("trio_mcp thread", default=False)
+"""Whether this is a thread that holds the clock, or something that it runs in the event loop."""
+
+
+class HeldClock(trio.abc.Instrument):
+    """A clock that jumps by itself, kept from doing so while threads run.
+
+    A thread that waits for the event loop, in ``trio.from_thread.run``, does not count: what it waits for may need the
+    time to pass.
+
+    Args:
+        clock: A `trio.testing.MockClock`.
+    """
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._threshold = 0.0  # the user's, while the clock is held
+        self._threads = 0
+        self._guests: set[trio.lowlevel.Task] = set()  # the tasks that run something for one of our threads
+
+    def thread_started(self) -> None:
+        """Count a thread that is about to run."""
+        if not self._threads:
+            trio.lowlevel.add_instrument(self)
+        self._threads += 1
+        self._update()
+
+    def thread_ended(self) -> None:
+        """Count a thread out."""
+        self._threads -= 1
+        self._update()
+        if not self._threads:
+            trio.lowlevel.remove_instrument(self)
+
+    # `trio.from_thread.run` starts a system task in the context of the thread that calls it, as our threads may be
+    # abandoned. Tasks that this one starts inherit the context, but are no children of Trio's first task.
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        nursery = task.parent_nursery
+        of_system = nursery is not None and nursery.parent_task is trio.lowlevel.current_root_task()
+        if of_system and task.context.get(OUR_THREAD):
+            self._guests.add(task)
+            self._update()
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        if task in self._guests:
+            self._guests.remove(task)
+            self._update()
+
+    def _update(self) -> None:
+        # What the user has set meanwhile stays: it is not ours to put back.
+        clock, running = self._clock, self._threads > len(self._guests)
+        if running and clock.autojump_threshold < PATIENCE:
+            self._threshold = clock.autojump_threshold
+            clock.autojump_threshold = PATIENCE
+        elif not running and clock.autojump_threshold == PATIENCE:
+            clock.autojump_threshold = self._threshold
+
+
+class HoldingLimiter:
+    """A limiter of threads that also holds the clock, from the start of each thread to its real end.
+
+    Args:
+        limiter: The limiter that decides when a thread may start.
+        clock: The clock to hold.
+    """
+
+    def __init__(self, limiter: trio.CapacityLimiter, clock: HeldClock) -> None:
+        self._limiter = limiter
+        self._clock = clock
+
+    async def acquire_on_behalf_of(self, thread: object) -> None:
+        await self._limiter.acquire_on_behalf_of(thread)
+        self._clock.thread_started()
+
+    # Called by Trio in the event loop when the thread has ended, even if it was abandoned; and just before the task
+    # that waits for it is woken, so that there is no moment for a jump in between.
+    def release_on_behalf_of(self, thread: object) -> None:
+        self._clock.thread_ended()
+        self._limiter.release_on_behalf_of(thread)
+
+
+_HELD: trio.lowlevel.RunVar[HeldClock | None] = trio.lowlevel.RunVar("held clock")
+
+
+def held_clock() -> HeldClock | None:
+    """Return what holds the clock of this run; None if the clock is an ordinary one."""
+    # By the attribute that only a MockClock has: importing `trio.testing` for its class would cost every server.
+    try:
+        return _HELD.get()
+    except LookupError:
+        clock = trio.lowlevel.current_clock()
+        held = HeldClock(clock) if hasattr(clock, "autojump_threshold") else None
+        _HELD.set(held)
+        return held

@@ -1,0 +1,111 @@
+"""A recorder of the requests that a server gets, for tests of what calls it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Self
+
+import attrs
+
+from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.context import Context
+
+__all__ = ["CallRecorder", "RecordedCall", "record_calls"]
+
+
+@attrs.define
+class RecordedCall:
+    """A request that a server got, and what became of it.
+
+    Attributes:
+        method: Its method: ``"tools/call"``.
+        params: Its parameters as the server got them, without ``_meta``.
+        result: The result as plain data; None until there is one.
+        error: The exception that the request ended with instead: an `McpError`, or `trio.Cancelled`.
+    """
+
+    method: str
+    params: dict[str, Any]
+    result: dict[str, Any] | None = None
+    error: BaseException | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the tool or prompt, or the URI of the resource; None for other requests."""
+        found: str | None = self.params.get("name", self.params.get("uri"))
+        return found
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a tool or prompt."""
+        return self.params.get("arguments") or {}
+
+    @property
+    def text(self) -> str:
+        """The text of all text blocks of a tool's result, joined by newlines."""
+        blocks = (self.result or {}).get("content", ())
+        return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+class CallRecorder:
+    """Middleware that keeps the requests that a server gets, in the order of their arrival.
+
+    Attributes:
+        calls: The requests that one of the server's handlers answers: calls, lists, reads, prompts, completions.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[RecordedCall] = []
+
+    async def __call__(
+        self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        # Copies: functions and other middleware may change what they get.
+        params = {key: copy.deepcopy(value) for key, value in context.params.items() if key != "_meta"}
+        call = RecordedCall(context.method, params)
+        self.calls.append(call)
+        try:
+            result = await call_next()
+        except BaseException as exc:
+            call.error = exc
+            raise
+        call.result = copy.deepcopy(result)
+        return result
+
+    @property
+    def tools(self) -> list[tuple[str | None, dict[str, Any]]]:
+        """The calls of tools, each as its name and its arguments: ``[("price", {"item": "pear"})]``."""
+        return [(call.name, call.arguments) for call in self.calls if call.method == "tools/call"]
+
+    def of(self, name: str) -> list[RecordedCall]:
+        """Return the requests for a tool, prompt or resource, or all of a method: ``recorder.of("tools/list")``."""
+        return [call for call in self.calls if name in (call.name, call.method)]
+
+    @contextlib.contextmanager
+    def on(self, server: BaseServer) -> Iterator[Self]:
+        """Record what a server gets while the block runs, before any other middleware sees it."""
+        settings = server.settings
+        settings.middleware = (self, *settings.middleware)
+        try:
+            yield self
+        finally:
+            # By identity, as others may have been added meanwhile.
+            settings.middleware = tuple(each for each in settings.middleware if each is not self)
+
+
+def record_calls(server: BaseServer) -> contextlib.AbstractContextManager[CallRecorder]:
+    """Record the requests that a server gets while a block runs: ``with record_calls(server) as recorder: ...``.
+
+    Whichever client sends them, over whatever transport. The requests of mounted servers are among them.
+
+    Args:
+        server: A `Server` or `ProxyServer` in this process.
+
+    Raises:
+        TypeError: If it is not one.
+    """
+    if not isinstance(server, BaseServer):
+        raise TypeError(f"only a Server in this process can be recorded, got {type(server).__name__}")
+    return CallRecorder().on(server)

@@ -1,0 +1,45 @@
+"""Fixtures for pytest-trio."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator
+from typing import Any, Unpack, cast
+
+import pytest_trio  # type: ignore[import-untyped]
+
+from trio_mcp._keywords import refuse_unknown
+from trio_mcp.client.client import Client, ClientOptions
+from trio_mcp.client.targets import Target
+
+__all__ = ["client_fixture"]
+
+
+def client_fixture(
+    target: Target | None = None, *, fixture: str | None = None, **options: Unpack[ClientOptions]
+) -> Any:
+    """Return a fixture of pytest-trio, a `Client` that is connected during a test: ``client = client_fixture(server)``.
+
+    Each test gets a client, and a run of the server, of its own.
+
+    Args:
+        target: What the client connects to: a `Server`, or any other target of `Client`.
+        fixture: The name of a fixture that returns the target, instead.
+        options: The further arguments of `Client`.
+
+    Raises:
+        TypeError: If there is no target, there are two, or an option is unknown.
+    """
+    if (target is None) == (fixture is None):
+        raise TypeError("client_fixture() takes a target, or the name of a fixture that returns one")
+    refuse_unknown(client_fixture, options, ClientOptions)
+
+    async def client(**needed: Any) -> AsyncIterator[Client]:
+        (found,) = needed.values() or [cast(Target, target)]
+        async with Client(found, **options) as connected:
+            yield connected
+
+    # pytest finds the fixtures that a function needs by the names of its parameters.
+    needed = [] if fixture is None else [inspect.Parameter(fixture, inspect.Parameter.KEYWORD_ONLY)]
+    client.__signature__ = inspect.Signature(needed)  # type: ignore[attr-defined]
+    return pytest_trio.trio_fixture(client)
