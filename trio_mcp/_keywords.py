@@ -26,7 +26,6 @@ _TOOL = {
     "enabled": "call server.remove_tool() to hide it",
     "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
-    "structured_output": "it follows from the return type: a return type of Any, or no return type, means unstructured",
     "timeout": "use trio.fail_after() in the function",
 }
 _RESOURCE = {
@@ -127,6 +126,7 @@ _SERVER = (
     | {each: f"call server.add_{each[:-1]}() for each function" for each in _KINDS}
     | {
         "on_duplicate": _TWICE,
+        "dereference_schemas": "write functions=FunctionOptions(inline_definitions=…)",
         "strict_input_validation": "arguments are always validated, in pydantic's lax mode",
         "resource_security": "use trio_mcp.safe_join() for paths",
         "providers": "mount another Server, or serve a ProxyServer",
