@@ -12,7 +12,7 @@ import attrs
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, Settings, described, name_of
+from trio_mcp.server.features.feature import Entry, EntryKind, Settings, described, held, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.functions.schemas import alternatives, json_types, listed_values, read_texts
@@ -44,6 +44,7 @@ class PromptDetails(TypedDict, total=False):
         title: The prompt's name for people.
         description: What the prompt is for; the docstring by default.
         icons: Icons, each an https: or data: URI.
+        tags, enabled: As in `ToolDetails`.
         meta: The prompt's ``_meta``; a key has the form ``com.example/name``.
         park_input: As in `ToolDetails`.
     """
@@ -52,6 +53,8 @@ class PromptDetails(TypedDict, total=False):
     title: str | None
     description: str | None
     icons: Iterable[Icon] | None
+    tags: Iterable[str] | None
+    enabled: bool
     meta: Mapping[str, Any] | None
     park_input: bool
 
@@ -66,6 +69,10 @@ class RegisteredPrompt(Entry["Prompt"]):
 
     choices: dict[str, list[str]]
     _types: dict[str, frozenset[str]]  # for each argument, the JSON types other than string that its hint allows
+
+    @property
+    def kind(self) -> EntryKind:
+        return "prompt"
 
     def takes(self, argument: str) -> bool:
         """Return whether the prompt has an argument of this name."""
@@ -110,7 +117,7 @@ class PromptFeature:
 
     def add(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
         """Add a prompt; see `Server.add_prompt`."""
-        self.registry.add(_make_prompt(function, self._settings, details))
+        self.registry.add(_make_prompt(function, self._settings, details), details.get("enabled", True))
         self.notify_changed()
 
     def remove(self, name: str) -> None:
@@ -124,7 +131,7 @@ class PromptFeature:
 
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
-        return self._settings.list_page(self.registry, "prompts", context)
+        return await self._settings.list_page(self.registry, "prompts", context)
 
     async def _get(self, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
@@ -132,7 +139,8 @@ class PromptFeature:
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "prompts/get needs a name, which must be a string")
         prompt = self.registry.get(name)
-        if prompt is None:  # the name is the client's: cut, so that it can't fill logs
+        # The name is the client's: cut, so that it can't fill logs.
+        if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
             raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
         if prompt.mounted is not None:
             return await prompt.mounted.pass_on(context, name=prompt.mounted.name)
@@ -149,7 +157,7 @@ class PromptFeature:
             # Unlike a tool's, always an error response (`server/prompts`, Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
-            raise self._settings.failure(f"the prompt {name!r} failed", exc, PromptOutputError) from None
+            raise self._settings.failure(context, f"the prompt {name!r} failed", exc, PromptOutputError) from None
 
     def _check_offered(self, context: Context[Any]) -> None:
         if not self.registry.used:
@@ -198,6 +206,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         {each: found for each, parts in options.items() if (found := _choices(parts))},
         # Without string: a string that was refused must not be parsed into another string.
         {each: frozenset().union(*map(json_types, parts)) - {"string"} for each, parts in options.items()},
+        **held(details, settings, what),
     )
 
 
