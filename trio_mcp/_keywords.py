@@ -23,7 +23,6 @@ _TOOL = {
     "auth": _AUTH,
     "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
-    "structured_output": "it follows from the return type: a return type of Any, or no return type, means unstructured",
 }
 _RESOURCE = {
     "version": _VERSION,
@@ -126,6 +125,7 @@ _SERVER = (
     | {each: f"call server.add_{each[:-1]}() for each function" for each in _KINDS}
     | {
         "on_duplicate": _TWICE,
+        "dereference_schemas": "write functions=FunctionOptions(inline_definitions=…)",
         "strict_input_validation": "arguments are always validated, in pydantic's lax mode",
         "resource_security": "use trio_mcp.safe_join() for paths",
         "providers": "mount another Server, or serve a ProxyServer",

@@ -90,6 +90,9 @@ from trio_mcp.server.input.questions import InputRequired as InputRequired
 from trio_mcp.server.input.questions import UrlElicitationRequired as UrlElicitationRequired
 from trio_mcp.server.input.rounds import InputOptions as InputOptions
 from trio_mcp.server.log_messages import McpLogHandler as McpLogHandler
+from trio_mcp.server.media import Audio as Audio
+from trio_mcp.server.media import File as File
+from trio_mcp.server.media import Image as Image
 from trio_mcp.server.run import ServerStatistics as ServerStatistics
 from trio_mcp.server.server import Server as Server
 from trio_mcp.session.calls import CallLimits as CallLimits

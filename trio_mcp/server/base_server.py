@@ -119,7 +119,7 @@ class BaseServer:
         hints = checked_hints(lists.cache_hints)
         self.settings: Final = Settings(
             info=self.info,
-            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads)),
+            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=expose_errors,

@@ -23,6 +23,7 @@ from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive
 from trio_mcp.server.input.rounds import Asked
+from trio_mcp.server.media import MEDIA, contents_of
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
@@ -335,7 +336,7 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
     # A list is several contents only if it holds some; otherwise it is data, sent as JSON.
-    many = isinstance(value, (list, tuple)) and any(isinstance(item, ResourceContents) for item in value)
+    many = isinstance(value, (list, tuple)) and any(isinstance(item, (ResourceContents, *MEDIA)) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}
 
@@ -343,6 +344,8 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
 def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
     if isinstance(value, (TextResourceContents, BlobResourceContents)):
         return value
+    if isinstance(value, MEDIA):
+        return contents_of(value, uri)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
     if value is None:
