@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from trio_mcp.errors import McpError
-from trio_mcp.middleware.requests import LOGGER, described
+from trio_mcp.middleware.logging import LOGGER, described
 from trio_mcp.server.context import Context
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
