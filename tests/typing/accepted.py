@@ -40,9 +40,9 @@ from trio_mcp import (
     UnknownTool,
     memory_link_pair,
 )
-from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.types import (
     CompleteResult,
     CreateMessageResult,
