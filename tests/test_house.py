@@ -27,7 +27,6 @@ SMALL = {
     "__init__.py": "says what the folder is",
     "__main__.py": "runs the command line",
     "_log.py": "one logger for all",
-    "_similar.py": "for the clients and for the command line",
     "_version.py": "read by the build",
 }
 """Files that may be shorter, and why."""

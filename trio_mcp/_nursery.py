@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp.errors import LocalProtocolError, TrioMcpError
 
@@ -150,6 +151,7 @@ class EnteredOnce(abc.ABC):
         """Return the context manager that surrounds the block."""
 
     async def __aenter__(self) -> Self:
+        check_on_trio()
         if self._lifetime_manager is not None:
             raise LocalProtocolError(f"a {type(self).__name__} can be entered only once; make another one")
         self._lifetime_manager = self._lifetime()

@@ -13,7 +13,7 @@ from trio_mcp.client.cache import ResponseCache as ResponseCache
 from trio_mcp.client.client import Client as Client
 from trio_mcp.client.client import ClientOptions as ClientOptions
 from trio_mcp.client.client import ClientStatistics as ClientStatistics
-from trio_mcp.client.config import load_config as load_config
+from trio_mcp.client.config.reading import load_config as load_config
 from trio_mcp.client.connection import OutgoingCall as OutgoingCall
 from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
 from trio_mcp.client.failover.parameters import Switch as Switch
@@ -53,6 +53,7 @@ from trio_mcp.errors import UnknownTool as UnknownTool
 from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
 from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
 from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
+from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
 from trio_mcp.http.server.event_store import EventsLost as EventsLost
 from trio_mcp.http.server.event_store import EventStore as EventStore
 from trio_mcp.http.server.event_store import StoredEvent as StoredEvent

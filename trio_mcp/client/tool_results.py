@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, PydanticUndefinedAnnotation, PydanticUserE
 from pydantic_core import to_json
 from typing_extensions import TypeVar
 
+from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
-from trio_mcp._similar import similar_names
 from trio_mcp.convert import brief
 from trio_mcp.errors import (
     CapabilityError,
