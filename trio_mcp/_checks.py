@@ -20,6 +20,7 @@ __all__ = [
     "check_choice",
     "check_choices",
     "check_count",
+    "check_flag",
     "check_headers",
     "check_hook",
     "check_no_loop",
@@ -89,6 +90,16 @@ def check_count(name: str, value: Any, *, least: int = 1, most: float = math.inf
     if not least <= value <= most:
         allowed = f"at least {least}" if most == math.inf else f"from {least} to {most}"
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check that a value is a boolean: a string such as "no" would count as true.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def check_text(name: str, value: Any) -> None:

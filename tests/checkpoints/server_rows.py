@@ -86,6 +86,31 @@ async def log(check: Check) -> None:
         await check(context.log("error", "x"))
 
 
+SHORT = {
+    Context.debug: lambda ctx, text: ctx.debug(text),
+    Context.info: lambda ctx, text: ctx.info(text),
+    Context.warning: lambda ctx, text: ctx.warning(text),
+    Context.error: lambda ctx, text: ctx.error(text),
+}
+
+
+def every_level(function: Any, send: Callable[[Context, str], Awaitable[None]]) -> None:
+    @call(function, "wanted, and below the level")
+    async def log(check: Check) -> None:
+        for level in ("debug", "emergency"):
+            async with served(**{LEVEL: level}) as (context, _, _):
+                await check(send(context, "x"))
+
+    @effect(function, "sent or cancelled")
+    async def logged() -> None:
+        async with served(**{LEVEL: "debug"}) as (context, peer, _):
+            await sent_or_cancelled(lambda number: send(context, "x"), peer.link)
+
+
+for function, send in SHORT.items():
+    every_level(function, send)
+
+
 @effect(Context.notify, "sent or cancelled")
 async def notified() -> None:
     async with served() as (context, peer, _):

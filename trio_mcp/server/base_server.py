@@ -17,6 +17,7 @@ from trio_mcp._checks import (
     check_choice,
     check_choices,
     check_count,
+    check_hook,
     check_no_loop,
     check_on_trio,
     check_text,
@@ -32,7 +33,7 @@ from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings
+from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
@@ -105,6 +106,7 @@ class BaseServer:
         functions: FunctionOptions | None = None,
         input: InputOptions | None = None,
         principal: Identify | None = None,
+        visible: Visible | None = None,
         options: SessionOptions | None = None,
         **unknown: Never,
     ) -> None:
@@ -117,18 +119,23 @@ class BaseServer:
         self.input: Final = given_or_default("input", input, InputOptions)
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
+        for each in middleware:
+            if not callable(each) or isinstance(each, type):  # a class: its parentheses were forgotten
+                raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
+        check_hook("visible", visible, sync=True)
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
         hints = checked_hints(lists.cache_hints)
         self.settings: Final = Settings(
             info=self.info,
-            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads)),
+            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=expose_errors,
             middleware=tuple(middleware),
             principal=principal,
+            visible=visible,
             extensions=checked_extensions(extensions, f"server {self.info.name!r}"),
         )
         self.identity = ServerIdentity(

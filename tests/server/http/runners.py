@@ -44,6 +44,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
         "test_what_is_cached_for_a_tool_goes_with_it",
     ),
     "test_modern": (
+        "test_a_hidden_tool_is_unknown_even_to_who_leaves_out_its_headers",
         "test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author_told_once",
         "test_urgent_notifications_overtake_what_the_client_has_not_read_but_progress_no_earlier_progress",
     ),
