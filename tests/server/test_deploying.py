@@ -25,7 +25,7 @@ from trio_mcp import Client
 pytestmark = pytest.mark.again
 
 PAGE = ROOT / "docs" / "how-to" / "deployment.md"
-FRAMEWORKS = ROOT / "tests" / "interop" / "requirements" / "frameworks.txt"
+FRAMEWORKS = Path(__file__).with_name("frameworks.txt")
 BLOCKS = list(blocks_of(PAGE))
 
 MOUNTED = {
