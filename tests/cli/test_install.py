@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.running import SHOP
+from tests.cli.running import ROOT, SHOP
 from trio_mcp import Client, HttpServerParameters, StdioServerParameters, load_config
 from trio_mcp.cli import main
 from trio_mcp.cli.editing import NotEditable, Taken, with_json_entry, with_yaml_entry
@@ -121,6 +121,19 @@ def test_what_a_host_is_told_is_what_our_own_reader_reads(
 def test_where_the_files_are(host: str, platform: str, path: str) -> None:
     environ = {"HOME": "/h", "APPDATA": "/a", "XDG_CONFIG_HOME": "/x"}
     assert str(HOSTS[host].file("user", platform, environ)) == path
+
+
+def test_the_page_has_the_files_of_each_host() -> None:
+    rows = [line for line in (ROOT / "docs/how-to/hosts.md").read_text().splitlines() if line.startswith("| `")]
+    for name, host in HOSTS.items():
+        files, keys = (row for row in rows if row.startswith(f"| `{name}` |"))
+        for path in (host.user["linux"], host.user.get("darwin", ""), host.project):
+            shown = path.replace("~/.config", "CONFIG")
+            # The name of the file is there once, and then an ellipsis.
+            assert (shown.rpartition("/")[0] if shown.startswith("CONFIG") else shown) in files
+        assert f"| `{host.table}`" in keys
+        assert all(f"`{theirs}`" in keys for theirs in host.names.values())
+        assert ("bridge" in keys) == (host.remote is None)
 
 
 async def test_what_was_written_starts_the_server(home: Path) -> None:
