@@ -1,4 +1,4 @@
-"""Refuses unknown keyword arguments, and says what to write instead.
+"""Unknown names: refuses unknown keyword arguments, and says what was meant instead.
 
 A function that takes them declares ``**unknown: Never``, so type checkers refuse them too.
 """
@@ -8,9 +8,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
-__all__ = ["FOREIGN", "refuse_unknown"]
+__all__ = ["FOREIGN", "did_you_mean", "refuse_unknown", "similar_names"]
+
+LONGEST_COMPARED = 200
+"""The longest part of a name, in characters, that is compared: difflib takes quadratic time."""
+
+MOST_COMPARED = 1000
+"""The most known names that a name is compared with. Chosen: it takes milliseconds."""
 
 _VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
@@ -208,3 +215,15 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = inspect.signature(function).parameters.values()
     return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
+
+
+# The name may come from a model, the known ones from a server: both are bounded.
+def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
+    """Return the known names that are similar to a name, the most similar first."""
+    return tuple(get_close_matches(name[:LONGEST_COMPARED], islice(known, MOST_COMPARED), most))
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the most similar known name, if any."""
+    near = similar_names(name, known, 1) if isinstance(name, str) else ()
+    return f"; did you mean {near[0]!r}?" if near else ""

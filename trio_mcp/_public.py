@@ -30,7 +30,6 @@ from trio_mcp.client.subscriptions import Subscription as Subscription
 from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
 from trio_mcp.client.targets import failover_client as failover_client
 from trio_mcp.client.tool_results import ToolResult as ToolResult
-from trio_mcp.client.tool_results import TypedToolResult as TypedToolResult
 from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
 from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
 from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
@@ -54,6 +53,7 @@ from trio_mcp.errors import UnknownTool as UnknownTool
 from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
 from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
 from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
+from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
 from trio_mcp.http.server.event_store import EventsLost as EventsLost
 from trio_mcp.http.server.event_store import EventStore as EventStore
 from trio_mcp.http.server.event_store import StoredEvent as StoredEvent

@@ -7,12 +7,22 @@ import functools
 import inspect
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 
 import trio
 
-from trio_mcp._checks import check_choice, check_choices, check_count, check_hook, check_text, given_or_default
+from trio_mcp._checks import (
+    check_choice,
+    check_choices,
+    check_count,
+    check_hook,
+    check_no_loop,
+    check_on_trio,
+    check_text,
+    given_or_default,
+)
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
@@ -39,7 +49,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from hypercorn.config import Config
 
     from trio_mcp.http.serve import RunSettings
-    from trio_mcp.http.server.app import HttpApp
+    from trio_mcp.http.server.asgi_app import AsgiApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
     from trio_mcp.sockets.serving import SocketSettings
 
@@ -251,6 +261,7 @@ class BaseServer:
     @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
+        check_on_trio()
         await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
             states: dict[Any, Any] = {}
@@ -397,7 +408,8 @@ class BaseServer:
             shutdown: As in `serve_http`; each client is told that the server ends (code 1012).
             task_status: Receives the URL, which begins with ``ws://`` or ``wss://``.
             settings: The fields of `HttpOptions`; they replace those of ``options``. ``websocket_path`` defaults to
-                ``/mcp``, ``runner`` to ``"h11"``; ``path`` and ``sse_path`` are ignored, as this is the only endpoint.
+                ``/mcp``, ``runner`` to ``"h11"`` on Linux; ``path`` and ``sse_path`` are ignored, as this is the only
+                endpoint.
         """
         from trio_mcp.http.serve import serve_http
 
@@ -405,7 +417,7 @@ class BaseServer:
         settings["path"] = settings["sse_path"] = None
         # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
         if options is None:
-            settings.setdefault("runner", "h11")
+            settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await serve_http(
             self, host, port, self._http_options("serve_websocket", options, settings), config, shutdown, task_status
         )
@@ -509,24 +521,21 @@ class BaseServer:
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)
             )
 
-    @contextlib.asynccontextmanager
-    async def asgi_app(
-        self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]
-    ) -> AsyncIterator[HttpApp]:
-        """Run the server as an ASGI application, to mount in another one or serve with any ASGI server on Trio.
+    def asgi_app(self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]) -> AsgiApp:
+        """Return the server as an ASGI application, for an ASGI server on Trio or to mount in another application.
 
-        The server runs for as long as the block; it needs no ASGI lifespan. Leaving the block cancels requests under
-        way.
+        ``app = server.asgi_app()`` is started and ended by the ASGI server: ``hypercorn -k trio module:app``. Where it
+        is mounted, it starts with the application around it: ``FastAPI(lifespan=app.lifespan)``. It also runs inside
+        ``async with app:``. Ending it cancels requests under way.
 
         Args:
             options: The options of the endpoint, for endpoints that share them.
             settings: The fields of `HttpOptions`; they replace those of ``options``. ``path`` is relative to where the
                 application is mounted.
         """
-        from trio_mcp.http.serve import asgi_app
+        from trio_mcp.http.server.asgi_app import AsgiApp
 
-        async with asgi_app(self, self._http_options("asgi_app", options, settings)) as app:
-            yield app
+        return AsgiApp(self, self._http_options("asgi_app", options, settings))
 
     def _http_options(self, method: str, options: HttpOptions | None, settings: HttpSettings) -> HttpOptions:
         import attrs
@@ -555,9 +564,11 @@ class BaseServer:
         Raises:
             TypeError: If an argument is unknown.
             ValueError: If the transport is unknown, or an argument is invalid.
+            RuntimeError: If it is called on an event loop.
         """
         transports = self.transports
         check_choice("transport", transport, transports)
+        check_no_loop("run()", f"serve_{transport}()")
         transports[transport](**arguments)
 
     @property

@@ -21,11 +21,7 @@ NO_SERVER: Mapping[str, tuple[str, ...]] = {
     "test_endpoint": (
         "test_mounted_under_a_prefix",
         "test_mounted_as_the_endpoint_itself",
-        "test_the_application_outside_its_block_says_so",
-        "test_the_application_says_that_it_has_no_lifespan",
         "test_the_application_declines_a_websocket",
-        "test_on_asyncio_the_application_says_what_it_needs",
-        "test_entering_the_application_in_another_run_says_so",
         "test_options_are_checked",
         "test_which_hosts_are_served",
         "test_keywords_replace_what_the_options_say",

@@ -14,7 +14,7 @@ from trio_mcp.client.config.reading import ConfigSource, load_config, load_membe
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
 from trio_mcp.client.targets import Target
-from trio_mcp.client.tool_results import ToolResult, TypedToolResult
+from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
@@ -246,7 +246,7 @@ class ClientGroup(EnteredOnce):
         result_type: type[DataT] | TypeAdapter[DataT],
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[DataT]: ...
+    ) -> ToolResult[DataT]: ...
 
     @overload
     async def call_tool(
@@ -257,7 +257,7 @@ class ClientGroup(EnteredOnce):
         result_type: Any,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[Any]: ...
+    ) -> ToolResult[Any]: ...
 
     async def call_tool(
         self,

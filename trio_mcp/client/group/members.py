@@ -12,9 +12,9 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_text
+from trio_mcp._keywords import did_you_mean
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp._similar import did_you_mean
 from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target
 from trio_mcp.errors import ConfigError, LocalProtocolError, SessionClosed, TransportError, TrioMcpError
