@@ -226,6 +226,18 @@ def test_a_file_that_can_not_be_edited_is_left_as_it_was(
     assert (file.read_bytes(), os.listdir(file.parent)) == (content, ["mcp.json"])
 
 
+def test_what_a_host_writes_meanwhile_is_not_lost(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / ".claude.json"
+    file.write_text("{}")
+    # Called just before the file is replaced.
+    monkeypatch.setattr(os, "fsync", lambda descriptor: file.write_text('{"a": 1}'))
+    assert main(["install", "claude-code", "shop.py", "--write"]) == 1
+    assert f"{file} has just been changed, perhaps by its host, and is left so" in capsys.readouterr().err
+    assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file, home / ".claude.json.bak"])
+
+
 def test_a_file_that_can_not_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / ".cursor").write_text("not a folder")
     assert main(["install", "cursor", "shop.py", "--write"]) == 1
