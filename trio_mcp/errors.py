@@ -29,6 +29,7 @@ __all__ = [
     "ProcessExited",
     "RemoteProtocolError",
     "RequestTimeout",
+    "SamplingError",
     "SessionClosed",
     "ToolError",
     "TransportError",
@@ -75,6 +76,10 @@ class McpError(TrioMcpError):
 
 class ToolError(TrioMcpError):
     """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on."""
+
+
+class SamplingError(ToolError):
+    """The client's model has given no answer that `Context.sample` could use."""
 
 
 # Also a `TimeoutError`, so that code that knows nothing of MCP can handle it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Never, NoReturn, get_args, get_origin
 
@@ -20,7 +21,10 @@ from trio_mcp.types._base import WireModel
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.tools import CallToolResult
 
-__all__ = ["Output", "OutputError", "read_output", "text_result"]
+__all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result"]
+
+# `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 # The return types that most tools have; they share one Output each.
@@ -127,7 +131,7 @@ def _scalar(returns: Any) -> Output:
 def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
     adapter = adapter_for(returns, subject)
     schema, _ = json_schema_of(adapter, "serialization", subject)
-    wrapped = not _describes_object(schema)
+    wrapped = not describes_object(schema)
     if wrapped:
         # Definitions must stay at the root, as references begin with "#/$defs/".
         definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
@@ -197,7 +201,8 @@ def _is_content(returns: Any) -> bool:
     return any(_is_content(part) for part in get_args(returns))
 
 
-def _describes_object(schema: dict[str, Any]) -> bool:
+def describes_object(schema: dict[str, Any]) -> bool:
+    """Return whether a schema made from a type describes an object."""
     # pydantic puts a recursive model into $defs, and leaves only a reference at the root.
     reference = schema.get("$ref")
     if isinstance(reference, str):

@@ -174,8 +174,8 @@ class _Mount:
             changed: Parameters that have a different value in the mounted server, such as the name.
         """
         # Past `serve`: trace and log context are set already, and belong to the request.
-        state = context.connection.states.get(self.other.settings)
-        return await self.other.dispatch.through(context.of_same_request(state, context.params | changed))
+        params = context.params | changed
+        return await self.other.dispatch.through(context.of_same_request(self.other.settings, params))
 
 
 class _Mounted(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
@@ -18,16 +17,13 @@ from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
-from trio_mcp.server.outputs import Output, OutputError, read_output, text_result
+from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.tools import Tool, ToolAnnotations
 
 __all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
-
-# `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class ToolDetails(TypedDict, total=False):
