@@ -125,6 +125,20 @@ async def test_functions_run_once_and_the_model_is_asked_again(revision: str, pa
 
 
 @every_way
+async def test_by_default_the_model_may_call_nine_times(revision: str, park: bool) -> None:
+    """As often as a `Client` answers by default, and then it must say something."""
+    numbers = []
+
+    def look() -> None:
+        numbers.append(len(numbers))
+
+    model = Model(*[uses(("look", {}))] * 9, said("seen"))
+    await sampled(lambda ctx: ctx.sample("?", max_tokens=9, tools=[look]), model, revision, park)
+    assert len(numbers) == 9
+    assert [asked.tool_choice and asked.tool_choice.mode for asked in model.asked] == [None] * 9 + ["none"]
+
+
+@every_way
 async def test_what_goes_wrong_goes_back_to_the_model(revision: str, park: bool, caplog: Any) -> None:
     def refuse() -> None:
         raise ToolError("not today")

@@ -366,7 +366,7 @@ class Context(RequestContext, Generic[StateT]):
         result_type: Any = None,
         max_rounds: int = 10,
         **details: Unpack[SampleDetails],
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Ask the client's model: ``reply = await ctx.sample("Two and two?", max_tokens=10)`` (`client/sampling`).
 
         In the modern era the function runs again from its start when the reply has arrived: see `elicit`.
