@@ -30,7 +30,9 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinxcontrib_trio",
     "myst_parser",
+    "sphinx_design",
     "types_overview",
+    "llms_txt",
     "requirements_table",
     "statements_table",
 ]
@@ -38,6 +40,8 @@ exclude_patterns = ["_build", "_ext", "changes"]
 html_theme = "furo"
 html_title = f"trio_mcp {version}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 
 # Docstrings put names, paths of the specification and code in single backticks. A name that is documented becomes a
 # link, anything else stays code: see `resolve` below.
@@ -53,7 +57,7 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_block", "colon_fence"]
 myst_heading_anchors = 3
 
 nitpicky = True  # as -n on the command line, for builds elsewhere

@@ -20,6 +20,7 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.again
 @pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"

@@ -20,6 +20,7 @@ from trio_mcp.client.failover.parameters import TransportStatus as TransportStat
 from trio_mcp.client.failover.parameters import WayStatus as WayStatus
 from trio_mcp.client.group.catalog import Listed as Listed
 from trio_mcp.client.group.client_group import ClientGroup as ClientGroup
+from trio_mcp.client.group.client_group import GroupOptions as GroupOptions
 from trio_mcp.client.group.members import ServerStatus as ServerStatus
 from trio_mcp.client.subscriptions import PromptsListChanged as PromptsListChanged
 from trio_mcp.client.subscriptions import ResourcesListChanged as ResourcesListChanged
@@ -28,6 +29,7 @@ from trio_mcp.client.subscriptions import Subscription as Subscription
 from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
 from trio_mcp.client.targets import failover_client as failover_client
 from trio_mcp.client.tool_results import ToolResult as ToolResult
+from trio_mcp.client.tool_results import TypedToolResult as TypedToolResult
 from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
 from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
 from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
@@ -48,6 +50,7 @@ from trio_mcp.errors import SessionClosed as SessionClosed
 from trio_mcp.errors import ToolError as ToolError
 from trio_mcp.errors import TransportError as TransportError
 from trio_mcp.errors import TrioMcpError as TrioMcpError
+from trio_mcp.errors import UnknownTool as UnknownTool
 from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
 from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
 from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
@@ -77,6 +80,9 @@ from trio_mcp.server.features.resources import safe_join as safe_join
 from trio_mcp.server.features.tools import ToolDetails as ToolDetails
 from trio_mcp.server.functions.dependencies import Depends as Depends
 from trio_mcp.server.functions.sync_threads import FunctionOptions as FunctionOptions
+from trio_mcp.server.input.questions import Accepted as Accepted
+from trio_mcp.server.input.questions import Cancelled as Cancelled
+from trio_mcp.server.input.questions import Declined as Declined
 from trio_mcp.server.input.questions import Elicited as Elicited
 from trio_mcp.server.input.questions import InputRequest as InputRequest
 from trio_mcp.server.input.questions import InputRequired as InputRequired

@@ -34,6 +34,7 @@ __all__ = [
     "ToolError",
     "TransportError",
     "TrioMcpError",
+    "UnknownTool",
 ]
 
 
@@ -74,8 +75,41 @@ class McpError(TrioMcpError):
         return f"{self.message} (error {self.code})"
 
 
+class UnknownTool(McpError):
+    """A tool was called that the server, or the `ClientGroup`, does not have: models invent names.
+
+    Its text ends with the most similar name. The code is always -32602.
+
+    Args:
+        name: The name that was called.
+        suggestions: Similar names of tools, the most similar first.
+        message: What the server said, or None.
+        data: Any further data that it sent.
+
+    Attributes:
+        name: The name that was called.
+        suggestions: Similar names of tools, the most similar first; empty if there are none, or the tools can't be
+            listed.
+    """
+
+    def __init__(
+        self, name: str, suggestions: tuple[str, ...] = (), message: str | None = None, data: Any = None
+    ) -> None:
+        # INVALID_PARAMS (`server/tools`, Error Handling), whatever the server sent.
+        super().__init__(-32602, f"unknown tool: {name[:200]!r}" if message is None else message, data)
+        # Those of this constructor again: see the top of the file.
+        self.args = (name, suggestions, message, data)
+        self.name = name
+        self.suggestions = suggestions
+
+    def _text(self) -> str:
+        hint = f"; did you mean {self.suggestions[0]!r}?" if self.suggestions else ""
+        return f"{self.message}{hint} (error {self.code})"
+
+
 class ToolError(TrioMcpError):
-    """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on."""
+    """A tool has failed, and the model should know. It is for a tool to raise: the client gets a result with
+    ``isError``, and the text. On the client, `TypedToolResult.data` raises it."""
 
 
 class SamplingError(ToolError):

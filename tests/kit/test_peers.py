@@ -17,7 +17,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peers.md"
 EVERY_DAY = {"typescript-v2", "memory", "typescript-v2-client"}
 """Peers that are checked with the other interop tests: a server of both eras and transports, a small one, a client."""
 
-PEERS = [pytest.param(peer, marks=() if peer in EVERY_DAY else pytest.mark.again) for peer in (*SERVERS, *CLIENTS)]
+BY_HAND = {"git", "time", "fetch", "python-v2-client", "fastmcp-client"}
+"""Peers on the same SDKs as others: three minutes for little news. `.ci/long peers` checks them."""
+
+PEERS = [
+    pytest.param(peer, marks=() if peer in EVERY_DAY else pytest.mark.again)
+    for peer in (*SERVERS, *CLIENTS)
+    if peer not in BY_HAND
+]
 
 
 @pytest.mark.parametrize("peer", PEERS)

@@ -162,12 +162,14 @@ async def test_what_goes_wrong_goes_back_to_the_model(revision: str, park: bool,
 
 @every_way
 async def test_an_mcp_error_of_a_function_is_raised_by_the_sampling(revision: str, park: bool) -> None:
-    ended = []
+    waits, ended = trio.Event(), []
 
     async def refuse() -> None:
+        await waits.wait()
         raise McpError(-7, "no")
 
     async def wait() -> None:
+        waits.set()
         try:
             await trio.sleep_forever()
         finally:

@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
 import trio
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from trio_mcp import (
+    Accepted,
     BaseSession,
     CallOptions,
+    Cancelled,
     Client,
     ClientGroup,
     Context,
+    Declined,
     Depends,
     Elicited,
     HandlerOptions,
@@ -33,6 +36,8 @@ from trio_mcp import (
     StdioServerParameters,
     ToolsListChanged,
     TrioMcpError,
+    TypedToolResult,
+    UnknownTool,
     memory_link_pair,
 )
 from trio_mcp.client.group.catalog import Listed
@@ -131,13 +136,19 @@ async def decorated_functions_keep_their_types(ctx: Context[Database]) -> None:
 @server.tool
 async def ask(ctx: Context) -> str:
     answer = await ctx.elicit("Sure?", Answer)
+    assert_type(answer, Elicited[Answer])
     if answer.action == "accept":
-        assert_type(answer.data.sure if answer.data else False, bool)
+        assert_type(answer.data, Answer)
+    else:
+        assert_type(answer.data, None)
+    if isinstance(answer, Accepted):
+        assert_type(answer.data, Answer)
     match answer:
-        case Elicited("accept", data) if data is not None:
+        case Accepted(data):
             assert_type(data, Answer)
-        case _:
-            pass
+        case Declined() | Cancelled():
+            assert_type(answer.data, None)
+    assert_type((await ctx.elicit_url("Sign", "https://example.com")).data, None)
     roots, reply = await ctx.gather(ctx.list_roots(), ctx.sample("Say it", max_tokens=10))
     assert_type(roots, list[Root])
     assert_type(reply, CreateMessageResult)
@@ -163,12 +174,21 @@ async def calls() -> None:
         assert_type(result, ToolResult)
         assert_type(result.data, Any)
         assert_type(result.text, str)
-        assert_type(result.is_error, bool | None)
+        assert_type(result.is_error, bool)
         assert_type(
             [block.text for block in result.content if isinstance(block, TextContent)],
             list[str],
         )
         assert_type(await client.call_tool_once("add"), ToolResult | InputRequiredResult)
+
+        typed = await client.call_tool("add", result_type=Answer, on_progress=lambda progress: progress.message)
+        assert_type(typed, TypedToolResult[Answer])
+        assert_type(typed.data, Answer)
+        assert_type((await client.call_tool("add", result_type=list[Answer])).data, list[Answer])
+        assert_type((await client.call_tool("add", result_type=TypeAdapter(int))).data, int)
+        assert_type((await client.call_tool("add", result_type=int | None)).data, Any)
+        once = await client.call_tool_once("add", result_type=Answer)
+        assert_type(once, TypedToolResult[Answer] | InputRequiredResult)
 
         assert_type(await client.list_tools(), ListToolsResult)
         async for tool in client.iter_tools():
@@ -206,7 +226,16 @@ async def targets(link: Link) -> None:
 async def many_servers() -> None:
     async with ClientGroup({"a": server, "b": "https://example.com/mcp"}) as group:
         assert_type(await group.list_tools(), Listed[Tool])
-        assert_type(await group.call_tool("a_add", {"a": 1}), ToolResult)
+        assert_type(await group.call_tool("a__add", {"a": 1}), ToolResult)
+        typed = await group.call_tool("a__ask", result_type=Answer, timeout=5, on_progress=lambda p: print(p.progress))
+        assert_type(typed.data, Answer)
+        assert_type(await group.read_resource("notes://a", server="a", meta={}), ReadResourceResult)
+        assert_type(await group.get_prompt("a__review", {"code": "x"}, timeout=5), GetPromptResult)
+    ClientGroup.from_config("mcp.json", require="any", max_wait=1, on_status=lambda name, status: print(status.state))
+
+
+def runs() -> None:
+    server.run("http", port=8000, allowed_hosts=["mcp.example.com"])
 
 
 # --- Serving, links and errors ------------------------------------------------------------------------------------
@@ -224,7 +253,9 @@ async def serving() -> None:
 
 
 def errors(error: TrioMcpError) -> None:
-    if isinstance(error, McpError):
+    if isinstance(error, UnknownTool):
+        assert_type(error.suggestions, tuple[str, ...])
+    elif isinstance(error, McpError):
         assert_type(error.code, int)
     elif isinstance(error, RequestTimeout):
         timeout: TimeoutError | TrioMcpError = error

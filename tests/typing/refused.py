@@ -4,7 +4,7 @@ none, the comment itself is an error (`warn_unused_ignores`, `reportUnnecessaryT
 
 from __future__ import annotations
 
-from trio_mcp import CallOptions, Client, Context, HttpOptions, Server, SessionOptions
+from trio_mcp import CallOptions, Client, ClientGroup, Context, HttpOptions, Server, SessionOptions
 from trio_mcp.types import Tool
 
 server = Server("typed")
@@ -22,8 +22,11 @@ def add(a: int) -> int:
     return a
 
 
-async def keywords(client: Client, ctx: Context) -> None:
-    await client.call_tool("add", {"a": 1}, time_out=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+async def keywords(client: Client, group: ClientGroup, ctx: Context) -> None:
+    await client.call_tool("add", {"a": 1}, time_out=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await group.call_tool("a__add", time_out=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    ClientGroup.from_config("mcp.json", max_wai=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.run("http", bort=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await client.read_resource("x://a", limit=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await ctx.report_progress(1, totl=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
@@ -36,8 +39,8 @@ server.tool("add")  # type: ignore[call-overload]  # pyright: ignore[reportArgum
 
 
 async def values(client: Client, ctx: Context) -> None:
-    await client.call_tool("add", [1])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await client.call_tool("add", timeout="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await client.call_tool("add", [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await client.call_tool("add", timeout="5")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await ctx.sample("?", max_tokens=1, tols=[len])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await ctx.log("loud", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

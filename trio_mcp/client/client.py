@@ -23,11 +23,11 @@ from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target
-from trio_mcp.client.tool_results import OutputSchemas, ToolResult
+from trio_mcp.client.tool_results import OutputSchemas, ToolResult, TypedToolResult, adapter_of
 from trio_mcp.convert import as_json, as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
+from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.principal import Principal, as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
@@ -49,12 +49,15 @@ from trio_mcp.types.resources import (
 from trio_mcp.types.tools import ListToolsResult, Tool
 
 if TYPE_CHECKING:  # most clients answer no questions of the server: only those that do load these modules
+    from pydantic import TypeAdapter
+
     from trio_mcp.client.answers.roots import Roots
     from trio_mcp.types.input_required import InputRequiredResult
 
 __all__ = ["Client", "ClientOptions", "ClientStatistics"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
+DataT = TypeVar("DataT")
 
 
 @attrs.frozen
@@ -298,12 +301,17 @@ class Client(EnteredOnce):
         return result if result_type is None else as_result(result, result_type, method)
 
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
-        """Check that the server responds (legacy era only).
+        """Check that the server responds: with ``ping``, or ``server/discover`` in the modern era, which has no ping.
 
         Raises:
-            LocalProtocolError: If the revision has no ping.
+            RequestTimeout: If it does not respond in time.
+            McpError: If it refuses.
+            TransportError: If the link is lost.
+
+        Further errors and cancellation as in `BaseSession.send_request`.
         """
-        await self._connection.request("ping", None, {"timeout": timeout})
+        method = "server/discover" if self._connection.session.modern else "ping"
+        await self._connection.request(method, None, {"timeout": timeout})
 
     async def notify(
         self, method: str, params: BaseModel | Mapping[str, Any] | None = None, *, urgent: bool = False
@@ -345,11 +353,45 @@ class Client(EnteredOnce):
         # Through `list_tools`, so that each page is cached, and teaches the output schemas.
         return every(self.list_tools, "tools", timeout)
 
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: None = ...,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> ToolResult: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: type[DataT] | TypeAdapter[DataT],
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> TypedToolResult[DataT]: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: Any,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> TypedToolResult[Any]: ...
+
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        result_type: Any = None,
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ToolResult:
@@ -362,6 +404,10 @@ class Client(EnteredOnce):
         Args:
             name: The tool's name.
             arguments: Its arguments: JSON data, or anything that pydantic can turn into JSON.
+            result_type: The type of what the tool returns: a pydantic model, a dataclass, ``list[int]``, or anything
+                else that pydantic can validate, or a `pydantic.TypeAdapter`. With it, ``data`` of the result is an
+                instance of that type. If the server sends no structured content, the text of the result is read: as it
+                is if the type takes a string, else as JSON.
             meta: Further entries for the request's ``_meta``; a key has the form ``com.example/name``.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``, ``retry`` and ``urgent``:
                 see `CallLimits`. Each round of input starts ``timeout`` anew; time spent in callbacks between the
@@ -372,38 +418,89 @@ class Client(EnteredOnce):
             model to see.
 
         Raises:
-            TypeError: If the arguments are not a mapping, or can't be turned into JSON.
+            TypeError: If the arguments are not a mapping, or can't be turned into JSON; or if the ``result_type`` is no
+                type that pydantic can validate.
             ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
-            McpError: If the server refuses, for example because there is no such tool.
+            UnknownTool: If the server has no such tool. To suggest others, the tools are listed if they have not been
+                yet. A result that says no more than that is taken for this error, too.
+            McpError: If the server refuses for another reason.
             InputError: If the server asks for input and the callback provides none (modern era).
-            RemoteProtocolError: If the result is malformed, breaks the tool's output schema, or asks for input that
-                the client has not declared.
+            RemoteProtocolError: If the result is malformed, breaks the tool's output schema, does not fit the
+                ``result_type``, or asks for input that the client has not declared.
             RequestTimeout, TransportError: As in `BaseSession.send_request`.
 
         When cancelled, the call tells the server (with the reason) and ends at once.
         """
         if limits:
             refuse_unknown(Client.call_tool, limits, CallLimits)
+        adapter = None if result_type is None else adapter_of(result_type)  # before the tool runs: it may be wrong
         params = _tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
         # Taken before the first round, as `total_timeout` covers all of them.
         started = trio.current_time()
-        result = await self._connection.request("tools/call", params, limits)
+        try:
+            result = await self._connection.request("tools/call", params, limits)
+        except McpError as exc:
+            if (unknown := await self._output_schemas.refusal(name, exc)) is None:
+                raise
+            raise unknown from exc
         # Looked at here, so that a call without rounds, the usual one, needs no further coroutine.
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
+        if answer.is_error:
+            await self._output_schemas.check_failure(name, answer.text)
         # A tool that failed need not match its output schema, which describes success (`server/tools`).
-        if "structuredContent" in result and not answer.is_error:
+        elif "structuredContent" in result:
             await self._output_schemas.check(name, result["structuredContent"])
-        return answer
+        return answer if adapter is None else TypedToolResult.of(answer, name, adapter)
+
+    @overload
+    async def call_tool_once(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: None = ...,
+        input_responses: Mapping[str, Any] | None = ...,
+        request_state: str | None = ...,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> ToolResult | InputRequiredResult: ...
+
+    @overload
+    async def call_tool_once(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: type[DataT] | TypeAdapter[DataT],
+        input_responses: Mapping[str, Any] | None = ...,
+        request_state: str | None = ...,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> TypedToolResult[DataT] | InputRequiredResult: ...
+
+    @overload
+    async def call_tool_once(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: Any,
+        input_responses: Mapping[str, Any] | None = ...,
+        request_state: str | None = ...,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> TypedToolResult[Any] | InputRequiredResult: ...
 
     async def call_tool_once(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        result_type: Any = None,
         input_responses: Mapping[str, Any] | None = None,
         request_state: str | None = None,
         meta: Mapping[str, Any] | None = None,
@@ -418,6 +515,7 @@ class Client(EnteredOnce):
         Args:
             name: As in `call_tool`, like the rest.
             arguments: Its arguments.
+            result_type: The type of what the tool returns in the end.
             input_responses: The responses to the previous round, by the key of the request: `ElicitResult`,
                 `CreateMessageResult`, `ListRootsResult`, or plain data.
             request_state: The ``request_state`` of the previous round; None if it had none.
@@ -431,15 +529,25 @@ class Client(EnteredOnce):
         """
         if limits:
             refuse_unknown(Client.call_tool_once, limits, CallLimits)
+        adapter = None if result_type is None else adapter_of(result_type)
         params = _tool_params(name, arguments)
         self._add_meta(params, meta, f"the call of {name!r}")
-        result, answer = await self._rounds.once(
-            "tools/call", ToolResult, params, input_responses, request_state, limits
-        )
+        try:
+            result, answer = await self._rounds.once(
+                "tools/call", ToolResult, params, input_responses, request_state, limits
+            )
+        except McpError as exc:
+            if (unknown := await self._output_schemas.refusal(name, exc)) is None:
+                raise
+            raise unknown from exc
         # Only a final result is checked; one that asks for input has nothing that a schema describes.
-        if isinstance(answer, ToolResult) and "structuredContent" in result and not answer.is_error:
+        if not isinstance(answer, ToolResult):
+            return answer
+        if answer.is_error:
+            await self._output_schemas.check_failure(name, answer.text)
+        elif "structuredContent" in result:
             await self._output_schemas.check(name, result["structuredContent"])
-        return answer
+        return answer if adapter is None else TypedToolResult.of(answer, name, adapter)
 
     # --- resources -------------------------------------------------------------------------------------------------
 

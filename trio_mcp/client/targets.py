@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -68,6 +68,8 @@ def link_factory(target: Target) -> LinkFactory:
         return lambda: _serve_in_memory(target)
     if callable(target):
         return target
+    if isinstance(target, Mapping) and ("mcpServers" in target or "servers" in target):
+        raise TypeError("a target must be one server; for a configuration use ClientGroup.from_config(…)")
     raise TypeError(
         "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
         f"async context manager yielding a Link; got {type(target).__name__}"
@@ -121,9 +123,11 @@ def _by_url(url: str) -> LinkFactory:
             return lambda: _socket_client(url)
     # A command ends here, and so does `localhost:8000/mcp`, whose host stands where a scheme would.
     if not rest.startswith("//"):
+        # FastMCP runs the file; here the program says with what.
+        program = f"sys.executable, [{url!r}]" if url.endswith(".py") else f"{url!r}, [arguments]"
         raise TypeError(
             f"{url!r} is not a URL: a URL begins with one of {', '.join(SCHEMES)}."
-            f" To start a server as a process, pass StdioServerParameters({url!r}, [arguments])"
+            f" To start a server as a process, pass StdioServerParameters({program})"
         )
     raise ValueError(f"there is no transport for {scheme}:// URLs: a URL begins with one of {', '.join(SCHEMES)}")
 

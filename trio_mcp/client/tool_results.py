@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import attrs
 import trio
+from pydantic import BeforeValidator, PydanticUndefinedAnnotation, PydanticUserError, ValidationError
+from pydantic_core import to_json
 
 from trio_mcp._log import logger
-from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError, RequestTimeout, TransportError
+from trio_mcp._similar import similar_names
+from trio_mcp.convert import brief
+from trio_mcp.errors import (
+    CapabilityError,
+    McpError,
+    RemoteProtocolError,
+    RequestTimeout,
+    ToolError,
+    TransportError,
+    TrioMcpError,
+    UnknownTool,
+)
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types.content import TextContent
 from trio_mcp.types.tools import CallToolResult, Tool
 
-__all__ = ["OutputSchemas", "ToolResult"]
+if TYPE_CHECKING:  # costs more to import than the rest of a client, and most calls have no result_type
+    from pydantic import TypeAdapter
+
+__all__ = ["OutputSchemas", "ToolResult", "TypedToolResult", "adapter_of"]
+
+DataT = TypeVar("DataT")
+
+# What the SDKs for Python, TypeScript, Go, C#, Java and Rust say, and FastMCP.
+_WORDS = r"(unknown|no such|unrecogni[sz]ed) tool\b(?! arg| param| input)|tool( name)? (is )?(not found|unknown)\b"
+_WORDS_WITH_NAME = (
+    r"tool:? NAME (was |is )?(not found|unknown|not known|disabled)\b|tool:? NAME (does not|doesn't) exist\b"
+)
+_BEFORE = r"((mcp )?error( -\d+)?: |error (calling|executing) tool NAME: )?"
+
+LONGEST_REFUSAL = 1000
+"""The longest text, in characters, that is searched for such words. Chosen: these texts are short."""
+
+
+def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
+    """Return whether a server's text says that it has no tool of a name; ``alone``: and hardly more than that."""
+    if len(text) > LONGEST_REFUSAL:
+        return False
+    quoted = f"[\"'`]?{re.escape(name[:LONGEST_REFUSAL])}[\"'`]?"
+    words = f"({_WORDS}|{_WORDS_WITH_NAME})".replace("NAME", quoted)
+    if not alone:
+        return re.search(words, text, re.IGNORECASE) is not None
+    return name in text and re.match(_BEFORE.replace("NAME", quoted) + words, text, re.IGNORECASE) is not None
 
 
 class ToolResult(CallToolResult):
     """The result of `Client.call_tool`: ``content``, ``structured_content``, ``is_error``, and two short cuts."""
+
+    # Always a bool, so that it can be compared. Null is not allowed, but means nothing else.
+    is_error: Annotated[bool, BeforeValidator(lambda value: False if value is None else value)] = False
 
     @property
     def data(self) -> Any:
@@ -27,17 +72,110 @@ class ToolResult(CallToolResult):
         A tool whose value is not an object has it wrapped as ``{"result": value}``; an object with that one key is
         taken for such a wrapper.
         """
-        content = self.structured_content
-        # The wrapper is a convention of servers, not of the specification: structured content used to be an object
-        # always.
-        if isinstance(content, dict) and len(content) == 1 and "result" in content:
-            return content["result"]
-        return content
+        return _unwrapped(self.structured_content)
 
     @property
     def text(self) -> str:
         """The text of all text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+
+
+class TypedToolResult(ToolResult, Generic[DataT]):
+    """The result of `Client.call_tool` with a ``result_type``: a `ToolResult` whose `data` has that type."""
+
+    _value: Any = None
+
+    @classmethod
+    def of(cls, answer: ToolResult, name: str, adapter: TypeAdapter[DataT]) -> TypedToolResult[DataT]:
+        """Give a result a type.
+
+        Raises:
+            RemoteProtocolError: If it does not fit.
+        """
+        self = cls.model_construct(answer.model_fields_set, **dict(answer))
+        if not answer.is_error:
+            self._value = _read(answer, name, adapter)
+        return self
+
+    @property
+    def data(self) -> DataT:
+        """What the tool returned, as an instance of the ``result_type``.
+
+        Raises:
+            ToolError: If the tool failed, with its text.
+        """
+        if self.is_error:
+            raise ToolError(self.text or "the tool failed, and does not say why")
+        value: DataT = self._value
+        return value
+
+
+def _unwrapped(content: Any) -> Any:
+    # The wrapper is a convention of servers, not of the specification: structured content used to be an object always.
+    return content["result"] if isinstance(content, dict) and content.keys() == {"result"} else content
+
+
+def adapter_of(result_type: Any) -> TypeAdapter[Any]:
+    """Return what validates a ``result_type``.
+
+    Raises:
+        TypeError: If it is not a type that pydantic can validate.
+    """
+    from pydantic import TypeAdapter
+
+    if isinstance(result_type, TypeAdapter):
+        return result_type
+    try:
+        return _adapters()(result_type)
+    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
+        raise TypeError(f"result_type must be a type that pydantic can validate, got {result_type!r}: {exc}") from None
+
+
+@functools.cache
+def _adapters() -> Callable[[Any], TypeAdapter[Any]]:
+    from pydantic import TypeAdapter
+
+    # Making one takes longer than a call in memory. Bounded: a program may make types without end.
+    return functools.lru_cache(maxsize=128)(TypeAdapter)
+
+
+def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
+    """Return what a tool returned, validated."""
+    structured = "structured_content" in answer.model_fields_set
+    if structured:
+        whole = answer.structured_content
+        inner = _unwrapped(whole)
+        # As in `ToolResult.data`, what is inside of a wrapper comes first, unless the type has a field of that name.
+        forms = [whole] if inner is whole else [whole, inner] if _has_result(adapter) else [inner, whole]
+        candidates = [to_json(form) for form in forms]
+    else:
+        # Revisions before 2025-06-18 have no structured content, and servers of later ones may do without it. Their
+        # text is the value itself if that is a string, else mostly JSON.
+        candidates = [to_json(answer.text), answer.text.encode()]
+    problems = []
+    for candidate in candidates:
+        try:
+            # As JSON, so that strict models take lists for tuples, strings for dates, and so on.
+            return adapter.validate_json(candidate)
+        except ValidationError as exc:
+            problems.append(brief(exc))
+    if structured:
+        raise RemoteProtocolError(f"the result of the tool {name!r} does not fit result_type: {problems[0]}")
+    raise RemoteProtocolError(
+        f"the result of the tool {name!r} has no structured content, and its text does not fit result_type:"
+        f" {problems[-1]}"
+    )
+
+
+def _has_result(adapter: TypeAdapter[Any]) -> bool:
+    """Return whether a type is an object with a field ``result``."""
+    try:
+        schema = adapter.json_schema()
+    except PydanticUserError:  # there are types that can be validated, but have no schema
+        return False
+    # A recursive model is only a reference at the root.
+    reference = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    return "result" in schema.get("$defs", {}).get(reference, schema).get("properties", {})
 
 
 @attrs.define(eq=False)
@@ -89,10 +227,14 @@ class OutputSchemas:
         Raises:
             RemoteProtocolError: If it breaks the schema, or the schema can't be used.
         """
+        if not self.knows(name):
+            try:
+                await self._learn_all()
+            except (TransportError, RequestTimeout) as exc:
+                # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
+                text = "the result of the tool %r is not checked, as its schema can't be read: %s"
+                logger.warning(text, name, exc)
         known = self._schemas.get(name)
-        if known is None and not self._all_known:
-            await self._learn_all(name)
-            known = self._schemas.get(name)
         if known is None or known.schema is None:
             return
         try:
@@ -108,18 +250,43 @@ class OutputSchemas:
         if problem is not None:
             raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
 
-    async def _learn_all(self, name: str) -> None:
+    async def refusal(self, name: str, error: McpError) -> UnknownTool | None:
+        """Return an `UnknownTool` for an error that says that the server has no such tool; None for another one."""
+        if not _says_unknown(error.message, name):
+            return None
+        return UnknownTool(name, await self._similar(name) or (), error.message, error.data)
+
+    async def check_failure(self, name: str, text: str) -> None:
+        """Raise an `UnknownTool` for a result with ``isError`` that says so, of a tool that is not listed either.
+
+        Unknown tools are protocol errors in every revision (`server/tools`, Error Handling), but several SDKs send a
+        result.
+
+        Raises:
+            UnknownTool: If the server has no such tool.
+        """
+        if name in self._schemas or not _says_unknown(text, name, alone=True):
+            return
+        similar = await self._similar(name)
+        if similar is not None and name not in self._schemas:
+            raise UnknownTool(name, similar, text)
+
+    async def _similar(self, name: str) -> tuple[str, ...] | None:
+        """Return the tools with similar names; list the tools if they are unknown. None if they can't be listed."""
+        try:
+            if not self._all_known:
+                await self._learn_all()
+        except TrioMcpError:
+            return None  # what the server said about the name counts for more than this failure
+        # Without the name itself, which an outdated list may have.
+        return similar_names(name, (each for each in self._schemas if each != name))
+
+    async def _learn_all(self) -> None:
         async with self._learning:
-            if self.knows(name):  # learned while waiting for the lock
-                return
-            try:
-                async for _ in self._list_tools():
-                    pass
-            except (McpError, CapabilityError):
-                pass  # a server that runs tools without listing them: there is no schema to check against
-            except (TransportError, RequestTimeout) as exc:
-                # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
-                logger.warning("the result of the tool %r is not checked, as its schema can't be read: %s", name, exc)
+            if self._all_known:  # learned while waiting for the lock
                 return
             # Also after a refusal, so that a server which lists nothing is not asked again for each result.
+            with contextlib.suppress(McpError, CapabilityError):
+                async for _ in self._list_tools():
+                    pass
             self._all_known = True

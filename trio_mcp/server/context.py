@@ -255,7 +255,7 @@ class Context(RequestContext, Generic[StateT]):
 
     def elicit(
         self, message: str, model: type[ModelT], *, key: str | None = None, timeout: float | None = None
-    ) -> InputRequest[Elicited[ModelT | None]]:
+    ) -> InputRequest[Elicited[ModelT]]:
         """Ask the user to fill in a form: ``answer = await ctx.elicit("Who are you?", Person)`` (`client/elicitation`).
 
         Important:

@@ -200,12 +200,11 @@ class ClientSession(BaseSession):
         return server
 
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
-        """Check that the server responds (legacy era only; the modern era has no ping).
+        """Check that the server responds: with ``ping``, or ``server/discover`` in the modern era, which has no ping.
 
-        Raises:
-            LocalProtocolError: If the revision has no ping.
+        Errors and cancellation as in `send_request`.
         """
-        await self.send_request("ping", timeout=timeout)
+        await self.send_request("ping" if self._era is None else "server/discover", timeout=timeout)
 
     def _check_outgoing(self, method: str) -> None:
         if method in self._allowed:

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
+from trio_mcp._similar import did_you_mean, similar_names
 from trio_mcp.client.client import Client
-from trio_mcp.client.group.members import Member, Members, did_you_mean
-from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioMcpError
+from trio_mcp.client.group.members import Member, Members
+from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioMcpError, UnknownTool
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -168,6 +169,10 @@ class Catalog:
         Args:
             name: The name in the group.
             what: What it names: ``"tool"`` or ``"prompt"``.
+
+        Raises:
+            McpError: If no server of the group can have it; an `UnknownTool` for a tool. A server's answer would be an
+                `McpError` as well: a program that passes on a name which a model has invented has one error to catch.
         """
         if not isinstance(name, str):
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
@@ -177,14 +182,20 @@ class Catalog:
             await self.listed(f"{what}s")
             pair = self._names.split(name)
         if pair is None or pair[0] not in self._members.by_name:
-            raise LocalProtocolError(f"the group has no {what} {name!r}{self._hint(name, f'{what}s')}")
+            text = f"the group has no {what} {name!r}"
+            if what == "tool" and (near := similar_names(name, self._known("tools"))):
+                raise UnknownTool(name, near, text)
+            text += self._hint(name, f"{what}s")
+            raise UnknownTool(name, (), text) if what == "tool" else McpError(INVALID_PARAMS, text)
         return pair
 
-    def _hint(self, name: object, *kinds: str) -> str:
-        known = [
+    def _known(self, *kinds: str) -> list[str]:
+        return [
             each for member in self._members.by_name.values() for kind in kinds for each in member.lists.get(kind, ())
         ]
-        hint = did_you_mean(name, known)
+
+    def _hint(self, name: object, *kinds: str) -> str:
+        hint = did_you_mean(name, self._known(*kinds))
         if hint or not self._members.by_name:
             return hint
         # At most ten: a group may have hundreds of servers.
@@ -193,17 +204,22 @@ class Catalog:
 
     @contextlib.contextmanager
     def using(self, server: str, what: str, name: str) -> Iterator[None]:
-        """Put the server's name on errors raised in the block, and a similar name if that one is unknown."""
+        """Put the server's name on errors raised in the block, and the group's name of a tool that is unknown."""
         try:
             with about(server):
                 yield
+        except UnknownTool as exc:
+            near = tuple(self._names.join(server, each) for each in exc.suggestions)
+            unknown = UnknownTool(name, near, exc.message, exc.data)
+            unknown.server = exc.server
+            raise unknown from exc.__cause__
         except McpError as exc:
             # The server may have been removed during the call.
             member = self._members.by_name.get(server)
             known = {} if member is None else member.lists.get(f"{what}s", {})
-            # Servers report an unknown tool with either code, but use INVALID_PARAMS for arguments as well: no hint if
-            # the name is listed.
-            if exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
+            # Servers report an unknown prompt with either code, but use INVALID_PARAMS for arguments as well: no hint
+            # if the name is listed.
+            if what == "prompt" and exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
                 # In place: the caller gets the server's own error, with its code and its data.
                 exc.message += did_you_mean(name, known)
             raise
@@ -214,7 +230,8 @@ class Catalog:
         """Return the one server that lists this URI, as a resource or a template, or has a template matching it.
 
         Raises:
-            LocalProtocolError: If there is no such server, or more than one.
+            McpError: If there is no such server.
+            LocalProtocolError: If there is more than one.
         """
         connected = [name for name, member in self._members.by_name.items() if member.client is not None]
         # Only servers that have not been asked yet: most look-ups send nothing.
@@ -231,9 +248,11 @@ class Catalog:
             raise LocalProtocolError(f"the servers {names} all have {uri!r}; say which with server={found[0]!r}")
         away = [repr(name) for name, member in self._members.by_name.items() if member.client is None]
         asked = f"; not connected, so not asked: {', '.join(away)}" if away else ""
-        raise LocalProtocolError(
+        # An McpError, as a server's own answer would be.
+        raise McpError(
+            INVALID_PARAMS,
             f"no server of the group lists {uri!r} or has a template that matches it{asked}; "
-            "if the resource is not listed, name its server with server=..."
+            "if the resource is not listed, name its server with server=...",
         )
 
     def _having(self, uri: str) -> list[str]:

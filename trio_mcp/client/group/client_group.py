@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Self, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
 
 from trio_mcp._checks import check_choice, check_hook, check_seconds
 from trio_mcp._keywords import refuse_unknown
@@ -15,19 +15,34 @@ from trio_mcp.client.config import ConfigSource, load_config
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
 from trio_mcp.client.targets import Target
-from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.client.tool_results import ToolResult, TypedToolResult
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
-from trio_mcp.session.calls import USE_SESSION, Limit
+from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.prompts import GetPromptResult, Prompt
 from trio_mcp.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from trio_mcp.types.tools import Tool
 
-__all__ = ["ClientGroup"]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["ClientGroup", "GroupOptions"]
+
+DataT = TypeVar("DataT")
 
 RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
 """The default delays between attempts to connect to a server: a client that outlives its servers never gives up."""
+
+
+class GroupOptions(ClientOptions, total=False):
+    """The arguments of a `ClientGroup` besides its servers."""
+
+    require: Require
+    max_wait: float
+    reconnect: Backoff | None
+    on_status: Callable[[str, ServerStatus], object] | None
+    per_server: Mapping[str, ClientOptions] | None
 
 
 class ClientGroup(EnteredOnce):
@@ -102,7 +117,9 @@ class ClientGroup(EnteredOnce):
             self._members.new(name, target, {**client_options, **per_server.get(name, {})})
 
     @classmethod
-    def from_config(cls, source: ConfigSource, *, environ: Mapping[str, str] | None = None, **arguments: Any) -> Self:
+    def from_config(
+        cls, source: ConfigSource, *, environ: Mapping[str, str] | None = None, **arguments: Unpack[GroupOptions]
+    ) -> Self:
         """Make a group of the servers in a host's configuration: ``{"mcpServers": {"name": {"command": …}}}``.
 
         Args:
@@ -201,18 +218,62 @@ class ClientGroup(EnteredOnce):
         """Return every prompt of every server, under their names in the group. Otherwise as `list_tools`."""
         return await self._catalog.listed("prompts", timeout)
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> ToolResult:
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: None = ...,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> ToolResult: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: type[DataT] | TypeAdapter[DataT],
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> TypedToolResult[DataT]: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = ...,
+        *,
+        result_type: Any,
+        meta: Mapping[str, Any] | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> TypedToolResult[Any]: ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: Any = None,
+        meta: Mapping[str, Any] | None = None,
+        **limits: Unpack[CallLimits],
+    ) -> ToolResult:
         """Call a tool.
 
         Args:
             name: Its name in the group.
             arguments: Its arguments.
-            options: Those of `Client.call_tool`: ``timeout``, ``on_progress`` and so on.
+            result_type: As in `Client.call_tool`, like the rest.
+            meta: Further entries for the request's ``_meta``.
+            limits: ``timeout``, ``on_progress`` and so on.
 
         Raises:
-            LocalProtocolError: If no server of the group can have such a tool.
+            UnknownTool: If no server of the group can have such a tool, or its server has none of that name. The
+                suggestions are names of the group.
             TransportError: If its server is not connected, or is lost before it responds.
-            McpError: If the server refuses, for example because it has no such tool.
+            McpError: If the server refuses.
 
         Further errors, which name the server, and cancellation as in `Client.call_tool`.
         """
@@ -220,23 +281,34 @@ class ClientGroup(EnteredOnce):
         # connection may have been replaced meanwhile.
         server, tool = await self._catalog.find(name, "tool")
         with self._catalog.using(server, "tool", name):
-            return await (await self._members.client(server)).call_tool(tool, arguments, **options)
+            client = await self._members.client(server)
+            answer: ToolResult = await client.call_tool(tool, arguments, result_type=result_type, meta=meta, **limits)
+            return answer
 
     async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        **limits: Unpack[CallLimits],
     ) -> GetPromptResult:
         """Get a prompt with its arguments filled in.
 
         Args:
             name: Its name in the group.
             arguments: Its arguments.
-            options: Those of `Client.get_prompt`.
+            meta: As in `Client.get_prompt`, like the rest.
+            limits: ``timeout`` and so on.
+
+        Raises:
+            McpError: If no server of the group can have such a prompt, or its server refuses.
 
         Errors as in `call_tool`; further errors, which name the server, and cancellation as in `Client.get_prompt`.
         """
         server, prompt = await self._catalog.find(name, "prompt")
         with self._catalog.using(server, "prompt", name):
-            return await (await self._members.client(server)).get_prompt(prompt, arguments, **options)
+            return await (await self._members.client(server)).get_prompt(prompt, arguments, meta=meta, **limits)
 
     # --- resources, and completion of arguments ----------------------------------------------------------------------
 
@@ -257,18 +329,27 @@ class ClientGroup(EnteredOnce):
         """Return every resource template of every server. Otherwise as `list_resources`."""
         return await self._catalog.listed("resource_templates", timeout)
 
-    async def read_resource(self, uri: str, *, server: str | None = None, **options: Any) -> ReadResourceResult:
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        server: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        **limits: Unpack[CallLimits],
+    ) -> ReadResourceResult:
         """Read a resource.
 
         Args:
             uri: Its URI.
             server: The server to read it from. None picks the server that lists it, or if none does, the one with a
                 template that matches it. Servers that are not connected count only if they have listed it before.
-            options: Those of `Client.read_resource`.
+            meta: As in `Client.read_resource`, like the rest.
+            limits: ``timeout`` and so on.
 
         Raises:
             TypeError: If the URI is not a string.
-            LocalProtocolError: If no server has it, or several do; the error names them.
+            McpError: If no server has it, or its server refuses.
+            LocalProtocolError: If several servers have it; the error names them.
             TransportError: If its server is not connected, or is lost.
 
         Further errors, which name the server, and cancellation as in `Client.read_resource`.
@@ -278,7 +359,7 @@ class ClientGroup(EnteredOnce):
         if server is None:
             server = await self._catalog.server_of(uri)
         with about(server):
-            return await (await self._members.client(server)).read_resource(uri, **options)
+            return await (await self._members.client(server)).read_resource(uri, meta=meta, **limits)
 
     async def complete(
         self,
@@ -287,7 +368,9 @@ class ClientGroup(EnteredOnce):
         value: str = "",
         *,
         server: str | None = None,
-        **options: Any,
+        context: Mapping[str, str] | None = None,
+        timeout: Limit = USE_SESSION,
+        meta: Mapping[str, Any] | None = None,
     ) -> CompleteResult:
         """Ask for completions of a prompt's argument or a resource template's variable.
 
@@ -296,15 +379,18 @@ class ClientGroup(EnteredOnce):
             argument: The name of the argument.
             value: The part typed so far.
             server: The server of the template; None picks the one that lists it.
-            options: Those of `Client.complete`.
+            context: As in `Client.complete`, like the rest.
+            timeout: Seconds to wait.
+            meta: Further entries for the request's ``_meta``.
 
         Raises:
-            LocalProtocolError: If no server has it, or several do; the error names them.
+            McpError: If no server has it, or its server refuses.
+            LocalProtocolError: If several servers have it; the error names them.
 
         Further errors, which name the server, and cancellation as in `Client.complete`.
         """
         if isinstance(ref, PromptReference):
-            server, name = self.split(ref.name)
+            server, name = await self._catalog.find(ref.name, "prompt")
             # A copy: the caller's reference keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
         # A URI template has no prefix of the group, so its server is looked up like that of a URI.
@@ -313,4 +399,5 @@ class ClientGroup(EnteredOnce):
         if server is None:
             raise TypeError(f"ref must be a PromptReference or a ResourceTemplateReference, got {type(ref).__name__}")
         with about(server):
-            return await (await self._members.client(server)).complete(ref, argument, value, **options)
+            client = await self._members.client(server)
+            return await client.complete(ref, argument, value, context=context, timeout=timeout, meta=meta)

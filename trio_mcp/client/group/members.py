@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -15,19 +14,17 @@ import trio
 from trio_mcp._checks import check_text
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
+from trio_mcp._similar import did_you_mean
 from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target
 from trio_mcp.errors import LocalProtocolError, SessionClosed, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.retrying import Backoff
 
-__all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus", "did_you_mean"]
+__all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus"]
 
 State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
-
-LONGEST_HINTED = 200
-"""The longest part of a name, in characters, compared with known names for a hint: difflib takes quadratic time."""
 
 
 @attrs.frozen
@@ -440,11 +437,3 @@ def _plain_text(cause: Exception) -> str:
         return f"{type(cause).__name__}: {cause}"
     # The message that quotes it names the server already.
     return str(cause).removeprefix(f"server {cause.server!r}: ")
-
-
-def did_you_mean(name: object, names: Iterable[str], most: int = 1000) -> str:
-    """Return the end of a message about an unknown name: the most similar known name, if any."""
-    known = list(names)
-    # The name may come from a model, the known ones from a server: both are bounded.
-    near = difflib.get_close_matches(name[:LONGEST_HINTED], known[:most], 1) if isinstance(name, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -22,7 +22,10 @@ if TYPE_CHECKING:  # few servers ask, so the wire types of questions are loaded 
     from trio_mcp.types.roots import Root
 
 __all__ = [
+    "Accepted",
     "Asker",
+    "Cancelled",
+    "Declined",
     "Elicited",
     "InputRequest",
     "InputRequired",
@@ -70,17 +73,48 @@ class Asker(Protocol):
         """
 
 
+# The actions are those of an `ElicitResult` (`client/elicitation`, Response Actions).
 @attrs.frozen
-class Elicited(Generic[DataT]):
-    """The user's reaction to a question: ``match answer: case Elicited("accept", data): ...``.
+class Accepted(Generic[DataT]):
+    """The user has answered a question.
 
     Attributes:
-        action: ``"accept"``, ``"decline"`` (the user said no) or ``"cancel"`` (the user made no choice).
-        data: The answers, as an instance of the form's model; None unless the user accepted.
+        data: The answers, as an instance of the form's model; None for a page (`Context.elicit_url`).
+        action: ``"accept"``.
     """
 
-    action: Literal["accept", "decline", "cancel"]
     data: DataT
+    action: Literal["accept"] = attrs.field(default="accept", init=False, repr=False)
+
+
+@attrs.frozen
+class Declined:
+    """The user has said no to a question.
+
+    Attributes:
+        action: ``"decline"``.
+        data: None.
+    """
+
+    action: Literal["decline"] = attrs.field(default="decline", init=False, repr=False)
+    data: None = attrs.field(default=None, init=False, repr=False)
+
+
+@attrs.frozen
+class Cancelled:
+    """The user has made no choice, such as by closing the form. Nothing is cancelled: see `trio.Cancelled` for that.
+
+    Attributes:
+        action: ``"cancel"``.
+        data: None.
+    """
+
+    action: Literal["cancel"] = attrs.field(default="cancel", init=False, repr=False)
+    data: None = attrs.field(default=None, init=False, repr=False)
+
+
+Elicited: TypeAlias = Accepted[DataT] | Declined | Cancelled
+"""The user's reaction to a question, to tell apart by ``action``, with ``isinstance`` or with ``match``."""
 
 
 # A Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
@@ -288,6 +322,12 @@ def can_be_asked(context: Asker, capability: str) -> bool:
     )
 
 
+def _elicited(action: Literal["accept", "decline", "cancel"], data: Callable[[], DataT]) -> Elicited[DataT]:
+    if action == "accept":
+        return Accepted(data())
+    return Declined() if action == "decline" else Cancelled()
+
+
 def _check_message(message: object) -> None:
     if not isinstance(message, str):
         raise TypeError(f"message must be a string, got {type(message).__name__}")
@@ -295,7 +335,7 @@ def _check_message(message: object) -> None:
 
 def ask_form(
     context: Asker, message: str, model: type[ModelT], key: str | None, timeout: float | None
-) -> InputRequest[Elicited[ModelT | None]]:
+) -> InputRequest[Elicited[ModelT]]:
     """Make a question with a form; see `Context.elicit`."""
     from trio_mcp.server.input.forms import NoSuchField, form_of
     from trio_mcp.types.elicitation import ElicitResult
@@ -312,9 +352,9 @@ def ask_form(
         except NoSuchField as exc:
             raise missing_capability(_FORM, str(exc)) from None
 
-    def read(answer: Any) -> Elicited[ModelT | None]:
+    def read(answer: Any) -> Elicited[ModelT]:
         result = ElicitResult.from_wire(answer)
-        return Elicited(result.action, form.read(result.content or {}) if result.action == "accept" else None)
+        return _elicited(result.action, lambda: form.read(result.content or {}))
 
     return InputRequest(context, "elicitation/create", (_FORM,), params, read, key, timeout)
 
@@ -346,7 +386,7 @@ def ask_url(
         return {"mode": "url", "message": message, "url": url, **own}
 
     def read(answer: Any) -> Elicited[None]:
-        return Elicited(ElicitResult.from_wire(answer).action, None)
+        return _elicited(ElicitResult.from_wire(answer).action, lambda: None)
 
     return InputRequest(context, "elicitation/create", (_URL,), params, read, key, timeout, identity)
 

@@ -1,0 +1,67 @@
+"""Write the docs for language models, beside the HTML: ``llms.txt`` (https://llmstxt.org) and ``llms-full.txt``.
+
+``llms.txt`` is a list of the pages with their first paragraphs; ``llms-full.txt`` is the pages in the order of the
+contents, as plain text, with the reference written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from docutils import nodes
+from docutils.io import StringOutput
+from sphinx.application import Sphinx
+from sphinx.builders.text import TextBuilder
+from sphinx.environment import BuildEnvironment
+from sphinx.writers.text import TextWriter
+
+FULL = "llms-full.txt"
+
+LEFT_OUT = ("reference/requirements", "reference/statements")
+"""Tables of what the specification says and which test checks it: two thirds of the text, and no help to users."""
+
+
+def pages(env: BuildEnvironment, page: str) -> Iterator[str]:
+    """Yield a page and those below it, in the order of the contents."""
+    yield page
+    for below in env.toctree_includes.get(page, ()):
+        yield from pages(env, below)
+
+
+def first_paragraph(document: nodes.document) -> str:
+    for paragraph in document.findall(nodes.paragraph):
+        return paragraph.astext().replace("\n", " ")
+    return ""
+
+
+def write(app: Sphinx, exception: Exception | None) -> None:
+    """Write both files once the pages have been written."""
+    if exception is not None or app.builder.name not in ("html", "dirhtml"):
+        return
+    env, text = app.env, TextBuilder(app, app.env)
+    text.init()
+    listed: list[str] = []
+    whole: list[str] = []
+    for page in pages(env, env.config.root_doc):
+        title = env.titles[page].astext()
+        document = env.get_and_resolve_doctree(page, text)
+        about = first_paragraph(document)
+        if not listed:
+            listed += [f"# {title}", "", f"> {about}", "", f"All pages as one text: [{FULL}]({FULL})"]
+        elif page in env.toctree_includes[env.config.root_doc]:
+            listed += ["", f"## {title}", ""]
+        else:
+            listed.append(f"- [{title}]({app.builder.get_target_uri(page)}): {about}")
+        if page not in LEFT_OUT:
+            writer = TextWriter(text)
+            writer.write(document, StringOutput(encoding="unicode"))
+            whole.append(writer.output.strip())
+    out = Path(app.outdir)
+    (out / "llms.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
+    (out / FULL).write_text("\n\n\n".join(whole) + "\n", encoding="utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    """Register with Sphinx."""
+    app.connect("build-finished", write)
