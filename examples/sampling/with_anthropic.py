@@ -1,7 +1,7 @@
 """Answer a server's sampling requests with Claude, through Anthropic's SDK.
 
-    pip install trio-mcp anthropic
-    ANTHROPIC_API_KEY=... python with_anthropic.py "three days, no trains"
+pip install trio-mcp anthropic
+ANTHROPIC_API_KEY=... python with_anthropic.py "three days, no trains"
 """
 
 from __future__ import annotations

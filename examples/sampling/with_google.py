@@ -58,9 +58,7 @@ class Gemini:
             config.automatic_function_calling = google.AutomaticFunctionCallingConfig(disable=True)
             if params.tool_choice is not None and params.tool_choice.mode is not None:
                 mode = google.FunctionCallingConfigMode(CHOICES[params.tool_choice.mode])
-                config.tool_config = google.ToolConfig(
-                    function_calling_config=google.FunctionCallingConfig(mode=mode)
-                )
+                config.tool_config = google.ToolConfig(function_calling_config=google.FunctionCallingConfig(mode=mode))
         ask = functools.partial(
             self._client.models.generate_content,
             model=self._chosen(params.model_preferences),
@@ -138,9 +136,7 @@ def part_of(block: Any, names: dict[str, str]) -> google.Part:
             texts = "\n".join(part.text for part in block.content if isinstance(part, types.TextContent))
             media = [
                 google.FunctionResponsePart(
-                    inline_data=google.FunctionResponseBlob(
-                        mime_type=part.mime_type, data=base64.b64decode(part.data)
-                    )
+                    inline_data=google.FunctionResponseBlob(mime_type=part.mime_type, data=base64.b64decode(part.data))
                 )
                 for part in block.content
                 if isinstance(part, (types.ImageContent, types.AudioContent))

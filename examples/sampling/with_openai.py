@@ -1,7 +1,7 @@
 """Answer a server's sampling requests with GPT, through OpenAI's SDK, or another model with the same interface.
 
-    pip install trio-mcp openai
-    OPENAI_API_KEY=... python with_openai.py "three days, no trains"
+pip install trio-mcp openai
+OPENAI_API_KEY=... python with_openai.py "three days, no trains"
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ class Gpt:
             content=blocks or types.TextContent(text=""),
             model=completion.model,
             stop_reason=STOPS.get(choice.finish_reason, choice.finish_reason),
-            meta=usage
-            and {"usage": {"inputTokens": usage.prompt_tokens, "outputTokens": usage.completion_tokens}},
+            meta=usage and {"usage": {"inputTokens": usage.prompt_tokens, "outputTokens": usage.completion_tokens}},
         )
 
     def _chosen(self, preferences: types.ModelPreferences | None) -> str:

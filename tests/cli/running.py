@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests import forks
 
-__all__ = ["ROOT", "SHOP", "command", "environment", "run"]
+__all__ = ["FASTMCP", "ROOT", "SHOP", "command", "environment", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +65,14 @@ def ad(item: str) -> str:
     """Advertise an item."""
     return f"Write about {item}."
 '''
+
+
+# What it looks like to us: the library need not be there.
+FASTMCP = """
+class FastMCP: ...
+FastMCP.__module__ = "fastmcp.server.server"
+mcp = FastMCP()
+"""
 
 
 def command(*arguments: str) -> list[str]:

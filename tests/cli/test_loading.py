@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import run
+from tests.cli.running import FASTMCP, run
 
 SERVER = "from trio_mcp import Server\n"
 
@@ -18,6 +18,7 @@ GOOD = {
     "the factory that says so": (SERVER + "def make() -> Server:\n    return Server('found')\n", "app.py"),
     "an attribute": (SERVER + "class app:\n    server = Server('found')\n", "app.py:app.server"),
     "by its module": (SERVER + "a = Server('found')\n", "app:a"),
+    "by its module alone": (SERVER + "a = Server('found')\n", "app"),
     "a main program": (SERVER + "a = Server('found')\nif __name__ == '__main__':\n    raise SystemExit(5)\n", "app.py"),
     "what it prints": (SERVER + "import os\nos.system('echo noise')\nprint('noise')\na = Server('found')\n", "app.py"),
     "a neighbour": (SERVER + "import neighbour\na = Server(neighbour.NAME)\n", "app.py"),
@@ -26,6 +27,16 @@ GOOD = {
         "app.py",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "line", ["inspect app.py -- found --x=y", "inspect app:a -- found --x=y", "call app.py found a=b -- found --x=y"]
+)
+def test_it_gets_the_arguments_after_two_dashes(tmp_path: Path, line: str) -> None:
+    source = "import sys\na = Server(sys.argv[1])\n@a.tool\ndef found(a: str) -> str: return sys.argv[1]"
+    (tmp_path / "app.py").write_text(f"{SERVER}{source}\nassert sys.argv[2:] == ['--x=y'], sys.argv\n")
+    done = run(tmp_path, *line.split())
+    assert done.stdout.startswith("found"), done.stderr
 
 
 @pytest.mark.parametrize(("source", "target"), GOOD.values(), ids=GOOD)
@@ -45,6 +56,8 @@ BAD = {
     "a factory of something else": ("def b(): return 5\n", "app.py:b", 2, "returned something of type int"),
     "an async factory": ("async def b(): ...\n", "app.py:b", 2, "returned something of type coroutine"),
     "an exit": ("raise SystemExit(7)\n", "app.py", 1, "exited (status 7)"),
+    "another library": (FASTMCP, "app.py", 2, "app.py has a server of FastMCP, which runs by itself"),
+    "a library that is missing": ("import fastmcp\n", "app.py", 1, "app.py needs FastMCP, which is not installed"),
     "no module": ("", "nothing_there:x", 2, "there is no module 'nothing_there'"),
     "a folder": ("", ".", 2, "neither a Python file (server.py) nor a module"),
 }

@@ -149,6 +149,19 @@ def test_a_page_is_shown_whole_and_needs_consent(tmp_path: Path, typed: str, act
     assert output.strip() == action
 
 
+def test_a_server_that_waits_for_a_host_says_so(tmp_path: Path) -> None:
+    with terminal(tmp_path, "run", "asking.py") as there:
+        there.read_until(r"trio-mcp run: waiting for JSON-RPC messages on standard input[^\n]*\n")
+        there.type("\x03")
+        assert there.end() == ("", 130)
+
+
+def test_an_error_is_coloured(tmp_path: Path) -> None:
+    with terminal(tmp_path, "lits") as there:
+        assert there.end() == ("", 2)
+    assert there.seen.startswith("\x1b[1;31mtrio-mcp:\x1b[0m 'lits' is not a command")
+
+
 def test_progress_is_shown_and_cleared(tmp_path: Path) -> None:
     with terminal(tmp_path, "call", "asking.py", "step") as there:
         output, status = there.end()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from trio_mcp.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE, Exit, exit_of
-from trio_mcp.cli.parser import parse
+from trio_mcp.cli.parser import complaint, parse
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["main"]
@@ -56,8 +56,14 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.run import run
         case "bridge":
             from trio_mcp.cli.run import bridge as run
+        case "new":
+            from trio_mcp.cli.new import run
         case "completion":
             from trio_mcp.cli.completion import run
+        case "install":
+            from trio_mcp.cli.install import run
+        case "config":
+            from trio_mcp.cli.config import run
         case "check":
             from trio_mcp.cli.check import run
         case "record":
@@ -80,6 +86,6 @@ def _drop_output() -> None:
 def _complain(command: str, text: str, status: int, hint: bool) -> int:
     from trio_mcp.cli.text import clean
 
-    see = f"\nSee `trio-mcp {command} --help`." if hint else ""
-    print(f"trio-mcp {command}: {clean(text)}{see}", file=sys.stderr)
+    if text:
+        print(complaint(command, clean(text), hint=hint), file=sys.stderr)
     return status

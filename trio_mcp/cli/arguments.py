@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.suggestions import did_you_mean
 
-__all__ = ["as_json_object", "from_words", "value_of"]
+__all__ = ["as_json_object", "check_form", "from_words", "value_of"]
 
 # Chosen: generous for a real field, and a moment's work for a hostile one.
 MAX_PARTS = 200
@@ -43,12 +43,8 @@ def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
     found: dict[str, Any] = {}
     properties = schema.get("properties")
     fields = properties if isinstance(properties, dict) else {}
-    for word in words:
-        match = WORD.fullmatch(word)
-        if match is None:
-            raise Exit(f"an argument must have the form name=value or name:=json; got {word!r}")
-        name, text = match["name"], match["value"]
-        if match["sign"] == ":=":
+    for name, is_json, text in map(_parts, words):
+        if is_json:
             value: Any = _json(name, text)
         else:
             _check_name(name, fields, schema)
@@ -63,13 +59,30 @@ def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
+def check_form(words: Iterable[str]) -> None:
+    """Check as much of the arguments as can be judged without a schema.
+
+    Raises:
+        Exit: If a word has neither form, or its JSON is not valid.
+    """
+    for name, is_json, text in map(_parts, words):
+        if is_json:
+            _json(name, text)
+
+
+def _parts(word: str) -> tuple[str, bool, str]:
+    match = WORD.fullmatch(word)
+    if match is None:
+        raise Exit(f"an argument must have the form name=value or name:=json; got {word!r}")
+    return match["name"], match["sign"] == ":=", match["value"]
+
+
 def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     # The schema may allow names that it does not list; the server will judge those.
     if name in fields or schema.get("additionalProperties") or "patternProperties" in schema:
         return
-    near = difflib.get_close_matches(name, fields, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the arguments are: {', '.join(fields) or 'none'}."
-    raise Exit(f"the tool has no argument {name!r}; {hint} To send it anyway, write {name}:=JSON")
+    hint = did_you_mean(name, fields) or f"; the arguments are: {', '.join(fields) or 'none'}."
+    raise Exit(f"the tool has no argument {name!r}{hint} To send it anyway, write {name}:=JSON")
 
 
 def _json(name: str, text: str) -> Any:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from trio_mcp.cli.arguments import as_json_object, from_words
+from trio_mcp.cli.arguments import as_json_object, check_form, from_words
+from trio_mcp.cli.colours import paint
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
+from trio_mcp.cli.suggestions import did_you_mean
 from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
 from trio_mcp.client.client import Client
 from trio_mcp.client.tool_results import ToolResult
-from trio_mcp.errors import McpError
+from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.prompts import Prompt
 from trio_mcp.types.resources import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
@@ -35,8 +38,12 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "call":
         # Before a server is started: malformed arguments are wrong whatever the server is.
         options.whole = _whole(options.arguments)
+        if options.whole is None:
+            check_form(options.arguments)
 
     async def main() -> int:
+        # What is raised in the block is reported after the server has ended, and so after all that it has to say on
+        # standard error: lines of the two don't mix.
         async with connected(options, options.bar.clear) as client:
             return await COMMANDS[options.command](client, options) or OK
 
@@ -45,12 +52,17 @@ def run(options: argparse.Namespace) -> int:
 
 # --- what a server offers ---------------------------------------------------------------------------------------------
 
+
+def _name(text: str) -> str:
+    return paint(clean_line(text), "name")
+
+
 # For each kind: the capability that it needs, the method that lists it, the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
-    "tools": ("tools", Client.iter_tools, lambda tool: f"{clean_line(tool.name)}({_parameters(tool.input_schema)})"),
-    "prompts": ("prompts", Client.iter_prompts, lambda prompt: f"{clean_line(prompt.name)}({_blanks(prompt)})"),
-    "resources": ("resources", Client.iter_resources, lambda resource: clean_line(resource.uri)),
-    "templates": ("resources", Client.iter_resource_templates, lambda template: clean_line(template.uri_template)),
+    "tools": ("tools", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
+    "prompts": ("prompts", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
+    "resources": ("resources", Client.iter_resources, lambda resource: _name(resource.uri)),
+    "templates": ("resources", Client.iter_resource_templates, lambda template: _name(template.uri_template)),
 }
 
 
@@ -79,12 +91,12 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
         print("a server that does not say its name")
     else:
         title = f" ({clean_line(info.title)})" if info.title and info.title != info.name else ""
-        print(f"{clean_line(info.name)} {clean_line(info.version)}{title}")
-    print(f"  protocol: {client.protocol_version}\n  capabilities")
+        print(f"{paint(f'{clean_line(info.name)} {clean_line(info.version)}', 'heading')}{title}")
+    print(f"  {paint('protocol', 'heading')}: {client.protocol_version}\n  {paint('capabilities', 'heading')}")
     for name, settings in sorted(capabilities.items()):
-        print(f"    {clean_line(name)}{_settings(settings)}")
+        print(f"    {_name(name)}{_settings(settings)}")
     if client.instructions:
-        print(f"  instructions\n{paragraph(client.instructions, '    ')}")
+        print(f"  {paint('instructions', 'heading')}\n{paragraph(client.instructions, '    ')}")
     for kind, items in found.items():
         print(_outline(kind, items, "  "))
 
@@ -116,9 +128,9 @@ def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
 def _outline(kind: str, items: list[Item], indent: str = "") -> str:
     """Format one kind, with a line or more for each item."""
     if not items:
-        return f"{indent}{kind}: none"
+        return f"{indent}{paint(kind, 'heading')}: none"
     line = KINDS[kind][2]
-    lines = [f"{indent}{kind}"]
+    lines = [f"{indent}{paint(kind, 'heading')}"]
     for item in items:
         lines.append(f"{indent}  {line(item)}")
         title = clean_line(item.title or "")
@@ -131,10 +143,21 @@ def _outline(kind: str, items: list[Item], indent: str = "") -> str:
 
 
 def _settings(settings: Any) -> str:
-    if not isinstance(settings, dict):
-        return ""
-    shown = [name if value is True else f"{name}: {value}" for name, value in settings.items() if value is not False]
-    return f": {clean_line(', '.join(shown))}" if shown else ""
+    shown = ", ".join(_flat(settings)) if isinstance(settings, dict) else ""
+    return f": {clean_line(shown)}" if shown else ""
+
+
+def _flat(settings: dict[str, Any], above: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield the names of what is declared, and values that say more than that; what lies within has a dotted name."""
+    for key, value in settings.items():
+        name = f"{above}{key}"
+        # To any depth only as JSON: the settings are the server's.
+        if isinstance(value, dict) and value and depth < 3:
+            yield from _flat(value, f"{name}.", depth + 1)
+        elif value is True or value == {}:
+            yield name
+        elif value is not False:
+            yield f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def _blanks(prompt: Prompt) -> str:
@@ -162,7 +185,7 @@ def _type(field: Any) -> str:
         names = [_type(each)[2:] for each in options[:5]]
         return f": {' | '.join(names)}" if all(names) else ""
     if isinstance(field.get("enum"), list):
-        return ": " + " | ".join(clean_line(repr(each)) for each in field["enum"][:8])
+        return ": " + " | ".join(clean_line(json.dumps(each, ensure_ascii=False)) for each in field["enum"][:8])
     named = field.get("type")
     if isinstance(named, list):
         named = " | ".join(str(each) for each in named[:5])
@@ -196,6 +219,9 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         result = await client.call_tool(
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
+    except McpError:
+        await _check_listed(client, "tools", options.tool)
+        raise
     finally:
         # After an error or Ctrl-C as well: whatever is printed next begins on a clean line.
         bar.clear()
@@ -203,11 +229,37 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         print(dumps(result.to_wire()))
     # To standard error, so that a program behind a pipe never takes an error for a result.
     elif result.is_error:
-        print(f"trio-mcp call: {clean(_text(result)) or f'the tool {options.tool!r} failed'}", file=sys.stderr)
+        await _check_listed(client, "tools", options.tool)
+        raise Exit(_text(result) or f"the tool {options.tool!r} failed", FAILED)
     elif text := _text(result):
         # A program that reads the output gets the text as it is; a terminal must not act on it.
         print(clean(text) if sys.stdout.isatty() else text)
     return FAILED if result.is_error else OK
+
+
+def _no_such(kind: str, name: str, names: Collection[str]) -> Exit:
+    listed = f"; its {kind} are: {', '.join(names) or 'none'}"
+    return Exit(f"the server lists no {kind[:-1]} {name!r}{did_you_mean(name, names) or listed}", FAILED)
+
+
+async def _names(client: Client, kind: str) -> list[str] | None:
+    """Return the names, or URIs, that the server lists; None if its list can't be had."""
+    try:
+        items = (await _offered(client, (kind,)))[kind]
+    except TrioMcpError:
+        return None
+    return [item.uri if isinstance(item, Resource) else item.name for item in items]
+
+
+async def _check_listed(client: Client, kind: str, name: str) -> None:
+    """Raise the error for a name that the server does not list, after an error: each server says that in its own way.
+
+    Raises:
+        Exit: If there is a list, without the name.
+    """
+    names = await _names(client, kind)
+    if names is not None and name not in names:
+        raise _no_such(kind, name, names) from None
 
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
@@ -215,7 +267,7 @@ async def _schema(client: Client, name: str) -> Mapping[str, Any]:
     schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
     if name in schemas:
         return schemas[name]
-    raise Exit(f"the server lists no tool {name!r}; its tools are: {', '.join(schemas) or 'none'}", FAILED)
+    raise _no_such("tools", name, schemas)
 
 
 def _text(result: ToolResult) -> str:
@@ -228,7 +280,14 @@ def _text(result: ToolResult) -> str:
 
 
 async def _read(client: Client, options: argparse.Namespace) -> None:
-    result = await client.read_resource(options.uri)
+    try:
+        result = await client.read_resource(options.uri)
+    except McpError as exc:
+        # Only a similar one is worth a word: a template may stand for any number of resources that are not listed.
+        names = await _names(client, "resources") or []
+        if options.uri not in names and (meant := did_you_mean(options.uri, names)):
+            raise Exit(f"{exc}{meant}", FAILED) from None
+        raise
     if options.json:
         print(dumps(result.to_wire()))
         return
@@ -266,7 +325,11 @@ def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
 
 
 async def _prompt(client: Client, options: argparse.Namespace) -> None:
-    filled = await client.get_prompt(options.prompt, dict(options.arguments))
+    try:
+        filled = await client.get_prompt(options.prompt, dict(options.arguments))
+    except McpError:
+        await _check_listed(client, "prompts", options.prompt)
+        raise
     if options.json:
         print(dumps(filled.to_wire()))
         return

@@ -51,7 +51,7 @@ _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
 
 
 class Exit(Exception):
-    """Ends the command with a message for the user.
+    """Ends the command with a message for the user; an empty one if something else has told them.
 
     Attributes:
         status: The exit status.

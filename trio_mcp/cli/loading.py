@@ -9,31 +9,41 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
 from trio_mcp.cli.exits import FAILED, USAGE, Exit
+from trio_mcp.cli.suggestions import near_file
 from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["load_server"]
+
+FOREIGN = {"fastmcp": "FastMCP", "mcp": "the official SDK"}
+"""Libraries of other servers, by the name of their package."""
 
 OURS = (__file__, importlib.__file__, "<frozen importlib")
 """Prefixes of the file names in a traceback that lie between our code and the imported file."""
 
 
-def load_server(name: str) -> BaseServer:
+def load_server(name: str, arguments: Sequence[str] = ()) -> BaseServer:
     """Load the server named by ``FILE``, ``FILE:name`` or ``package.module:name``.
 
     The name may also be that of a function without parameters that makes the server. Without a name there must be
     exactly one server in the module, or one function annotated as returning a `Server`. Output printed meanwhile
     goes to standard error: standard output may be the wire.
 
+    Args:
+        name: The name of the server.
+        arguments: What the file finds in ``sys.argv`` behind its own name.
+
     Raises:
         Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
+    # For good, not only while it is imported: tools may read it, too.
+    sys.argv = [source, *arguments]
     # The factory runs in here, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
         module = _imported(source)
@@ -44,6 +54,8 @@ def load_server(name: str) -> BaseServer:
 
 
 def _made(factory: Any, name: str) -> BaseServer:
+    if _is_foreign(factory):
+        raise _foreign(name.partition(":")[0], factory)
     if not callable(factory):
         raise Exit(f"{name} must be a Server or a function that makes one, but is of type {type(factory).__name__}")
     if not _without_arguments(factory):
@@ -54,6 +66,8 @@ def _made(factory: Any, name: str) -> BaseServer:
         raise Exit(f"{name}() failed:\n{_their_traceback(exc)}", FAILED) from None
     if inspect.iscoroutine(made):
         made.close()  # or Python would warn of a coroutine that was never awaited
+    if _is_foreign(made):
+        raise _foreign(name.partition(":")[0], made)
     if not isinstance(made, BaseServer):
         raise Exit(f"{name}() returned something of type {type(made).__name__}, not a Server")
     return made
@@ -68,13 +82,19 @@ def _imported(source: str) -> ModuleType:
     except Exit:
         raise
     except Exception as exc:
+        # Most likely such a server, in the wrong environment.
+        if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
+            text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
+            raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
         raise Exit(f"{source} can't be imported:\n{_their_traceback(exc)}", FAILED) from None
 
 
 def _imported_file(source: str) -> ModuleType:
     path = Path(source)
     if not path.is_file():
-        raise Exit(f"{source}: {'not a regular file' if path.exists() else 'there is no such file'}", USAGE)
+        raise Exit(
+            f"{source!r} is not a regular file" if path.exists() else f"there is no file {source!r}{near_file(source)}"
+        )
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as `python FILE` does
     # Under its own name, so that modules that import it get this one; but it must not replace a module of that name.
@@ -126,6 +146,8 @@ def _only_server(module: ModuleType, source: str) -> Any:
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
     if not found:
+        if (foreign := next(filter(_is_foreign, vars(module).values()), None)) is not None:
+            raise _foreign(source, foreign)
         raise Exit(
             f"{source} has no Server at its top level; if a function makes it, write {source}:FUNCTION, or annotate "
             f"the function with `-> Server`"
@@ -133,6 +155,26 @@ def _only_server(module: ModuleType, source: str) -> Any:
     if len(found) > 1:
         raise Exit(f"{source} has several servers; pick one: {', '.join(f'{source}:{name}' for name in found)}")
     return next(iter(found.values()))
+
+
+def _is_foreign(value: object) -> bool:
+    # By name: neither library need be installed, and importing one takes a second.
+    return any(
+        kind.__module__.partition(".")[0] in FOREIGN and kind.__name__ in ("FastMCP", "MCPServer", "Server")
+        for kind in type(value).__mro__
+    )
+
+
+def _foreign(source: str, server: object) -> Exit:
+    library = next(
+        FOREIGN[top] for kind in type(server).__mro__ if (top := kind.__module__.partition(".")[0]) in FOREIGN
+    )
+    command = f"python {source}" if source.endswith(".py") else f"python -m {source}"
+    return Exit(
+        f"{source} has a server of {library}, which runs by itself: start it with `{command}`, and look at it with"
+        f" `trio-mcp inspect -- {command}`",
+        hint=False,
+    )
 
 
 def _says_it_makes_one(module: ModuleType, value: object) -> bool:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 
 from trio_mcp._version import __version__
+from trio_mcp.cli.colours import paint
+from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.cli.suggestions import did_you_mean
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["COMMANDS", "Argument", "Command", "parse"]
+T = TypeVar("T")
+
+__all__ = ["COMMANDS", "Argument", "Command", "complaint", "parse"]
 
 TARGETS = """\
 TARGET is one of
@@ -20,7 +27,8 @@ TARGET is one of
   package.module:name            the same, by import name
   mcp.json#name                  an entry of an mcpServers file
   https://host/mcp               a URL, which may also begin with http:, ws:, wss:, tcp:, tls: or unix:
-Instead of a TARGET, the line may end with -- COMMAND [ARGUMENT ...], a command that starts a server."""
+After the file or module of a server, the line may end with -- [ARGUMENT ...], the arguments that it is started with.
+Instead of a TARGET, it may end with -- COMMAND [ARGUMENT ...], a command that starts a server."""
 
 
 class Argument:
@@ -38,16 +46,20 @@ class Command:
     Attributes:
         help: Its purpose, in one line.
         arguments: Its own arguments and options.
+        examples: Command lines for its `--help`.
         serves: Whether it has the options of a server over HTTP, WebSocket, TCP or a Unix socket.
         has_target: Whether it talks to a server, and so has a TARGET and the options of the connection.
         own_client: Whether it does so without a `Client`, and so has only the options for reaching the server.
+        passes_arguments: Whether it has a FILE of its own, for which the words after ``--`` are arguments.
     """
 
     help: str
     arguments: tuple[Argument, ...] = ()
+    examples: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     serves: bool = False
     has_target: bool = False
     own_client: bool = False
+    passes_arguments: bool = False
 
     def groups(self) -> dict[str | None, tuple[Argument, ...]]:
         """Return all arguments and options except the TARGET, under their headings in `--help`."""
@@ -60,7 +72,54 @@ class Command:
         return found
 
 
-def _seconds(text: str) -> float:
+def complaint(command: str, text: str, *, hint: bool) -> str:
+    """Return what to write to standard error about what went wrong: one line, if the text is one.
+
+    Args:
+        command: The command; empty if there is none.
+        text: What went wrong.
+        hint: Whether to name `--help`.
+    """
+    name = f"trio-mcp {command}".rstrip()
+    if hint:
+        # On a line of its own only after several.
+        gap = "\n" if "\n" in text else " " if text.endswith((".", "?", "!")) else ". "
+        text = f"{text}{gap}See `{name} --help`."
+    return f"{paint(f'{name}:', 'error', sys.stderr)} {text}"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, without the usage, which has ten lines for some commands."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, complaint(self.prog.removeprefix("trio-mcp").strip(), message, hint=True) + "\n")
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """Return a type for `argparse` that accepts these choices: the error of its own ones is not the same everywhere."""
+
+    def chosen(text: str) -> str:
+        if text not in choices:
+            meant = did_you_mean(text, choices)
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}; got {text!r}{meant}")
+        return text
+
+    return chosen
+
+
+def _typed(what: str, read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a type for `argparse` whose error says what the value must be."""
+
+    def typed(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be {what}; got {text!r}") from None
+
+    return typed
+
+
+def _above_zero(text: str) -> float:
     value = float(text)
     # NaN fails this comparison, too.
     if not 0 < value < math.inf:
@@ -68,44 +127,62 @@ def _seconds(text: str) -> float:
     return value
 
 
-_seconds.__name__ = "number of seconds"  # argparse names the type by it: "invalid number of seconds value"
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} must have the form NAME=VALUE")
-    return name, value
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition(":")
-    if not separator or not name:
-        raise argparse.ArgumentTypeError("a header must have the form 'Name: value'")
-    return name.strip(), value.strip()
-
-
 def _duration(text: str) -> float:
-    return _seconds(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _seconds(text)
+    return _above_zero(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else _above_zero(text)
 
 
-UNITS = {"s": 1, "m": 60, "h": 3600}
-_duration.__name__ = "time, such as 90s or 5m,"
-
-
-def _positive(text: str) -> int:
+def _from_one(text: str) -> int:
     value = int(text)
     if value < 1:
         raise ValueError(text)
     return value
 
 
-_positive.__name__ = "number from 1"
+UNITS = {"s": 1, "m": 60, "h": 3600}
+SECONDS = _typed("a number of seconds", _above_zero)
+NUMBER = _typed("a number above 0", _above_zero)
+TIME = _typed("a time, such as 90s or 5m", _duration)
+WHOLE = _typed("a whole number", int)
+FROM_ONE = _typed("a whole number from 1", _from_one)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"must have the form NAME=VALUE; got {text!r}")
+    return name, value
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition(":")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError("must have the form 'Name: value'")
+    return name.strip(), value.strip()
+
 
 # Options of the commands that talk to a server.
 REACHING = (
     Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
     Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+    Argument(
+        "--variable",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="a variable of an mcpServers file, such as workspaceFolder or input:key",
+    ),
+)
+# Arguments of the commands that describe a server to a host.
+ENTRY = (
+    Argument("server", metavar="FILE", help="a server's file, package.module:name, or the URL of a server"),
+    Argument("--name", metavar="NAME", help="what the host calls the server; by default, the name of the file"),
+    REACHING[0],
+)
+VERBOSE = Argument(
+    "--verbose",
+    action="store_true",
+    help="show each message, and the heads of HTTP, on standard error, without secrets",
 )
 CONNECTION = (
     Argument(
@@ -117,7 +194,7 @@ CONNECTION = (
     ),
     *REACHING,
     Argument("--root", action="append", default=[], metavar="DIR", help="a directory the server may work in"),
-    Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response"),
+    Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for a response"),
     Argument(
         "--log-level",
         # Those of `LoggingLevel`, repeated because its module imports pydantic.
@@ -125,6 +202,7 @@ CONNECTION = (
         metavar="LEVEL",
         help="show the server's log messages of this level and above",
     ),
+    VERBOSE,
 )
 # Options of the commands that serve. Host and port are None unless given, so that the runner's defaults count.
 SERVING = (
@@ -132,7 +210,7 @@ SERVING = (
         "--transport", default="stdio", metavar="NAME", help="stdio (the default), http, sse, websocket, tcp, unix, ..."
     ),
     Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
-    Argument("--port", type=int, help="the port to listen on; 0 picks a free one"),
+    Argument("--port", type=WHOLE, help="the port to listen on; 0 picks a free one"),
 )
 # `store_const` rather than `store_true`, so that an option that is not given is None here, too.
 HTTP = (
@@ -159,7 +237,7 @@ SOCKETS = (
 )
 JSON = Argument("--json", action="store_true", help="print JSON")
 # Options of `check`.
-TIMEOUT = Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response (10)")
+TIMEOUT = Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for a response (10)")
 CHECKING = (
     Argument("--client", action="store_true", help="check a client: -- COMMAND is started with the URL of a server"),
     Argument(
@@ -176,11 +254,11 @@ CHECKING = (
         metavar="RULES",
         help="only these: ids, patterns with * or section:PREFIX, with commas between them",
     ),
-    Argument("--examples", type=_positive, metavar="N", help="how many examples to run (200; with --client 50)"),
-    Argument("--time", type=_duration, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
-    Argument("--seed", type=int, default=0, metavar="N", help="the same seed sends the same messages (0)"),
+    Argument("--examples", type=FROM_ONE, metavar="N", help="how many examples to run (200; with --client 50)"),
+    Argument("--time", type=TIME, default=60.0, metavar="TIME", help="how long to run at most (60s)"),
+    Argument("--seed", type=WHOLE, default=0, metavar="N", help="the same seed sends the same messages (0)"),
     TIMEOUT,
-    Argument("--rate", type=_seconds, metavar="N", help="send at most N requests a second"),
+    Argument("--rate", type=NUMBER, metavar="N", help="send at most N requests a second"),
     Argument("--allow-writes", action="store_true", help="call every tool, not only those annotated read-only"),
     Argument("--tool", action="append", default=[], metavar="NAME", help="call this tool as well"),
     Argument(
@@ -205,10 +283,23 @@ COMMANDS = {
             Argument("--reload", action="store_true", help="restart it when a Python file beside it changes"),
             *SERVING,
         ),
+        examples=(
+            "trio-mcp run server.py",
+            "trio-mcp run server.py --transport http --port 8000 --reload",
+            "trio-mcp run package.module:server -- --root /data",
+        ),
         serves=True,
+        passes_arguments=True,
     ),
     "bridge": Command(
-        "serve what another server offers, over another transport", SERVING, serves=True, has_target=True
+        "serve what another server offers, over another transport",
+        SERVING,
+        examples=(
+            "trio-mcp bridge https://host.example/mcp",
+            "trio-mcp bridge --transport http --port 8000 -- node server.js",
+        ),
+        serves=True,
+        has_target=True,
     ),
     "list": Command(
         "list what a server offers",
@@ -225,9 +316,15 @@ COMMANDS = {
             ),
             JSON,
         ),
+        examples=("trio-mcp list server.py --tools", "trio-mcp list -- npx some-server --some-option"),
         has_target=True,
     ),
-    "inspect": Command("show everything that a server says about itself and offers", (JSON,), has_target=True),
+    "inspect": Command(
+        "show everything that a server says about itself and offers",
+        (JSON,),
+        examples=("trio-mcp inspect server.py", "trio-mcp inspect https://host.example/mcp --json"),
+        has_target=True,
+    ),
     "call": Command(
         "call a tool",
         (
@@ -238,32 +335,52 @@ COMMANDS = {
                 metavar="ARGUMENT",
                 help="name=value, read by the tool's schema; name:=json; or one JSON object; "
                 "- reads that object from standard input",
+                default=[],
             ),
-            Argument("--total-timeout", type=_seconds, metavar="SECONDS", help="how long the call may take in total"),
+            Argument("--total-timeout", type=SECONDS, metavar="SECONDS", help="how long the call may take in total"),
             JSON,
+        ),
+        examples=(
+            "trio-mcp call server.py price item=pear pieces=2",
+            """trio-mcp call server.py price '{"item": "pear"}' --json""",
         ),
         has_target=True,
     ),
     "read": Command(
         "read a resource",
         (Argument("uri", metavar="URI"), Argument("--output", metavar="FILE", help="write it to a file"), JSON),
+        examples=("trio-mcp read server.py shop://hours", "trio-mcp read server.py shop://logo --output logo.png"),
         has_target=True,
     ),
     "prompt": Command(
         "fill in a prompt",
         (
             Argument("prompt", metavar="NAME"),
-            Argument("arguments", nargs="*", type=_pair, metavar="name=value"),
+            Argument("arguments", nargs="*", type=_pair, metavar="name=value", default=[]),
             JSON,
         ),
+        examples=("trio-mcp prompt server.py ad item=pear",),
         has_target=True,
     ),
-    "check": Command("check a server or client against the specification", CHECKING, has_target=True, own_client=True),
+    "check": Command(
+        "check a server or client against the specification",
+        CHECKING,
+        examples=(
+            "trio-mcp check server.py --time 5m --report report.html",
+            "trio-mcp check --client -- python client.py",
+        ),
+        has_target=True,
+        own_client=True,
+    ),
     "record": Command(
         "record what a client and a server say to each other",
         (
             Argument("file", metavar="FILE", help="the transcript to write"),
-            Argument("--port", type=int, default=0, help="the port to listen on for a URL; by default a free one"),
+            Argument("--port", type=WHOLE, default=0, help="the port to listen on for a URL; by default a free one"),
+        ),
+        examples=(
+            "trio-mcp record session.jsonl server.py",
+            "trio-mcp record session.jsonl https://host.example/mcp --port 8000",
         ),
         has_target=True,
         own_client=True,
@@ -275,28 +392,68 @@ COMMANDS = {
             TIMEOUT,
             JSON,
         ),
+        examples=("trio-mcp replay session.jsonl server.py",),
         has_target=True,
         own_client=True,
     ),
-    "completion": Command(
-        "print a script that completes commands and options", (Argument("shell", choices=("bash", "zsh", "fish")),)
+    "new": Command(
+        "make a project with a server and its tests",
+        (Argument("name", metavar="NAME", help="its name, which is also that of its folder"),),
+        examples=("trio-mcp new word-counter",),
     ),
-    "demo": Command("start a server over each transport, call its tools, and show what happened"),
+    "install": Command(
+        "show what to put where so that a host uses a server, or put it there",
+        (
+            Argument("host", choices=tuple(HOSTS), metavar="HOST", help=", ".join(HOSTS)),
+            *ENTRY,
+            Argument(
+                "--scope",
+                choices=("user", "project"),
+                default="user",
+                metavar="SCOPE",
+                help="whose file: user, yours (the default), or project, that of the current directory",
+            ),
+            Argument("--write", action="store_true", help="write the host's file, after making a copy of it"),
+            Argument("--force", action="store_true", help="replace a server of the same name"),
+        ),
+        examples=(
+            "trio-mcp install claude-desktop server.py",
+            "trio-mcp install vscode server.py --scope project --write",
+            "trio-mcp install cursor server.py --name shop --env API_KEY=key -- --root /data",
+            "trio-mcp install claude-code https://host.example/mcp --write",
+        ),
+        passes_arguments=True,
+    ),
+    "config": Command(
+        "print the mcpServers entry of a server, for any other host",
+        ENTRY,
+        examples=("trio-mcp config server.py", "trio-mcp config server.py --name shop --env API_KEY=key"),
+        passes_arguments=True,
+    ),
+    "completion": Command(
+        "print a script that completes commands and options",
+        (Argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish"),),
+        examples=("trio-mcp completion bash > ~/.local/share/bash-completion/completions/trio-mcp",),
+    ),
+    "demo": Command(
+        "start a server over each transport, call its tools, and show what happened", examples=("trio-mcp demo",)
+    ),
 }
 
 
-def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentParser:
+def _command_parser(name: str, *, rest: bool = False) -> _Parser:
     """Return the parser of one command.
 
     Args:
         name: The command.
-        process: Whether the line ends with ``-- COMMAND``, so that there is no TARGET.
+        rest: Whether more words follow after ``--``, so that there need not be a TARGET.
     """
     command = COMMANDS[name]
-    parser = argparse.ArgumentParser(
+    examples = "\n".join(["examples:", *(f"  {each}" for each in command.examples)])
+    parser = _Parser(
         prog=f"trio-mcp {name}",
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
-        epilog=TARGETS if command.has_target else None,
+        epilog=f"{TARGETS}\n\n{examples}" if command.has_target else examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         # A shortened option would mean something else, or nothing, once there is another one that begins like it.
         allow_abbrev=False,
@@ -305,14 +462,17 @@ def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentPar
     ahead = [each for each in command.arguments if each.name == "file"]
     for each in ahead:
         parser.add_argument(each.name, **each.settings)
-    if command.has_target and not process:
-        parser.add_argument("target", metavar="TARGET", help="the server; see below")
+    if command.has_target:
+        parser.add_argument("target", metavar="TARGET", nargs="?" if rest else None, help="the server; see below")
     for heading, arguments in command.groups().items():
         group = parser if heading is None else parser.add_argument_group(heading)
         for each in arguments:
             if each in ahead:
                 continue
-            group.add_argument(each.name, **each.settings)
+            settings = dict(each.settings)
+            if "choices" in settings:
+                settings["type"] = _one_of(settings.pop("choices"))
+            group.add_argument(each.name, **settings)
     return parser
 
 
@@ -322,34 +482,78 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: After ``--help`` or ``--version``, with status 0; if the line is invalid, with status 2.
     """
-    # Each command's parser is made when it is needed, instead of argparse's subparsers, which make all of them.
+    name, *words = arguments or [""]
+    command = COMMANDS.get(name)
+    if command is None:
+        _without_command(name)
+    rest: list[str] | None = None
+    # Cut off before argparse sees it: what follows has options of its own.
+    if "--" in words and (command.has_target or command.passes_arguments):
+        at = words.index("--")
+        words, rest = words[:at], words[at + 1 :]
+    parser = _command_parser(name, rest=rest is not None)
+    # Intermixed: options may stand between the positional arguments, `call TARGET --json TOOL`.
+    options, extra = parser.parse_known_intermixed_args(words)
+    if extra:
+        known = [each.name for each in itertools.chain.from_iterable(command.groups().values())]
+        option = next((each.partition("=")[0] for each in extra if each.startswith("-")), None)
+        if option is None:
+            parser.error(f"unexpected argument {extra[0]!r}")
+        parser.error(f"unknown option {option!r}{did_you_mean(option, ['--help', *known])}")
+    options.command, options.process, options.file_arguments = name, None, rest or []
+    if command.has_target and rest is not None:
+        _assign(options, parser, rest)
+    if name == "call" and _is_argument(options.tool):
+        parser.error(f"the name of the tool must come before its arguments; got {options.tool!r}")
+    return options
+
+
+def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> None:
+    """Decide whether the words after ``--`` are a command, or the arguments for the file that is the TARGET."""
+    words = getattr(options, "arguments", None)
+    what = {"call": "tool", "prompt": "prompt"}.get(options.command)
+    # Without a TARGET, the arguments of a tool have moved up: `call TOOL name=value -- COMMAND`.
+    if what is not None and options.target is not None and _is_argument(moved := getattr(options, what)):
+        try:
+            options.arguments = [_pair(moved) if what == "prompt" else moved, *(words or [])]
+        except argparse.ArgumentTypeError as exc:
+            parser.error(f"argument name=value: {exc}")
+        setattr(options, what, options.target)
+        options.target = None
+    if options.target is not None:
+        return
+    options.process, options.file_arguments = rest, []
+    if not rest:
+        parser.error("-- must be followed by a command that starts a server")
+
+
+def _is_argument(word: str) -> bool:
+    return "=" in word or word == "-" or word.lstrip().startswith("{")
+
+
+def _without_command(name: str) -> NoReturn:
+    """Do what the program does without a command: show its help, its version, or what is wrong."""
     width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items())
-    top = argparse.ArgumentParser(
+    listing = "\n".join(f"  {each:{width}}  {command.help}" for each, command in COMMANDS.items())
+    top = _Parser(
         prog="trio-mcp",
         usage="trio-mcp [-h] [--version] COMMAND ...",
         description="The Model Context Protocol for Trio.",
-        epilog=f"commands:\n{listing}\n\nSee `trio-mcp COMMAND --help` for more.",
+        epilog=f"commands:\n{listing}\n\nSee `trio-mcp COMMAND --help` for more, with examples.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"trio-mcp {__version__}")
-    name = arguments[0] if arguments else None
-    if name is None or name not in COMMANDS:
-        # `--help` and `--version`; anything else ends in an error here.
-        if name is not None and name.startswith("-"):
-            top.parse_args(arguments[:1])
-        top.error(f"the command must be one of {', '.join(COMMANDS)}" + ("" if name is None else f"; got {name!r}"))
-    rest = list(arguments[1:])
-    process: list[str] | None = None
-    # Cut off before argparse sees it: the command has options of its own.
-    if COMMANDS[name].has_target and "--" in rest:
-        at = rest.index("--")
-        rest, process = rest[:at], rest[at + 1 :]
-    parser = _command_parser(name, process=process is not None)
-    if process == []:
-        parser.error("-- must be followed by a command that starts a server")
-    # Intermixed: options may stand between the positional arguments, `call TARGET --json TOOL`.
-    options = parser.parse_intermixed_args(rest)
-    options.command, options.process = name, process
-    return options
+    if name in ("-h", "--help", "--version"):
+        top.parse_args([name])
+    known = ", ".join(COMMANDS)
+    if not name:
+        top.error(f"a command must come first; the commands are {known}")
+    if name.startswith("-"):
+        theirs = {each.name for command in COMMANDS.values() for group in command.groups().values() for each in group}
+        meant = "" if name in theirs else did_you_mean(name, ("--help", "--version"))
+        top.error(f"{name!r} is not an option of trio-mcp{meant or '; the options of a command stand after it'}")
+    # A target in its place: most likely the user wants to see what there is.
+    if name.endswith((".py", ".json")) or "://" in name:
+        top.error(f"the command is missing; did you mean `trio-mcp inspect {name!r}`?")
+    top.error(f"{name!r} is not a command{did_you_mean(name, COMMANDS) or f'; the commands are {known}'}")

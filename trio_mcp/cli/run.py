@@ -16,6 +16,7 @@ import trio
 
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
+from trio_mcp.cli.suggestions import did_you_mean, near_file
 from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["bridge", "run"]
@@ -40,13 +41,13 @@ def run(options: argparse.Namespace) -> int:
     """Serve the server of a file or module."""
     if options.reload:
         return _reload(options)
-    return _serve(options, lambda: load_server(options.server))
+    return _serve(options, lambda: load_server(options.server, options.file_arguments))
 
 
 def bridge(options: argparse.Namespace) -> int:
     """Serve everything that another server offers, over another transport or in another era."""
     # Imported here: `run` needs nothing of a client.
-    from trio_mcp.cli.targets import target_of
+    from trio_mcp.cli.targets import traced
     from trio_mcp.proxy.proxy_server import ProxyServer
 
     for name in ("root", "timeout", "log_level"):
@@ -55,7 +56,7 @@ def bridge(options: argparse.Namespace) -> int:
 
     def proxy() -> BaseServer:
         try:
-            return ProxyServer(target_of(options), client={"mode": options.mode})
+            return ProxyServer(traced(options), client={"mode": options.mode})
         except (TypeError, ValueError) as exc:
             raise Exit(str(exc)) from None
 
@@ -68,7 +69,7 @@ def _reload(options: argparse.Namespace) -> int:
     source = Path(options.server.partition(":")[0])
     # Checked here: in the child process it would only be reported, and waited for.
     if source.suffix == ".py" and not source.is_file():
-        raise Exit(f"there is no file {source}")
+        raise Exit(f"there is no file {str(source)!r}{near_file(str(source))}")
     if options.transport != "stdio" and options.port == 0:
         raise Exit("--reload needs a fixed --port: with 0, each restart would use a different one")
     command = [sys.executable, "-m", "trio_mcp", "run", options.server, "--transport", options.transport]
@@ -76,6 +77,8 @@ def _reload(options: argparse.Namespace) -> int:
         flag = _flag(name)
         # `--flag=value` in one word: a value may begin with a dash.
         command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
+    if options.file_arguments:
+        command += ["--", *options.file_arguments]
     # A module is imported from the current directory, as `python -m` does.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
@@ -100,7 +103,15 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     server = make_server()
     there = server.transports
     if transport not in there:
-        raise Exit(f"there is no transport {transport!r}; the transports are: {', '.join(there)}")
+        meant = did_you_mean(transport, there) or f"; the transports are: {', '.join(there)}"
+        raise Exit(f"there is no transport {transport!r}{meant}")
+    if transport == "stdio" and sys.stdin.isatty():
+        # Or it would look as if it hung.
+        print(
+            f"trio-mcp {options.command}: waiting for JSON-RPC messages on standard input, as an MCP host sends them;"
+            " Ctrl-C ends this. To try a server, use `trio-mcp inspect` and `trio-mcp call`.",
+            file=sys.stderr,
+        )
     address = _address(given)
     with _event_store(given):
         try:

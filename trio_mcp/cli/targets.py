@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
+import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from http import HTTPStatus
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 
-from trio_mcp.cli.exits import USAGE, Exit
+from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
+from trio_mcp.cli.suggestions import did_you_mean, near_file
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
-from trio_mcp.client.config import Configured, load_config
-from trio_mcp.client.targets import SCHEMES
-from trio_mcp.errors import ProcessExited
+from trio_mcp.client.config.reading import Configured, read_config
+from trio_mcp.client.targets import SCHEMES, Target
+from trio_mcp.errors import HttpError, ProcessExited
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
-__all__ = ["connected", "target_of"]
+__all__ = ["connected", "target_of", "traced"]
 
-# The name is required here: a bare word is more likely a mistyped command than a module.
-MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+# YAML is not read, but the error says so.
+CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
+
+DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
 
 
 def target_of(options: argparse.Namespace) -> Configured:
@@ -42,7 +51,10 @@ def target_of(options: argparse.Namespace) -> Configured:
     env, headers = dict(options.env), dict(options.header)
     try:
         process = options.process
-        found = _named(options.target) if process is None else StdioServerParameters(process[0], process[1:])
+        if process is None:
+            found = _named(options.target, options.file_arguments, dict(options.variable))
+        else:
+            found = StdioServerParameters(process[0], process[1:])
         if isinstance(found, StdioServerParameters):
             found = attrs.evolve(found, env={**found.env, **env})
         elif env:
@@ -56,8 +68,40 @@ def target_of(options: argparse.Namespace) -> Configured:
         raise Exit(str(exc)) from None
 
 
-def _named(name: str) -> Configured:
-    # A URL comes first, since it may end in `.json` or `.py` like the others.
+def _named(name: str, arguments: Sequence[str], variables: dict[str, str]) -> Configured:
+    file = name.partition(":")[0]
+    # `mcp.json` could be a module of the official SDK.
+    is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(CONFIGS)
+    if not is_elsewhere and (file.endswith(".py") or _is_module(name)):
+        if file.endswith(".py") and not os.path.isfile(file):
+            raise Exit(f"there is no file {file!r}{near_file(file)}")
+        # In a process, as a host would start it: its output, and its crash, must not affect this one.
+        # The process gets a short list of variables only; without this one it might not find what this process finds.
+        path = os.environ.get("PYTHONPATH", "")
+        words = ["-m", "trio_mcp", "run", name, *(["--", *arguments] if arguments else ())]
+        return StdioServerParameters(sys.executable, words, env={"PYTHONPATH": path} if path else {})
+    if arguments:
+        raise Exit(f"after -- stand arguments for a server's file or module, and {name!r} is neither")
+    return _reached(name, variables)
+
+
+def _is_module(name: str) -> bool:
+    match = MODULE.fullmatch(name)
+    # A bare word may also be a mistyped command, so it counts only if there is such a module. Only the first package is
+    # looked for, because what lies below could not be found without importing it.
+    return match is not None and (match[2] is not None or _is_importable(match[1].partition(".")[0]))
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        # As `python -m` does, also in the current directory.
+        return bool(PathFinder.find_spec(name, [os.getcwd()]) or importlib.util.find_spec(name))
+    except (ImportError, ValueError):  # ValueError: a module that was made by hand
+        return False
+
+
+def _reached(name: str, variables: dict[str, str]) -> Configured:
+    # A URL comes first, since it may end in `.json` like the others.
     scheme, separator, rest = name.partition(":")
     match scheme.lower():
         case "http" | "https" if rest.startswith("//"):
@@ -67,36 +111,23 @@ def _named(name: str) -> Configured:
         case "tcp" | "tls" | "unix" if separator:
             return read_address(name).url
     if rest.startswith("//"):
-        raise Exit(f"a URL must begin with one of {', '.join(SCHEMES)}; got {scheme}://")
+        meant = did_you_mean(f"{scheme}://", SCHEMES)
+        raise Exit(f"a URL must begin with one of {', '.join(SCHEMES)}; got {f'{scheme}://'!r}{meant}")
     path, _, entry = name.partition("#")
-    if path.endswith(".json"):
-        return _configured(path, entry)
-    file = name.partition(":")[0]
-    if file.endswith(".py") and not os.path.isfile(file):
-        raise Exit(f"{file}: there is no such file")
-    if file.endswith(".py") or MODULE.fullmatch(name):
-        # In a process, as a host would start it: its output, and its crash, must not affect this one.
-        # The process gets a short list of variables only; without this one it might not find what this process finds.
-        path = os.environ.get("PYTHONPATH", "")
-        return StdioServerParameters(
-            sys.executable, ["-m", "trio_mcp", "run", name], env={"PYTHONPATH": path} if path else {}
-        )
+    if path.endswith(CONFIGS):
+        return _configured(path, entry, variables)
     raise Exit(
         f"{name!r} is not a target: it must be a Python file, package.module:name, mcp.json#name or a URL; "
         f"a command that starts a server goes after --, at the end of the line"
     )
 
 
-def _configured(path: str, name: str) -> Configured:
-    servers = load_config(path)
-    names = ", ".join(servers) or "none"
-    if not name and len(servers) == 1:
-        return next(iter(servers.values()))
-    if not name:
-        raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {names}")
-    if name not in servers:
-        raise Exit(f"{path} has no enabled server {name!r}; its servers are: {names}")
-    return servers[name]
+def _configured(path: str, name: str, variables: dict[str, str]) -> Configured:
+    config = read_config(path, variables=variables)
+    if not name and len(config.names) != 1:
+        raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {config.listed}")
+    # Only this one is judged: another may be broken, or lack its variables.
+    return config.target(name or config.names[0])
 
 
 @contextlib.asynccontextmanager
@@ -115,24 +146,59 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
     settings: dict[str, Any] = {} if options.timeout is None else {"timeout": options.timeout}
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
-    target = target_of(options)
+    target = traced(options, before_asking)
     try:
         client = Client(target, mode=options.mode, answers=Answers(elicitation=dialogue, roots=roots), **settings)
     except ValueError as exc:
         raise Exit(str(exc), USAGE) from None
+    is_open = False
     try:
         async with client:
+            is_open = True
             # Known only once connected.
             if dialogue is not None and client.server_info is not None:
                 dialogue.asker = client.server_info.name
             yield client
     except ProcessExited as exc:
+        # If it was `trio-mcp run` and could not load the file, it has said why, and its status is the right one.
+        if (
+            not is_open
+            and exc.returncode
+            and any(line.startswith("trio-mcp run: ") for line in exc.stderr_tail.splitlines())
+        ):
+            raise Exit("", exc.returncode) from None
         # Without the standard error that it quotes: the process wrote that to ours already.
         raise ProcessExited(exc.command, exc.returncode) from None
+    except HttpError as exc:
+        url = exc.target.partition(" ")[2].rstrip("/")
+        # Our own servers name the endpoint in the body.
+        if exc.status == HTTPStatus.NOT_FOUND and not urlsplit(url).path and "/mcp" not in exc.excerpt:
+            raise Exit(f"{exc}; did you mean {url}/mcp?", NO_CONNECTION) from None
+        raise
+
+
+def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Target:
+    """Return the target for a `Client`; with ``--verbose``, one that shows what passes.
+
+    Args:
+        options: The command line.
+        before: Called before anything is shown.
+
+    Raises:
+        Exit: If the command line names none, or an invalid one.
+        ConfigError: If the configuration is invalid.
+    """
+    target = target_of(options)
+    if not options.verbose:
+        return target
+    # Late: it takes as long to import as all the rest.
+    from trio_mcp.cli.trace import Trace
+
+    return Trace(before).of(target)
 
 
 def _show_log(message: LoggingMessageNotificationParams) -> None:
-    data = message.data if isinstance(message.data, str) else repr(message.data)
+    data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
     name = f" {clean_line(message.logger)}" if message.logger else ""
     # Standard output is for the result alone, which a program may read.
     print(f"[{message.level}]{name}: {clean_line(data)}", file=sys.stderr)

@@ -13,9 +13,12 @@ import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
+from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.schema.validator import SchemaValidator
-from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
+from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
+from trio_mcp.server.functions.sync_threads import FunctionOptions
+from trio_mcp.server.media import MEDIA, block_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
@@ -26,7 +29,10 @@ __all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "
 # `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
+
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+# What becomes a block that is not just text with its JSON.
+_CONTENT = (*_BLOCKS, *MEDIA, bytes)
 # The return types that most tools have; they share one Output each.
 _SCALARS = (int, float, str, bool)
 # Return annotations that say nothing about a value; such a tool has no output schema.
@@ -45,14 +51,14 @@ class Output:
         schema: The output schema; None if results have no structured content.
         wrapped: Whether values are not objects, and so are sent as ``{"result": value}``.
         _to_json_data: Validates a return value and turns it into JSON data; None without structured content.
-        _to_content: Validates a return value declared as content; None if nothing is declared.
+        _to_content: Validates a return value and returns what becomes a block each; None if nothing is declared.
         _validator: Returns the validator of the schema; compiled on first use.
     """
 
     schema: dict[str, Any] | None
     wrapped: bool = False
     _to_json_data: Callable[[Any], Any] | None = None
-    _to_content: Callable[[Any], Any] | None = None
+    _to_content: Callable[[Any], list[Any]] | None = None
     _validator: Callable[[], SchemaValidator] | None = None
 
     def schema_for(self, revision: str) -> dict[str, Any] | None:
@@ -71,9 +77,8 @@ class Output:
         if isinstance(value, CallToolResult):
             return self._complete_result(value, revision)
         if self._to_json_data is None:
-            if self._to_content is not None:
-                value = self._to_content(value)
-            return {"content": [_block(item, revision) for item in _items(value, self._to_content is not None)]}
+            items = _items(value) if self._to_content is None else self._to_content(value)
+            return {"content": [_block(item, revision) for item in items]}
         data = self._to_json_data(value)
         # Structured content is repeated as text, for clients that don't read it (`server/tools`, Structured Content).
         result: dict[str, Any] = {"content": [{"type": "text", "text": _json_text(data)}]}
@@ -101,36 +106,70 @@ class Output:
         return result
 
 
-def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str) -> Output:
+def read_output(
+    returns: Any, explicit_schema: dict[str, Any] | None, structured: bool | None, options: FunctionOptions, what: str
+) -> Output:
     """Read a return annotation, or use the tool's explicit schema.
 
+    Args:
+        returns: The return annotation.
+        explicit_schema: The tool's ``output_schema``.
+        structured: The tool's ``structured_output``.
+        options: The server's options.
+        what: The tool, for error messages.
+
     Raises:
-        TypeError: If the type has no JSON Schema.
+        TypeError: If the type has no JSON Schema, or can't be structured as demanded.
+        ValueError: If the tool has a schema, but must not be structured.
         SchemaError: If the explicit schema is invalid.
     """
+    if structured is not None:
+        check_flag(f"{what}: structured_output", structured)
     if explicit_schema is not None:
+        if structured is False:
+            raise ValueError(f"{what} has an output_schema, and so can't have structured_output=False")
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = SchemaValidator(explicit_schema)
         # Never wrapped: the author's schema describes the unwrapped value.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
-    if returns in _UNDECLARED:  # nothing to promise in a schema, so whatever it returns becomes content
+    if structured and (returns is inspect.Signature.empty or _is_content(returns)):
+        raise TypeError(f"{what} has structured_output=True, so it needs a return type, one that is not content")
+    if returns in _UNDECLARED and not structured:  # nothing to promise, so whatever it returns becomes content
         return Output(None)
     if _is_content(returns):
         return Output(None, to_content=_declared_content(returns))
-    return _scalar(returns) if returns in _SCALARS else _structured(returns, f"{what}: the return type")
+    subject, wanted = f"{what}: the return type", options.structured_output if structured is None else structured
+    if returns in _SCALARS:
+        return _scalar(returns, wanted)
+    return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
 
 
 # The warnings flag differs from that of other types: see _serialized.
 @functools.cache
-def _scalar(returns: Any) -> Output:
+def _scalar(returns: Any, structured: bool) -> Output:
     """Return the shared output of all tools that return this scalar: building one takes longer than anything else."""
-    return _structured(returns, "the return type", warnings=False)
+    if structured:
+        return _structured(returns, "the return type", warnings=False)
+    return _unstructured(returns, "the return type", warnings=False)
 
 
-def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
+def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
+    to_json_data = _serialized(adapter_for(returns, subject), warnings)
+
+    def to_content(value: Any) -> list[Any]:
+        items = _items(value)
+        # A type such as `list` has room for blocks.
+        return items if any(isinstance(item, _CONTENT) for item in items) else _items(to_json_data(value))
+
+    return Output(None, to_content=to_content)
+
+
+def _structured(
+    returns: Any, subject: str, inline: bool = False, warnings: Literal["error"] | bool = "error"
+) -> Output:
     adapter = adapter_for(returns, subject)
-    schema, _ = json_schema_of(adapter, "serialization", subject)
+    schema = json_schema_of(adapter, "serialization", subject)
     wrapped = not describes_object(schema)
     if wrapped:
         # Definitions must stay at the root, as references begin with "#/$defs/".
@@ -139,6 +178,8 @@ def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = 
     elif "type" not in schema:
         # A bare $ref to an object: until 2025-11-25 the root itself must have "type": "object".
         schema = {"type": "object", **schema}
+    if inline:
+        schema = inlined(schema)
     return Output(
         schema,
         wrapped,
@@ -173,15 +214,15 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
     return to_json_data
 
 
-def _declared_content(returns: Any) -> Callable[[Any], Any]:
+def _declared_content(returns: Any) -> Callable[[Any], list[Any]]:
     # On first use, because building this validator takes longer than the rest of registering a tool.
     @functools.cache
     def validate() -> Callable[[Any], Any]:
         return TypeAdapter(returns).validator.validate_python
 
-    def to_content(value: Any) -> Any:
+    def to_content(value: Any) -> list[Any]:
         try:
-            return validate()(value)
+            return _items(validate()(value), declared=True)
         except ValueError as exc:
             raise OutputError(f"the return value is not of the declared type: {exc}") from exc
 
@@ -195,7 +236,7 @@ def _is_content(returns: Any) -> bool:
     origin = get_origin(returns)
     if origin is None:
         # A CallToolResult is complete: its type says nothing about the structured content that may be in it.
-        return isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult))
+        return isinstance(returns, type) and issubclass(returns, (*_CONTENT, CallToolResult))
     if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
         return False
     return any(_is_content(part) for part in get_args(returns))
@@ -210,18 +251,20 @@ def describes_object(schema: dict[str, Any]) -> bool:
     return schema.get("type") == "object"
 
 
-def _items(value: Any, declared: bool) -> list[Any]:
+def _items(value: Any, declared: bool = False) -> list[Any]:
     """Return the values that become one block each."""
     if value is None:
         # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
     # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
-    if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):
+    if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _CONTENT) for item in value)):
         return list(value)
     return [value]
 
 
 def _block(value: Any, revision: str) -> dict[str, Any]:
+    if isinstance(value, (*MEDIA, bytes)):
+        value = block_of(value)
     if isinstance(value, _BLOCKS):
         return downgraded_block(wire_for(value, revision), revision)
     if isinstance(value, str):

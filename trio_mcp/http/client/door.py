@@ -27,7 +27,9 @@ def session_keeper(remote: Remote) -> SessionKeeper:
     return keeper
 
 
-def sse_client(url: str, *, headers: Mapping[str, str]) -> contextlib.AbstractAsyncContextManager[Link]:
+def sse_client(
+    url: str, *, headers: Mapping[str, str], http_client: Any = None
+) -> contextlib.AbstractAsyncContextManager[Link]:
     """Connect to a server over HTTP+SSE.
 
     Raises:
@@ -36,7 +38,9 @@ def sse_client(url: str, *, headers: Mapping[str, str]) -> contextlib.AbstractAs
     module = _module("sse_client")
     if module is None:
         raise TransportError(f"HTTP+SSE is not available: {_ABSENT}")
-    link: contextlib.AbstractAsyncContextManager[Link] = module.sse_client(url, headers=headers)
+    link: contextlib.AbstractAsyncContextManager[Link] = module.sse_client(
+        url, headers=headers, http_client=http_client
+    )
     return link
 
 

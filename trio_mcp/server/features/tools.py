@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
 import attrs
+import trio
 
+from trio_mcp._checks import check_seconds
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
+from trio_mcp.server.connection import Exchange
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, Settings, described, name_of
+from trio_mcp.server.features.feature import Entry, EntryKind, Settings, described, held, name_of
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.functions.function import InvalidArguments, read_function, single
+from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
@@ -35,10 +38,16 @@ class ToolDetails(TypedDict, total=False):
         description: What the tool does, for the model; the docstring by default.
         annotations: Hints about the tool's behaviour.
         icons: Icons, each an https: or data: URI.
+        tags: Words of your own, for `Server.enable`, `Server.disable` and ``Server(visible=…)``; not sent to clients.
+        enabled: Whether it is offered; `Server.enable` does so later.
+        timeout: Seconds that the function may run, not counting the time in which it waits for the user's answers;
+            then the call fails with an error for the model. An async function is cancelled, a thread is abandoned.
         meta: The tool's ``_meta``; a key has the form ``com.example/name``.
         input_schema: A JSON Schema for the arguments, shown instead of the one made from the type hints. Arguments are
             validated against both.
         output_schema: A JSON Schema for the result, used instead of the one made from the return type.
+        structured_output: Whether the return type makes an output schema and structured content; if False, results are
+            content only. By default the server's ``FunctionOptions(structured_output=…)`` decides.
         park_input: Whether the function, when it asks for input in the modern era, keeps waiting in this process
             instead of running again from its start.
     """
@@ -48,9 +57,13 @@ class ToolDetails(TypedDict, total=False):
     description: str | None
     annotations: ToolAnnotations | Mapping[str, Any] | None
     icons: Iterable[Icon] | None
+    tags: Iterable[str] | None
+    enabled: bool
+    timeout: float | None
     meta: Mapping[str, Any] | None
     input_schema: dict[str, Any] | None
     output_schema: dict[str, Any] | None
+    structured_output: bool | None
     park_input: bool
 
 
@@ -60,9 +73,27 @@ class RegisteredTool(Entry[Tool]):
 
     Attributes:
         output: Turns the return value into a result.
+        timeout: How many seconds the function may run; None for no limit.
     """
 
     output: Output
+    timeout: float | None
+
+    @property
+    def kind(self) -> EntryKind:
+        return "tool"
+
+    def bind_in_time(self, arguments: dict[str, Any], context: Context[Any]) -> Call:
+        """Bind arguments to the function as `Function.bind` does, and limit the time that it takes."""
+        return functools.partial(self._in_time, self.function.bind(arguments, context), context)
+
+    async def _in_time(self, call: Call, context: Context[Any]) -> Any:
+        assert self.timeout is not None
+        with trio.move_on_after(self.timeout) as scope:
+            if context.rounds is not None:
+                context.rounds.limit = scope, self.timeout
+            return await call()
+        raise ToolError(f"the tool {context.params['name']!r} took longer than {self.timeout:g} s, and was given up")
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
@@ -92,7 +123,7 @@ class ToolFeature:
 
     def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
         """Add a tool; see `Server.add_tool`."""
-        self.registry.add(_make_tool(function, self._settings, details))
+        self.registry.add(_make_tool(function, self._settings, details), details.get("enabled", True))
         self.notify_changed()
 
     def remove(self, name: str) -> None:
@@ -105,7 +136,7 @@ class ToolFeature:
         self._settings.announce(TOOLS_CHANGED)
 
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
-        return self._settings.list_page(self.registry, "tools", context)
+        return await self._settings.list_page(self.registry, "tools", context)
 
     async def _call(self, context: Context[Any]) -> dict[str, Any]:
         # Parameters come straight from the JSON parser, so there are no subclasses: `type(...) is` is the fastest test.
@@ -113,9 +144,12 @@ class ToolFeature:
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
         tool = self.registry.get(name)
-        if tool is None:  # the name is the client's: cut, so that it can't fill logs
-            # A protocol error and not a result, in every revision (`server/tools`, Error Handling).
+        if tool is None or (tool.filtered and not self._settings.shows(tool, context)):
+            # A protocol error and not a result, in every revision (`server/tools`, Error Handling). The name is the
+            # client's: cut, so that it can't fill logs.
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
+        if tool.filtered:
+            _check_headers(tool, arguments, context)
         if tool.mounted is not None:
             return await tool.mounted.pass_on(context, name=tool.mounted.name)
         if arguments is None:  # optional; null counts as missing
@@ -123,14 +157,16 @@ class ToolFeature:
         elif type(arguments) is not dict:
             raise McpError(INVALID_PARAMS, "the arguments of tools/call must be an object")
         revision, function = context.protocol_version, tool.function
+        bind = function.bind if tool.timeout is None else tool.bind_in_time
         try:
             if function.may_ask:
-                bind = functools.partial(function.bind, arguments, context)
-                value = await run_interactive(context, bind, park=function.park_input)
+                value = await run_interactive(
+                    context, functools.partial(bind, arguments, context), park=function.park_input
+                )
                 if type(value) is Asked:
                     return value.result
             else:
-                value = await function.bind(arguments, context)()
+                value = await bind(arguments, context)()
             return tool.output.result(value, revision)
         except InvalidArguments as exc:
             text = f"invalid arguments for the tool {name!r}: {exc}"
@@ -140,17 +176,38 @@ class ToolFeature:
                 return text_result(text, is_error=True)
             raise McpError(INVALID_PARAMS, text) from None
         except Exception as exc:
-            return self._failure(name, single(exc))
+            return self._failure(context, name, single(exc))
 
-    def _failure(self, name: str, exc: Exception) -> dict[str, Any]:
+    def _failure(self, context: Context[Any], name: str, exc: Exception) -> dict[str, Any]:
         # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the
         # tool, of which the client learns no more than the server allows.
         if isinstance(exc, McpError):
             raise exc
         told = str(exc)
         if not isinstance(exc, ToolError):
-            told = self._settings.describe_failure(f"the tool {name!r} failed", exc, OutputError)
+            told = self._settings.describe_failure(context, f"the tool {name!r} failed", exc, OutputError)
         return text_result(told, is_error=True)
+
+
+def _check_headers(tool: RegisteredTool, arguments: Any, context: Context[Any]) -> None:
+    """Compare a call's arguments with the HTTP headers that repeat them.
+
+    For other tools HTTP does so before the request gets here. For one that may be hidden, its answer would tell that
+    there is such a tool.
+
+    Raises:
+        McpError: If they differ (-32020).
+    """
+    if isinstance(context.connection, Exchange):  # a POST of the modern era: no other request has such headers
+        from trio_mcp.http.param_headers import check_parameter_headers, parameter_headers  # deferred: not for stdio
+
+        try:
+            parameters = parameter_headers(tool.definition.input_schema)
+        except ValueError:  # clients leave such a tool out
+            return
+        error = check_parameter_headers(context.transport_metadata["headers"], arguments, parameters)
+        if error is not None:
+            raise McpError(error.code, error.message, error.data)
 
 
 def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDetails) -> RegisteredTool:
@@ -177,9 +234,17 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
         what,
         input_schema=input_schema,
         park_input=details.get("park_input", False),
+        read_texts=True,
     )
-    output = read_output(without_questions(own.returns), copy.deepcopy(details.get("output_schema")), what)
-    annotations = details.get("annotations")
+    output = read_output(
+        without_questions(own.returns),
+        copy.deepcopy(details.get("output_schema")),
+        details.get("structured_output"),
+        settings.surroundings.options,
+        what,
+    )
+    annotations, timeout = details.get("annotations"), details.get("timeout")
+    check_seconds(f"{what}: timeout", timeout, optional=True)
     definition = Tool(
         name=name,
         input_schema=own.input_schema,
@@ -187,4 +252,4 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
         annotations=ToolAnnotations(**annotations) if isinstance(annotations, Mapping) else annotations,
         **described(details, own, what),
     )
-    return RegisteredTool(definition, own, output)
+    return RegisteredTool(definition, own, output, timeout, **held(details, settings, what))

@@ -9,6 +9,7 @@ parked.
 from __future__ import annotations
 
 import contextvars
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -130,7 +131,7 @@ class AskingSettings(Protocol):
     @property
     def surroundings(self) -> Surroundings: ...
 
-    def describe_failure(self, text: str, exc: Exception, ours: type[Exception]) -> str: ...
+    def describe_failure(self, context: Any, text: str, exc: Exception, ours: type[Exception]) -> str: ...
 
 
 class AskingContext(Asker, Protocol):
@@ -140,11 +141,13 @@ class AskingContext(Asker, Protocol):
         principal: On whose behalf the request is made, if known; the state between its rounds is bound to it.
         rounds: The rounds that the function may ask in now; set by them.
         settings: The settings of the server whose function runs.
+        failure: The unexpected exception of the function, if it had one.
     """
 
     principal: Principal | None
     rounds: Rounds | None
     settings: AskingSettings
+    failure: Exception | None
     method: str
     incoming: IncomingRequest
 
@@ -188,6 +191,7 @@ class Rounds:
     Attributes:
         answers: The answers, by key.
         state: The function's own state, from its last `InputRequired`.
+        limit: The scope that limits the function's time, and its seconds: they begin anew after each answer.
     """
 
     def __init__(
@@ -204,6 +208,7 @@ class Rounds:
         self._used: set[tuple[str, str]] = set()
         self._waits: set[trio.CancelScope] = set()
         self._over = False
+        self.limit: tuple[trio.CancelScope, float] | None = None
         # In later rounds only questions that were asked have a response here: `earlier_rounds` has dropped the others.
         if earlier is None:
             self._offered = dict(responses or {})
@@ -313,10 +318,15 @@ class Rounds:
         # after its call was cancelled. So each wait has a scope of its own, which _close cancels.
         with trio.CancelScope() as scope:
             self._waits.add(scope)
+            # A person's time is not the function's. In the modern era it lies between two runs of the function.
+            if self.limit is not None:
+                self.limit[0].deadline = math.inf
             try:
                 await wait()
             finally:
                 self._waits.discard(scope)
+                if self.limit is not None and not self._waits:
+                    self.limit[0].deadline = trio.current_time() + self.limit[1]
         if scope.cancelled_caught:
             raise RoundEnded
 

@@ -133,15 +133,16 @@ def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Too
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid tool name: pass a function with a name to sample")
     what = f"the tool {name!r} of sample"
-    own = read_function(function, surroundings, what)
+    own = read_function(function, surroundings, what, read_texts=True)
     definition = Tool(name=name, description=own.description, input_schema=own.input_schema)
-    return _Tool(definition, own, read_output(own.returns, None, what))
+    # Without structured content: the content says the same, and all of it travels with each round.
+    return _Tool(definition, own, read_output(own.returns, None, False, surroundings.options, what))
 
 
 def _read_answer(kind: Any, by_tool: bool) -> _Answer:
     what = "result_type of sample"
     adapter = adapter_for(kind, what)
-    schema, _ = json_schema_of(adapter, "validation", what)
+    schema = json_schema_of(adapter, "validation", what)
     return _Answer(schema, by_tool, not describes_object(schema), adapter)
 
 
@@ -245,7 +246,6 @@ class _Loop:
         try:
             value = await tool.function.bind(use.input, self.context)()
             result = tool.output.result(value, self.context.protocol_version)
-            # The content says the same, and all of this travels with each round.
             return {key: result[key] for key in ("content", "isError") if key in result}
         except InvalidArguments as exc:
             return text_result(f"invalid arguments for the tool {name!r}: {exc}", is_error=True)
@@ -256,7 +256,9 @@ class _Loop:
             raise failure
         told = str(failure)
         if not isinstance(failure, ToolError):
-            told = self.context.settings.describe_failure(f"the tool {name!r} failed", failure, OutputError)
+            context, before = self.context, self.context.failure
+            told = context.settings.describe_failure(context, f"the tool {name!r} failed", failure, OutputError)
+            context.failure = before  # the function that samples has not failed
         return text_result(told, is_error=True)
 
 

@@ -1,0 +1,296 @@
+"""Every wrong invocation gives one line on standard error and status 2, whatever the command and the mistake.
+
+They run in this process, through `main`: none of them comes as far as starting anything.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import FASTMCP
+from trio_mcp.cli import main
+from trio_mcp.cli.exits import USAGE
+from trio_mcp.cli.parser import COMMANDS, Argument, parse
+from trio_mcp.cli.run import OPTIONS
+
+# A right line for each command; the words in capitals are replaced by wrong ones below.
+LINES = {
+    "run": ["FILE"],
+    "bridge": ["TARGET"],
+    "list": ["TARGET"],
+    "inspect": ["TARGET"],
+    "call": ["TARGET", "price", "item=pear"],
+    "read": ["TARGET", "shop://hours"],
+    "prompt": ["TARGET", "ad", "item=pear"],
+    "check": ["TARGET"],
+    "record": ["new.jsonl", "TARGET"],
+    "replay": ["old.jsonl", "TARGET"],
+    "new": ["NAME"],
+    "install": ["HOST", "SOURCE"],
+    "config": ["SOURCE"],
+    "completion": ["SHELL"],
+    "demo": [],
+}
+
+WRONG = {
+    "FILE": ["shp.py", "nothing.thing", ".", "", "a b", "\x1b[31m.py", "line\nbreak.py", "\udcff.py"],
+    "TARGET": [
+        *["shp.py", "shp.py:server", "nothing", "", ".", "sh op", "\x1b[31m", "line\nbreak", "\udcff"],
+        *["ftp://host/", "htp://host/mcp", "http://", "http://host:port/mcp", "tcp://host", "tcp://:1:2", "unix:"],
+        *["missing.json", "bad.json", "empty.json", "list.json", "two.json", "two.json#thre", "two.json#a"],
+    ],
+    "NAME": ["", "3d", "a/b", "..", "class", "json", "trio", "taken", "ends-", "\x1b[31m", "line\nbreak"],
+    "HOST": ["", "claude", "Cursor", "\x1b[31m"],
+    "SOURCE": [
+        "shp.py",
+        "",
+        ".",
+        "a b",
+        "shop.txt!",
+        "\x1b[31m",
+        "line\nbreak",
+        "ftp://host/",
+        "http://",
+        "tcp://host",
+    ],
+    "SHELL": ["", "bsh", "BASH", "\x1b[31m", "line\nbreak"],
+}
+
+FILES = {
+    "shop.py": "from trio_mcp import Server\nserver = Server('shop')\n",
+    "bad.json": "{",
+    "empty.json": "{}",
+    "list.json": "[]",
+    "two.json": '{"mcpServers": {"a": {"command": 5}, "three": {"command": "x"}}}',
+    "right.json": '{"mcpServers": {"one": {"command": "x"}, "three": {"command": "x"}}}',
+    "taken": "",
+    "fast.py": FASTMCP,
+}
+
+HTTP = ["run", "shop.py", "--transport", "http"]
+TCP = ["run", "shop.py", "--transport", "tcp"]
+UNIX = ["run", "shop.py", "--transport", "unix"]
+CALL = ["call", "shop.py", "price"]
+# Words, and a part of what is said about them.
+SINGLE = {
+    "no command": ([], "trio-mcp: a command must come first"),
+    "an empty command": ([""], "a command must come first"),
+    "a misspelt command": (["lits"], "trio-mcp: 'lits' is not a command; did you mean 'list'? See `trio-mcp --help`."),
+    "a command in capitals": (["LIST"], "'LIST' is not a command; the commands are run, bridge, list"),
+    "an option in front": (["--json", "list", "shop.py"], "the options of a command stand after it"),
+    "a misspelt --version": (["--verison"], "did you mean '--version'?"),
+    "a file in place of a command": (["shop.py"], "did you mean `trio-mcp inspect 'shop.py'`?"),
+    "a URL in place of a command": (
+        ["https://host.example/mcp"],
+        "did you mean `trio-mcp inspect 'https://host.exampl",
+    ),
+    "an unknown option": (["demo", "--fast"], "trio-mcp demo: unknown option '--fast'"),
+    "a misspelt option": (
+        ["list", "shop.py", "--jsno"],
+        "unknown option '--jsno'; did you mean '--json'? See `trio-mcp l",
+    ),
+    "a misspelt choice": (["completion", "bahs"], "must be one of bash, zsh, fish; got 'bahs'; did you mean 'bash'?"),
+    "an invalid time": (["list", "shop.py", "--timeout", "never"], "must be a number of seconds; got 'never'"),
+    "an unknown runner": ([*HTTP, "--runner", "uvicorn"], "must be one of hypercorn, h11, httptools; got 'uvicorn'"),
+    "a misspelt file": (["list", "shp.py"], "there is no file 'shp.py'; did you mean 'shop.py'?"),
+    "a misspelt entry": (["list", "right.json#thre"], "no enabled server 'thre'; did you mean 'three'?"),
+    "no entry": (["list", "right.json"], "its servers are: one, three"),
+    "a bare word": (["list", "shup"], "'shup' is not a target: it must be"),
+    "an unknown scheme": (["list", "ftp://host/"], "must begin with one of http://, https://, ws://, "),
+    "a misspelt scheme": (["list", "htp://host/"], "got 'htp://'; did you mean 'http://'?"),
+    "no port in a URL": (["list", "tcp://host"], "'tcp://host' is not a valid URL: write tcp://HOST:PORT"),
+    "nothing after --": (["list", "--"], "-- must be followed by a command that starts a server"),
+    "arguments for a URL": (
+        ["list", "http://host.example/mcp", "--", "--root", "x"],
+        "arguments for a server's file or",
+    ),
+    "arguments for an entry": (["list", "right.json#three", "--", "x"], "arguments for a server's file or module"),
+    "nothing to call": (["call"], "the following arguments are required: TARGET, TOOL."),
+    "no tool": (["call", "shop.py"], "required: TOOL."),
+    "arguments before the tool": (["call", "shop.py", "item=pear"], "the tool must come before its arguments"),
+    "a word without a sign": ([*CALL, "pear"], "name=value or name:=json; got 'pear'"),
+    "no JSON": ([*CALL, "{nonsense}"], "not valid JSON"),
+    "no JSON after a sign": ([*CALL, "item:={"], "item: not valid JSON"),
+    "not JSON's infinity": ([*CALL, "item:=Infinity"], "Infinity is not JSON"),
+    "JSON that goes too deep": ([*CALL, "{" + '"a":{' * 9000], "not valid JSON"),
+    "no object on standard input": ([*CALL, "-"], "the arguments must be a JSON object"),
+    "a prompt's word without a sign": (
+        ["prompt", "shop.py", "ad", "pear"],
+        "must have the form NAME=VALUE; got 'pear'",
+    ),
+    "a prompt's word without a name": (
+        ["prompt", "ad", "=pear", "--", "server"],
+        "must have the form NAME=VALUE; got '=",
+    ),
+    "a header for a process": (
+        ["list", "shop.py", "--header", "A: b"],
+        "--header is for servers that are reached over H",
+    ),
+    "a header for a socket": (["list", "unix:x", "--header", "A: b"], "--header is for servers that are reached over"),
+    "a variable for a socket": (
+        ["list", "unix:x", "--env", "A=b"],
+        "--env is for servers that are started as a process",
+    ),
+    "a variable that can't be": (["list", "shop.py", "--env", "A\0B=c"], "env has a name that a variable can't have"),
+    "a header that can't be": (["list", "http://host.example/", "--header", "A b: c"], "A b"),
+    "a root for a bridge": (["bridge", "shop.py", "--root", "x"], "--root is not for bridge"),
+    "a client that is a file": (["check", "--client", "shop.py"], "check --client -- COMMAND"),
+    "writes of a client": (["check", "--client", "--allow-writes", "--", "client"], "--allow-writes is for servers"),
+    "an unknown rule": (["check", "shop.py", "--rules", "nonsense"], "nonsense"),
+    "a report of no kind": (["check", "shop.py", "--report", "report.pdf"], "--report: "),
+    "a report in no folder": (["check", "shop.py", "--report", "none/report.html"], "can't write none/report.html"),
+    "no baseline": (["check", "shop.py", "--baseline", "none.yml"], "--baseline: can't read none.yml: No such file"),
+    "a file that is no baseline": (["check", "shop.py", "--baseline", "shop.py"], "--baseline: "),
+    "a transcript in no folder": (["record", "none/new.jsonl", "shop.py"], "can't write none/new.jsonl"),
+    "a transcript of nothing": (["record", "new.jsonl", "--", ""], "command"),
+    "no transcript": (["replay", "none.jsonl", "shop.py"], "none.jsonl"),
+    "a file that is no transcript": (["replay", "shop.py", "shop.py"], "shop.py"),
+    "a port out of range": (["record", "new.jsonl", "http://host.example/mcp", "--port", "99999"], "from 0 to 65535"),
+    "a project that is there": (["new", "taken"], "there is already a file or folder taken"),
+    "a project without a name": (["new", ".."], "can't be called '..'"),
+    "a project called as a module": (["new", "json"], "another use for the word json"),
+    "a misspelt host": (["install", "cursr", "shop.py"], "must be one of claude-desktop, "),
+    "a misspelt file for a host": (
+        ["install", "cursor", "shp.py", "--write"],
+        "no file 'shp.py'; did you mean 'shop.py'",
+    ),
+    "no project for a host": (
+        ["install", "goose", "shop.py", "--scope", "project"],
+        "has no file for a single project",
+    ),
+    "a word that is no server": (
+        ["config", "shop.txt!"],
+        "neither a server's file, such as server.py, nor package.mod",
+    ),
+    "an unknown scheme for a host": (["config", "ftp://host"], "there is no transport for ftp:// URLs"),
+    "arguments for a host's URL": (
+        ["config", "http://x/mcp", "--", "x"],
+        "after -- are arguments of a server's file, but",
+    ),
+    "a variable for a host's URL": (
+        ["config", "http://x/mcp", "--env", "A=b"],
+        "--env is for servers that are started",
+    ),
+    "a name that hosts refuse": (["config", "shop.py", "--name", "a/b"], "may have letters, digits, - and _ only"),
+    "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
+    "a misspelt transport": (["run", "shop.py", "--transport", "htp"], "no transport 'htp'; did you mean 'http'?"),
+    "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
+    "a wrong port": ([*HTTP, "--port", "99999"], "port must be from 0 to 65535"),
+    "an empty host": ([*HTTP, "--host="], "host must be"),
+    "no host": ([*HTTP, "--allowed-host", "http://x/"], "not a host or host:port"),
+    "a reload of nothing": (["run", "shp.py", "--reload"], "there is no file 'shp.py'; did you mean 'shop.py'?"),
+    "a reload on any port": ([*HTTP, "--reload", "--port", "0"], "--reload needs a fixed --port"),
+    "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
+    "a file that is not a store": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),
+    "a store without sessions": ([*HTTP, "--event-store", "x", "--stateless"], "event_store needs sessions"),
+    "everybody": ([*TCP, "--host", "0.0.0.0"], "can be reached from other machines: add --certificate for TLS, or"),
+    "a key alone": ([*TCP, "--key", "x"], "--key needs --certificate"),
+    "no certificate": ([*TCP, "--certificate", "no.pem"], "can't use no.pem as a certificate: No such file"),
+    "not a certificate": ([*TCP, "--certificate", "shop.py"], "can't use shop.py as a certificate: "),
+    "a socket without a path": (UNIX, "--transport unix needs --path FILE"),
+    "too long a path": ([*UNIX, "--path", "x" * 200], "the path of a Unix socket may have at most"),
+    "no permissions": ([*UNIX, "--path", "x", "--permissions", "rw"], "must be three octal digits, such as 660"),
+    "a server of no name": (["run", "shop.py:srever"], "shop.py has no 'srever'; the servers in it: server"),
+    "a server of FastMCP": (["run", "fast.py"], "fast.py has a server of FastMCP, which runs by itself: start it with"),
+    "that server by its name": (["run", "fast.py:mcp"], "look at it with `trio-mcp inspect -- python fast.py`"),
+}
+
+
+def mistakes() -> Iterator[tuple[str, list[str]]]:
+    """Yield wrong lines, with a name: each kind of mistake with each command."""
+    for command, line in LINES.items():
+        misspelt = command[:-1] if len(command) > 3 else command + "x"
+        yield f"{command}: misspelt", [misspelt, *line]
+        yield f"{command}: an unknown option", [command, *line, "--no-such-option"]
+        yield f"{command}: an option's last letter", [command, *line, "--hel"]
+        if line:
+            yield f"{command}: nothing else", [command]
+        if not any("=" in word for word in line):  # else it would be one of the arguments
+            yield f"{command}: one word too many", [command, *line, "word"]
+        for each in options(command):
+            name = f"{command} {each.name}"
+            if each.settings.get("action", "store") in ("store", "append"):
+                yield f"{name}: without its value", [command, *line, each.name]
+                if "type" in each.settings or "choices" in each.settings:
+                    yield f"{name}: a wrong value", [command, *line, f"{each.name}=!"]
+            else:
+                yield f"{name}: with a value", [command, *line, f"{each.name}=1"]
+        for kind, words in WRONG.items():
+            for word in words if kind in line else ():
+                yield f"{command}: {kind} {word!r}", [command, *(word if each == kind else each for each in line)]
+    for command, kind in (("run", "FILE"), ("bridge", "TARGET")):
+        for transport, taken in OPTIONS.items():
+            for option in sorted({*sum(OPTIONS.values(), ())} - {*taken}):
+                words = [f"--{option.replace('_', '-')}", *(["0"] if takes_value(command, option) else [])]
+                yield f"{command} {transport}: {words[0]}", [command, kind, "--transport", transport, *words]
+
+
+def options(command: str) -> Iterator[Argument]:
+    for group in COMMANDS[command].groups().values():
+        yield from (each for each in group if each.name.startswith("--"))
+
+
+def takes_value(command: str, option: str) -> bool:
+    found = next(each for each in options(command) if each.name == f"--{option.replace('_', '-')}")
+    return found.settings.get("action") != "store_const"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with files; what loading a server changes is put back."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with open("list.json") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield tmp_path
+    for name in ("shop", "_served_shop", "fast", "_served_fast"):
+        sys.modules.pop(name, None)
+
+
+def test_each_is_one_line_and_a_usage_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    right = {
+        "FILE": "shop.py",
+        "TARGET": "shop.py",
+        "NAME": "name",
+        "SHELL": "bash",
+        "HOST": "cursor",
+        "SOURCE": "shop.py",
+    }
+    lines = {name: ([right.get(word, word) for word in words], "") for name, words in mistakes()} | SINGLE
+    before = {path.name for path in folder.iterdir()}
+    wrong = []
+    for name, (words, message) in lines.items():
+        try:
+            status: object = main(words)
+        except SystemExit as exc:
+            status = exc.code
+        out, said = capfd.readouterr()
+        fine = said.startswith("trio-mcp") and said.count("\n") == 1 and "\x1b" not in said and message in said
+        if (status, out) != (USAGE, "") or not fine:
+            wrong.append(f"{name}: trio-mcp {words}: {status}: {out}{said}")
+    assert not wrong, "\n".join(wrong)
+    assert LINES.keys() == COMMANDS.keys()
+    assert len(lines) > 500
+    assert {path.name for path in folder.iterdir()} - before <= {"new.jsonl", "x"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_examples_that_are_right(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert COMMANDS[command].examples
+    with pytest.raises(SystemExit, match=r"^0$"):
+        parse([command, "--help"])
+    shown = capsys.readouterr().out
+    for example in COMMANDS[command].examples:
+        assert f"\n  {example}\n" in shown
+        words = example.partition(" > ")[0]
+        program, *rest = shlex.split(words)
+        assert program == "trio-mcp"
+        assert parse(rest).command == command

@@ -1,0 +1,63 @@
+"""`trio-mcp new` makes a project that works as it stands."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.running import ROOT
+from trio_mcp.cli import main
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "Word-counter"]) == 0
+    return tmp_path / "Word-counter"
+
+
+def test_its_tests_pass(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(project / "src"))
+    there: dict[str, object] = {}
+    path = project / "tests" / "test_server.py"
+    exec(compile(path.read_text(), path, "exec"), there)
+    tests = [function for name, function in there.items() if name.startswith("test_")]
+    assert len(tests) == 3
+    for test in tests:
+        trio.run(test)
+    for name in ("word_counter", "word_counter.server"):
+        del sys.modules[name]
+
+
+def test_an_existing_folder_stays_as_it_is(project: Path) -> None:
+    (project / "README.md").write_text("mine")
+    assert main(["new", project.name]) == 2
+    assert (project / "README.md").read_text() == "mine"
+
+
+@pytest.mark.again
+def test_all_that_it_says_and_that_its_readme_says_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With this checkout in place of the package that is not published yet."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "word-counter"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()[1:]]
+    readme = (tmp_path / "word-counter" / "README.md").read_text()
+    lines += [line[2:] for line in readme.splitlines() if line.startswith("$ ") and "install" not in line]
+    install = next(line for line in lines if "install" in line)
+    lines[lines.index(install)] = f".venv/bin/pip install -q {shlex.quote(str(ROOT))} -e '.[test]'"
+    done = subprocess.run(["bash", "-e"], input="\n".join(lines), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("3 passed") == 2
+    assert done.stdout.count("count(text: string)") == 2
+    assert '{"words":2,"characters":7}' in done.stdout
+    served = subprocess.run(
+        [tmp_path / "word-counter" / ".venv" / "bin" / "word-counter"], input="", capture_output=True, text=True
+    )
+    assert (served.returncode, served.stdout) == (0, "")

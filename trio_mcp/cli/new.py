@@ -1,0 +1,224 @@
+"""``trio-mcp new``: make the folder of a project, with a server, its tests, and what it takes to install it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import keyword
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from string import Template
+from urllib.parse import unquote, urlsplit
+
+from trio_mcp.cli.exits import FAILED, OK, Exit
+
+__all__ = ["run"]
+
+# What packages may be called (PEP 508), less what a module may not: a dot, or a digit at the beginning.
+NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
+TAKEN = ("trio_mcp", "trio", "pytest", "tests")
+"""Modules that the project itself imports."""
+
+FILES = {
+    "pyproject.toml": """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "$name"
+version = "0.1.0"
+description = "An MCP server"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["trio-mcp"]
+
+[project.optional-dependencies]
+test = ["pytest>=8.4", "pytest-trio>=0.8"]
+
+[project.scripts]
+$name = "$module.server:main"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/$module"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+trio_mode = true
+""",
+    "README.md": """\
+# $name
+
+An MCP server.
+
+```console
+$$ python3 -m venv .venv
+$$ .venv/bin/pip install -e ".[test]"
+$$ .venv/bin/pytest
+$$ .venv/bin/trio-mcp inspect src/$module/server.py
+$$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
+```
+
+`trio-mcp run src/$module/server.py --reload` serves it, and restarts it whenever a file changes.
+In the configuration of a host, such as Claude Desktop, Cursor or VS Code, the command is the absolute path of
+`.venv/bin/$name`.
+""",
+    ".gitignore": """\
+.venv/
+__pycache__/
+.pytest_cache/
+dist/
+""",
+    "src/$module/__init__.py": '"""An MCP server."""\n',
+    "src/$module/server.py": '''\
+"""The server. Whatever has a decorator of it is offered to its clients."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from trio_mcp import Context, Server
+
+server = Server("$name", version="0.1.0", instructions="Counts the words of texts.")
+
+
+@dataclass
+class Counts:
+    """What `count` returns: clients get it with a schema."""
+
+    words: int
+    characters: int
+
+
+@server.tool
+def count(text: Annotated[str, Field(description="The text, of any length.")]) -> Counts:
+    """Count the words and characters of a text."""
+    return Counts(len(text.split()), len(text))
+
+
+@server.tool
+async def count_all(texts: list[str], ctx: Context) -> int:
+    """Count the words of several texts."""
+    total = 0
+    for number, text in enumerate(texts, 1):
+        total += len(text.split())
+        await ctx.report_progress(number, len(texts))
+    return total
+
+
+@server.resource("text://example")
+def example() -> str:
+    """A text to try the tools with."""
+    return "The quick brown fox jumps over the lazy dog."
+
+
+@server.prompt
+def shorten(text: str, words: int = 20) -> str:
+    """Shorten a text."""
+    return f"Shorten this text to {words} words:\\n\\n{text}"
+
+
+def main() -> None:
+    """Serve over standard input and output, as hosts start it."""
+    server.run()
+
+
+if __name__ == "__main__":
+    main()
+''',
+    "tests/test_server.py": '''\
+"""The server, as a client sees it: both run in this process."""
+
+from trio_mcp import Client
+
+from $module.server import server
+
+
+async def test_count() -> None:
+    async with Client(server) as client:
+        result = await client.call_tool("count", {"text": "one two"})
+        assert result.data == {"words": 2, "characters": 7}
+
+
+async def test_count_all_reports_progress() -> None:
+    seen: list[float] = []
+    async with Client(server) as client:
+        texts = ["one two", "three"]
+        result = await client.call_tool(
+            "count_all", {"texts": texts}, on_progress=lambda progress: seen.append(progress.progress)
+        )
+    assert (result.data, seen) == (3, [1, 2])
+
+
+async def test_everything_is_offered() -> None:
+    async with Client(server) as client:
+        assert [tool.name async for tool in client.iter_tools()] == ["count", "count_all"]
+        assert [resource.uri async for resource in client.iter_resources()] == ["text://example"]
+        assert [prompt.name async for prompt in client.iter_prompts()] == ["shorten"]
+''',
+}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the folder."""
+    name = options.name
+    module = _module(name)
+    folder = Path(name)
+    try:
+        folder.mkdir()
+        for path, text in FILES.items():
+            file = folder / Template(path).substitute(module=module)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(Template(text).substitute(name=name, module=module), encoding="utf-8")
+    except FileExistsError:
+        raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
+    except OSError as exc:
+        raise Exit(f"can't make {name}: {exc.strerror or exc}", FAILED) from None
+    print("\n  ".join([f"{name}/ has a server, its tests, and a README. What to do next:", *_next(name, module)]))
+    return OK
+
+
+def _module(name: str) -> str:
+    """Return the name of the module.
+
+    Raises:
+        Exit: If the project can't have that name.
+    """
+    if not NAME.fullmatch(name):
+        raise Exit(
+            f"a project can't be called {name!r}: its name must begin with a letter, end with a letter or digit, and"
+            " have only letters, digits, - and _ in between"
+        )
+    module = name.lower().replace("-", "_")
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in TAKEN:
+        raise Exit(
+            f"a project can't be called {name!r}, as Python or the project has another use for the word {module}"
+        )
+    return module
+
+
+def _next(name: str, module: str) -> Iterator[str]:
+    yield f"cd {name}"
+    yield "python3 -m venv .venv"
+    source = _own_source()
+    yield f'.venv/bin/pip install {f"{shlex.quote(source)} " if source else ""}-e ".[test]"'
+    yield ".venv/bin/pytest"
+    yield f".venv/bin/trio-mcp inspect src/{module}/server.py"
+
+
+def _own_source() -> str:
+    """Return where this package was installed from, as pip takes it; empty for a package index."""
+    try:
+        found = json.loads(metadata.distribution("trio-mcp").read_text("direct_url.json") or "{}")
+        url = found.get("url", "")
+        if "vcs_info" in found:
+            return f"{found['vcs_info']['vcs']}+{url}@{found['vcs_info']['commit_id']}"
+        # A file, or a folder, as that of a clone.
+        return unquote(urlsplit(url).path) if url.startswith("file:") else url
+    except (metadata.PackageNotFoundError, ValueError, KeyError):
+        return ""

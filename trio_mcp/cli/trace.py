@@ -1,0 +1,249 @@
+"""``--verbose``: shows on standard error what passes between the client and the server, without secrets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from trio_mcp._version import __version__
+from trio_mcp.cli.colours import Style, paint
+from trio_mcp.cli.text import clean
+from trio_mcp.client.config.reading import Configured
+from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.client.targets import HttpConnector, LinkFactory, Target, link_factory, target_name
+from trio_mcp.errors import HttpError
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorResponse,
+    Failure,
+    Incoming,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    SessionMessage,
+    show_id,
+)
+from trio_mcp.link import Link
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.testing.transcript.masking import Masker, mask_text, mask_words
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Trace"]
+
+MAX_SHOWN = 500
+"""Characters of a message that are shown (chosen: six lines of a terminal)."""
+MAX_OPEN = 1000
+"""Requests whose method is remembered until the response (chosen); a bridge may cancel any number of them."""
+CONNECT_TIMEOUT = 30.0
+"""Seconds to connect over HTTP, as without a trace; the session limits the rest."""
+
+SENT, RECEIVED, NOTE = "-->", "<--", "***"
+
+
+class Trace:
+    """Writes what passes over the links of targets.
+
+    Args:
+        before: Called before anything is written, to clear the current line of the terminal.
+    """
+
+    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
+        self._before = before
+        self._began: float | None = None
+        self._open: dict[RequestId, tuple[str, float]] = {}
+        # One for all, so that a session keeps its name.
+        self._masker = Masker()
+
+    def of(self, target: Configured) -> Target:
+        """Return a target for a `Client` that is traced."""
+        if isinstance(target, FailoverParameters):
+            return attrs.evolve(target, targets=[self.of(each) for each in target.targets])
+        if isinstance(target, HttpServerParameters):
+            return _TracedHttp(target, self)
+        return _Traced(target_name(target), link_factory(target), _described(target), self)
+
+    # --- what is written ---------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Write a line about the link."""
+        self._write(NOTE, mask_text(text))
+
+    def head(self, mark: str, line: str, headers: Mapping[str, str] | None = None) -> None:
+        """Write the head of an HTTP message."""
+        # As pairs, which the masker recognises by the name of the list.
+        shown = self._masker.value({"headers": [[*each] for each in (headers or {}).items()]})["headers"]
+        self._write(mark, mask_text(line), "".join(f"\n{' ' * 14}{name}: {value}" for name, value in shown))
+
+    def message(self, mark: str, message: Incoming) -> None:
+        """Write a message, or what came in place of one."""
+        match message:
+            case Request(id=id_, method=method, params=params):
+                if mark == SENT:
+                    if len(self._open) >= MAX_OPEN:
+                        self._open.clear()
+                    self._open[id_] = method, trio.current_time()
+                self._write(mark, f"{method} ({show_id(id_)})", self._json(params))
+            case Notification(method=method, params=params):
+                self._write(mark, method, self._json(params))
+            case Response(id=id_, result=result):
+                self._write(mark, f"result{self._to(mark, id_)}", self._json(result))
+            case ErrorResponse(id=id_, error=error):
+                data = self._json(error.data)
+                text = mask_text(error.message)
+                self._write(mark, f"error {error.code}{self._to(mark, id_)}", f" {text}{data}", style="error")
+            case Batch(items=items):
+                self._write(mark, f"a batch of {len(items)}")
+                for each in items:
+                    self.message(mark, each)
+            case Malformed(reason=reason):
+                self._write(mark, "malformed", f" {mask_text(reason)}", style="error")
+            case Failure(error=exc):
+                # It may quote a command line.
+                self._write(NOTE, "lost", f" {mask_words(mask_text(str(exc)).split(' '))}", style="error")
+
+    def _to(self, mark: str, id_: RequestId | None) -> str:
+        if id_ is None:
+            return ""
+        method, asked = self._open.pop(id_, ("", 0.0)) if mark == RECEIVED else ("", 0.0)
+        took = f" of {method}, {(trio.current_time() - asked) * 1000:.0f} ms" if method else ""
+        return f"{took} ({show_id(id_)})"
+
+    def _json(self, value: Any) -> str:
+        return "" if value is None else f" {json.dumps(self._masker.value(value), ensure_ascii=False)}"
+
+    def _write(self, mark: str, what: str, rest: str = "", style: Style = "name") -> None:
+        now = trio.current_time()
+        self._began = now if self._began is None else self._began
+        if len(rest) > MAX_SHOWN:
+            rest = f"{rest[:MAX_SHOWN]}… ({len(rest):,} characters)"
+        self._before()
+        time = paint(f"{now - self._began:8.3f} s", "aside", sys.stderr)
+        print(f"{time} {mark} {paint(clean(what), style, sys.stderr)}{clean(rest)}", file=sys.stderr, flush=True)
+
+
+def _described(target: object) -> str:
+    if isinstance(target, StdioServerParameters):
+        return f"starts {mask_words(map(shlex.quote, [target.command, *target.args]))}"
+    return f"connects to {target}"
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Traced:
+    """Connects to a target over any transport, and traces its link."""
+
+    name: str  # `target_name` reads it
+    connect: LinkFactory
+    described: str
+    trace: Trace
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        self.trace.note(self.described)
+        async with self.connect() as link:
+            yield _traced(link, self.trace)
+
+
+@attrs.frozen
+class _TracedHttp(HttpConnector):
+    """Connects to a server that has a URL, and traces the heads of HTTP as well."""
+
+    trace: Trace
+
+    @property
+    def name(self) -> str:  # `target_name` reads it
+        return target_name(self.parameters)
+
+    def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
+        return self._websocket() if self.parameters.kind == "ws" else self._http()
+
+    @contextlib.asynccontextmanager
+    async def _http(self) -> AsyncIterator[Link]:
+        import httpx  # noqa: ASYNC127 - a moment before anything runs
+
+        from trio_mcp.http.client.door import sse_client
+        from trio_mcp.http.client.streamable import streamable_http_client
+
+        connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
+        # The link has limits of its own.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        async with (
+            httpx.AsyncClient(
+                timeout=CONNECT_TIMEOUT,
+                limits=limits,
+                headers={"User-Agent": f"trio-mcp/{__version__}"},
+                event_hooks={"request": [self._asked], "response": [self._answered]},
+            ) as client,
+            connect(self.parameters.url, headers=self.parameters.headers, http_client=client) as link,
+        ):
+            yield _traced(link, self.trace)
+
+    async def _asked(self, request: httpx.Request) -> None:
+        self.trace.head(SENT, f"{request.method} {request.url}", request.headers)
+
+    async def _answered(self, response: httpx.Response) -> None:
+        self.trace.head(RECEIVED, f"{response.status_code} {response.reason_phrase}".rstrip(), response.headers)
+
+    @contextlib.asynccontextmanager
+    async def _websocket(self) -> AsyncIterator[Link]:
+        from trio_mcp.websocket.client import websocket_client
+
+        url, headers = self.parameters.url, self.parameters.headers
+        self.trace.head(SENT, f"GET {url} (the handshake of a WebSocket)", headers)
+        try:
+            async with websocket_client(url, headers=headers) as link:
+                self.trace.head(RECEIVED, "101 Switching Protocols")
+                yield _traced(link, self.trace)
+        except HttpError as exc:
+            self.trace.head(RECEIVED, f"{exc.status} {exc.reason}", exc.headers)
+            raise
+
+
+def _traced(link: Link, trace: Trace) -> Link:
+    return Link(_Read(link.read, trace), _Write(link.write, trace))
+
+
+class _Read(trio.abc.ReceiveChannel[SessionMessage]):
+    """The reading end of a link, which shows what arrives."""
+
+    def __init__(self, channel: trio.abc.ReceiveChannel[SessionMessage], trace: Trace) -> None:
+        self._channel = channel
+        self._trace = trace
+
+    async def receive(self) -> SessionMessage:
+        item = await self._channel.receive()
+        self._trace.message(RECEIVED, item.message)
+        return item
+
+    async def aclose(self) -> None:
+        await self._channel.aclose()
+
+
+class _Write(trio.abc.SendChannel[SessionMessage]):
+    """The writing end of a link, which shows what is sent."""
+
+    def __init__(self, channel: trio.abc.SendChannel[SessionMessage], trace: Trace) -> None:
+        self._channel = channel
+        self._trace = trace
+
+    async def send(self, value: SessionMessage) -> None:
+        # Before, as over HTTP the heads that follow from it are written while it is sent.
+        self._trace.message(SENT, value.message)
+        await self._channel.send(value)
+
+    async def aclose(self) -> None:
+        await self._channel.aclose()
