@@ -190,6 +190,12 @@ async def ask(ctx: Context) -> str:
     roots, reply = await ctx.gather(ctx.list_roots(), ctx.sample("Say it", max_tokens=10))
     assert_type(roots, list[Root])
     assert_type(reply, CreateMessageResult)
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[review, twice], max_rounds=3), CreateMessageResult)
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[twice], result_type=Answer, key="it"), Answer)
+    assert_type(await ctx.sample("Say it", max_tokens=10, result_type=list[Answer]), list[Answer])
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[Tool(name="t", input_schema={})]), CreateMessageResult)
+    either: int | str = await ctx.sample("Say it", max_tokens=10, result_type=int | str)
+    assert either
     return "asked"
 
 
