@@ -32,6 +32,7 @@ extensions = [
     "myst_parser",
     "sphinx_design",
     "types_overview",
+    "changelog_draft",
     "llms_txt",
     "requirements_table",
     "statements_table",

@@ -201,7 +201,7 @@ def test_the_options_of_a_client_are_its_arguments() -> None:
     assert hints == {**get_type_hints(ClientOptions), **{name: hints[name] for name in ("target", "unknown", "return")}}
 
 
-@pytest.mark.parametrize("wrong", ["tags", "colour", "descripton"])
+@pytest.mark.parametrize("wrong", ["version", "colour", "descripton"])
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -215,7 +215,7 @@ def test_the_options_of_a_client_are_its_arguments() -> None:
 )
 def test_what_registers_refuses_an_unknown_detail_at_once(name: str, call: Callable[..., Any], wrong: str) -> None:
     advice = {
-        "tags": ": write meta=",
+        "version": ": the protocol has no versions",
         "colour": "; it takes .*name, title, description",
         "descripton": "; did you mean 'description'",
     }

@@ -14,14 +14,18 @@ from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
+import sniffio
 
 __all__ = [
     "check_choice",
     "check_choices",
     "check_count",
+    "check_flag",
     "check_headers",
     "check_hook",
+    "check_no_loop",
     "check_number",
+    "check_on_trio",
     "check_seconds",
     "check_text",
     "check_url",
@@ -86,6 +90,16 @@ def check_count(name: str, value: Any, *, least: int = 1, most: float = math.inf
     if not least <= value <= most:
         allowed = f"at least {least}" if most == math.inf else f"from {least} to {most}"
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check that a value is a boolean: a string such as "no" would count as true.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def check_text(name: str, value: Any) -> None:
@@ -217,3 +231,39 @@ def given_or_default(name: str, value: BundleT | None, kind: type[BundleT]) -> B
 def validator(check: Callable[..., None], **options: Any) -> Callable[[object, attrs.Attribute[Any], Any], None]:
     """Turn a check into an attrs validator: ``attrs.field(validator=validator(check_seconds, zero=True))``."""
     return lambda instance, attribute, value: check(attribute.name, value, **options)
+
+
+def check_on_trio() -> None:
+    """Check that the caller runs on Trio. Called where a program enters the library, not for each call.
+
+    Raises:
+        RuntimeError: If it runs on another event loop, or on none.
+    """
+    if (loop := _running_loop()) != "trio":
+        raise RuntimeError(
+            f"trio_mcp needs Trio, and this runs {'on ' + loop if loop else 'outside of it'}: start the program with "
+            "trio.run(main) or anyio.run(main, backend='trio'), and an ASGI application with "
+            "`hypercorn -k trio module:app`"
+        )
+
+
+def check_no_loop(function: str, instead: str) -> None:
+    """Check that a function which starts Trio itself is not called on an event loop.
+
+    Args:
+        function: What is called, for the error message.
+        instead: What to await on Trio.
+
+    Raises:
+        RuntimeError: If there is an event loop already: the call would block it.
+    """
+    if (loop := _running_loop()) is not None:
+        advice = f"await {instead}" if loop == "trio" else "call it from a plain function, outside of the event loop"
+        raise RuntimeError(f"{function} starts Trio and blocks until the end, and {loop} already runs here: {advice}")
+
+
+def _running_loop() -> str | None:
+    try:
+        return sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return None

@@ -1,4 +1,4 @@
-"""Refuses unknown keyword arguments, and says what to write instead.
+"""Unknown names: refuses unknown keyword arguments, and says what was meant instead.
 
 A function that takes them declares ``**unknown: Never``, so type checkers refuse them too.
 """
@@ -8,41 +8,46 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
-__all__ = ["FOREIGN", "refuse_unknown"]
+__all__ = ["FOREIGN", "did_you_mean", "refuse_unknown", "similar_names"]
 
-_TAGS = "write meta={'com.example/tags': […]}"
+LONGEST_COMPARED = 200
+"""The longest part of a name, in characters, that is compared: difflib takes quadratic time."""
+
+MOST_COMPARED = 1000
+"""The most known names that a name is compared with. Chosen: it takes milliseconds."""
+
 _VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
 _AUTH = "authorization is not implemented"
 
 # What FastMCP and the official SDK take in these places, and what stands for it here.
 _TOOL = {
-    "tags": _TAGS,
     "version": _VERSION,
     "task": _TASK,
     "auth": _AUTH,
-    "enabled": "call server.remove_tool() to hide it",
     "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
-    "structured_output": "it follows from the return type: a return type of Any, or no return type, means unstructured",
-    "timeout": "use trio.fail_after() in the function",
 }
 _RESOURCE = {
-    "tags": _TAGS,
     "version": _VERSION,
     "task": _TASK,
     "auth": _AUTH,
-    "enabled": "call server.remove_resource() to hide it",
     "security": "use trio_mcp.safe_join() for paths",
 }
 _PROMPT = {
-    "tags": _TAGS,
     "version": _VERSION,
     "task": _TASK,
     "auth": _AUTH,
-    "enabled": "call server.remove_prompt() to hide it",
+}
+_SWITCH = {
+    "names": "write the names alone: disable('a', 'b')",
+    "keys": "write names and URIs alone: disable('a', 'config://b')",
+    "components": "write kind=…, with 'tool', 'resource', 'template' or 'prompt'",
+    "version": _VERSION,
+    "only": "disable what shall not be offered",
 }
 _ONE_ROUND = {
     "progress_callback": "write on_progress=…",
@@ -127,16 +132,20 @@ _SERVER = (
     | {each: f"call server.add_{each[:-1]}() for each function" for each in _KINDS}
     | {
         "on_duplicate": _TWICE,
+        "dereference_schemas": "write functions=FunctionOptions(inline_definitions=…)",
         "strict_input_validation": "arguments are always validated, in pydantic's lax mode",
         "resource_security": "use trio_mcp.safe_join() for paths",
         "providers": "mount another Server, or serve a ProxyServer",
         "sampling_handler": "ctx.sample() asks the client's model",
+        "include_tags": "call server.disable(tags={…}), or write visible=…",
+        "exclude_tags": "call server.disable(tags={…}), or write visible=…",
     }
 )
 _PROXY = _ANY_SERVER | {
     "lifespan": "a run of the proxy is one connection to the upstream",
     "extensions": "the upstream decides that",
     "functions": "a proxy has no functions of its own",
+    "visible": "the upstream decides that; a middleware may change its lists and refuse calls",
 }
 
 FOREIGN: Final[dict[str, dict[str, str]]] = {
@@ -153,6 +162,8 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.add_resource": _RESOURCE,
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
+    "Server.enable": _SWITCH,
+    "Server.disable": _SWITCH,
     "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},
     "ClientGroup": _CLIENT,
     "ClientGroup.add": _CLIENT,
@@ -204,3 +215,15 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = inspect.signature(function).parameters.values()
     return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
+
+
+# The name may come from a model, the known ones from a server: both are bounded.
+def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
+    """Return the known names that are similar to a name, the most similar first."""
+    return tuple(get_close_matches(name[:LONGEST_COMPARED], islice(known, MOST_COMPARED), most))
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the most similar known name, if any."""
+    near = similar_names(name, known, 1) if isinstance(name, str) else ()
+    return f"; did you mean {near[0]!r}?" if near else ""

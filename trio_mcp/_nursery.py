@@ -10,8 +10,9 @@ from typing import Any, Self
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
-from trio_mcp.errors import LocalProtocolError
+from trio_mcp.errors import LocalProtocolError, TrioMcpError
 
 __all__ = ["EnteredOnce", "background_nursery", "closing", "start", "without_cancellation"]
 
@@ -143,20 +144,59 @@ class EnteredOnce(abc.ABC):
     """An object that is its own async context manager, once only; its lifetime is written as one generator."""
 
     _lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
+    _entered_in: trio.lowlevel.Task | None = None
 
     @abc.abstractmethod
     def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Return the context manager that surrounds the block."""
 
     async def __aenter__(self) -> Self:
+        check_on_trio()
         if self._lifetime_manager is not None:
             raise LocalProtocolError(f"a {type(self).__name__} can be entered only once; make another one")
         self._lifetime_manager = self._lifetime()
-        await self._lifetime_manager.__aenter__()
+        self._entered_in = trio.lowlevel.current_task()
+        try:
+            await self._lifetime_manager.__aenter__()
+        except TrioMcpError as exc:
+            # Some twenty frames of ours, which hide the text: that says all that a user needs to know.
+            logger.debug("entering a %s failed", type(self).__name__, exc_info=exc)
+            _shorten(exc)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         assert self._lifetime_manager is not None
+        assert self._entered_in is not None
+        if trio.lowlevel.current_task() is not self._entered_in:
+            # Leaving its nursery here would make Trio say that its internal state is corrupted.
+            text = f"a {type(self).__name__} must be left in the task that has entered it, {self._entered_in.name!r}"
+            if (aclose := getattr(self, "aclose", None)) is not None:
+                await aclose()
+                text += "; it is closed now, which its aclose() does from any task"
+            raise LocalProtocolError(text)
         return await self._lifetime_manager.__aexit__(kind, exc, traceback)
+
+
+def _shorten(exc: BaseException) -> None:
+    """Take the frames of this library and of Trio out of an exception's traceback and its causes', but for the last."""
+    behind: BaseException | None = exc
+    while behind is not None:
+        steps = []
+        step = behind.__traceback__
+        while step is not None:
+            steps.append(step)
+            step = step.tb_next
+        kept = [step for step in steps[:-1] if not _is_inner(step)] + steps[-1:]
+        traceback: TracebackType | None = None
+        for step in reversed(kept):
+            traceback = TracebackType(traceback, step.tb_frame, step.tb_lasti, step.tb_lineno)
+        behind.__traceback__ = traceback
+        behind = behind.__cause__
+
+
+def _is_inner(step: TracebackType) -> bool:
+    module = str(step.tb_frame.f_globals.get("__name__"))
+    return module.partition(".")[0] in {"trio_mcp", "trio", "outcome", "contextlib"}

@@ -4,7 +4,8 @@ Type checkers read it as imports. At run time it is never imported: `trio_mcp` r
 and imports a name when it is first used. ``X as X`` marks a name as re-exported.
 """
 
-# A module of the package rather than a name in one: `trio_mcp` recognizes it by the home, which is the package itself.
+# Modules of the package rather than names in one: `trio_mcp` recognizes them by the home, which is the package itself.
+from trio_mcp import middleware as middleware
 from trio_mcp import types as types
 from trio_mcp.client.answers.sources import Answers as Answers
 from trio_mcp.client.cache import CacheStatistics as CacheStatistics
@@ -12,7 +13,7 @@ from trio_mcp.client.cache import ResponseCache as ResponseCache
 from trio_mcp.client.client import Client as Client
 from trio_mcp.client.client import ClientOptions as ClientOptions
 from trio_mcp.client.client import ClientStatistics as ClientStatistics
-from trio_mcp.client.config import load_config as load_config
+from trio_mcp.client.config.reading import load_config as load_config
 from trio_mcp.client.connection import OutgoingCall as OutgoingCall
 from trio_mcp.client.failover.parameters import FailoverParameters as FailoverParameters
 from trio_mcp.client.failover.parameters import Switch as Switch
@@ -29,7 +30,6 @@ from trio_mcp.client.subscriptions import Subscription as Subscription
 from trio_mcp.client.subscriptions import ToolsListChanged as ToolsListChanged
 from trio_mcp.client.targets import failover_client as failover_client
 from trio_mcp.client.tool_results import ToolResult as ToolResult
-from trio_mcp.client.tool_results import TypedToolResult as TypedToolResult
 from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
 from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
 from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
@@ -53,6 +53,7 @@ from trio_mcp.errors import UnknownTool as UnknownTool
 from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
 from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
 from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
+from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
 from trio_mcp.http.server.event_store import EventsLost as EventsLost
 from trio_mcp.http.server.event_store import EventStore as EventStore
 from trio_mcp.http.server.event_store import StoredEvent as StoredEvent
@@ -71,6 +72,7 @@ from trio_mcp.retrying import Backoff as Backoff
 from trio_mcp.server.context import Context as Context
 from trio_mcp.server.features.caching import CacheHint as CacheHint
 from trio_mcp.server.features.custom import NotificationContext as NotificationContext
+from trio_mcp.server.features.feature import Entry as Entry
 from trio_mcp.server.features.feature import ListOptions as ListOptions
 from trio_mcp.server.features.prompts import PromptDetails as PromptDetails
 from trio_mcp.server.features.resources import ResourceDetails as ResourceDetails
@@ -88,6 +90,9 @@ from trio_mcp.server.input.questions import InputRequired as InputRequired
 from trio_mcp.server.input.questions import UrlElicitationRequired as UrlElicitationRequired
 from trio_mcp.server.input.rounds import InputOptions as InputOptions
 from trio_mcp.server.log_messages import McpLogHandler as McpLogHandler
+from trio_mcp.server.media import Audio as Audio
+from trio_mcp.server.media import File as File
+from trio_mcp.server.media import Image as Image
 from trio_mcp.server.run import ServerStatistics as ServerStatistics
 from trio_mcp.server.server import Server as Server
 from trio_mcp.session.calls import CallLimits as CallLimits

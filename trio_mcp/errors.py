@@ -107,8 +107,10 @@ class UnknownTool(McpError):
 
 
 class ToolError(TrioMcpError):
-    """A tool has failed, and the model should know. It is for a tool to raise: the client gets a result with
-    ``isError``, and the text. On the client, `TypedToolResult.data` raises it."""
+    """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on.
+
+    On the client, ``data`` of such a result raises it, if the call had a ``result_type``.
+    """
 
 
 # Also a `TimeoutError`, so that code that knows nothing of MCP can handle it.

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import BUFFER, Link, report_unsent
@@ -25,6 +26,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     Yields:
         The two ends: what one writes, the other reads. Both are closed when the block ends, also when it is cancelled.
     """
+    check_on_trio()
     # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
     await trio.lowlevel.checkpoint()
     # Named from one end: `there` sends what `here_in` receives, and the other way round.

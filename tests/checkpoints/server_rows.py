@@ -14,7 +14,7 @@ from tests.checkpoints.session_rows import sent_or_cancelled
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
-from trio_mcp import Client, Context, Server, memory_link_pair
+from trio_mcp import AsgiApp, Client, Context, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.server.base_server import BaseServer
@@ -84,6 +84,31 @@ async def log(check: Check) -> None:
         release.set()
         await settle()
         await check(context.log("error", "x"))
+
+
+SHORT = {
+    Context.debug: lambda ctx, text: ctx.debug(text),
+    Context.info: lambda ctx, text: ctx.info(text),
+    Context.warning: lambda ctx, text: ctx.warning(text),
+    Context.error: lambda ctx, text: ctx.error(text),
+}
+
+
+def every_level(function: Any, send: Callable[[Context, str], Awaitable[None]]) -> None:
+    @call(function, "wanted, and below the level")
+    async def log(check: Check) -> None:
+        for level in ("debug", "emergency"):
+            async with served(**{LEVEL: level}) as (context, _, _):
+                await check(send(context, "x"))
+
+    @effect(function, "sent or cancelled")
+    async def logged() -> None:
+        async with served(**{LEVEL: "debug"}) as (context, peer, _):
+            await sent_or_cancelled(lambda number: send(context, "x"), peer.link)
+
+
+for function, send in SHORT.items():
+    every_level(function, send)
 
 
 @effect(Context.notify, "sent or cancelled")
@@ -212,10 +237,36 @@ async def serve_unix(check: Check) -> None:
         await check(Server("x").serve_unix(f"{folder}/socket", shutdown=stop))
 
 
-@call(BaseServer.asgi_app, "without a request")
+@call(AsgiApp.__aenter__, "without a request")
+@call(AsgiApp.__aexit__, "without a request")
 async def asgi_app(check: Check) -> None:
     async with check.block(Server("x").asgi_app()):
         pass
+
+
+@call(AsgiApp.lifespan, "without a request")
+async def lifespan_of_an_application(check: Check) -> None:
+    async with check.block(Server("x").asgi_app().lifespan()):
+        pass
+
+
+@call(AsgiApp.__call__, "a request and the lifespan protocol")
+async def asgi_call(check: Check) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"type": "lifespan.startup"}
+
+    async def send(event: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.append(event)
+
+    app = Server("x").asgi_app()
+    await check(app({"type": "lifespan"}, receive, send))
+    async with app:
+        await check(app({"type": "lifespan"}, receive, send))
+        await check(app({"type": "http", "method": "GET", "path": "/health", "headers": []}, receive, send))
 
 
 NO_LINK: Any = None  # never looked at: the call is cancelled before
@@ -235,7 +286,8 @@ def starts_nothing(function: Any, cancel: Callable[[Server], Awaitable[object]])
         assert not started
 
 
-starts_nothing(BaseServer.asgi_app, lambda server: not_entered(server.asgi_app()))
+starts_nothing(AsgiApp.__aenter__, lambda server: not_entered(server.asgi_app()))
+starts_nothing(AsgiApp.lifespan, lambda server: not_entered(server.asgi_app().lifespan()))
 starts_nothing(BaseServer.serve, lambda server: cancelled_before(server.serve(NO_LINK)))
 starts_nothing(BaseServer.serve_http, lambda server: cancelled_before(server.serve_http(port=0)))
 starts_nothing(BaseServer.serve_sse, lambda server: cancelled_before(server.serve_sse(port=0)))

@@ -10,6 +10,7 @@ from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
 from trio_mcp import (
+    AsgiApp,
     BaseSession,
     Client,
     ClientGroup,
@@ -63,6 +64,8 @@ WITHOUT_EFFECT: dict[object, str] = {
 
 ANYWHERE = "test_http_client_injection.py::test_a_client_that_is_cancelled_anywhere_leaves_nothing_open"
 HELD: dict[object, str] = {
+    AsgiApp.__aexit__: "server/test_asgi_app.py::test_cancelled_anywhere_it_can_be_started_again",
+    AsgiApp.__call__: "server/test_asgi_app.py::test_cancelled_anywhere_it_can_be_started_again",
     BaseSession.aclose: "session/test_injection.py::test_a_close_cancelled_anywhere_still_closes",
     Client.aclose: "client/test_lifetime.py::test_a_close_that_is_cancelled_closes_all_the_same",
     ClientGroup.aclose: "client/test_group_lifetime.py::test_a_close_that_is_cancelled_waits_for_nothing",

@@ -31,6 +31,8 @@ LINES = {
     "record": ["new.jsonl", "TARGET"],
     "replay": ["old.jsonl", "TARGET"],
     "new": ["NAME"],
+    "install": ["HOST", "SOURCE"],
+    "config": ["SOURCE"],
     "completion": ["SHELL"],
     "demo": [],
 }
@@ -43,6 +45,19 @@ WRONG = {
         *["missing.json", "bad.json", "empty.json", "list.json", "two.json", "two.json#thre", "two.json#a"],
     ],
     "NAME": ["", "3d", "a/b", "..", "class", "json", "trio", "taken", "ends-", "\x1b[31m", "line\nbreak"],
+    "HOST": ["", "claude", "Cursor", "\x1b[31m"],
+    "SOURCE": [
+        "shp.py",
+        "",
+        ".",
+        "a b",
+        "shop.txt!",
+        "\x1b[31m",
+        "line\nbreak",
+        "ftp://host/",
+        "http://",
+        "tcp://host",
+    ],
     "SHELL": ["", "bsh", "BASH", "\x1b[31m", "line\nbreak"],
 }
 
@@ -139,6 +154,29 @@ SINGLE = {
     "a project that is there": (["new", "taken"], "there is already a file or folder taken"),
     "a project without a name": (["new", ".."], "can't be called '..'"),
     "a project called as a module": (["new", "json"], "another use for the word json"),
+    "a misspelt host": (["install", "cursr", "shop.py"], "must be one of claude-desktop, "),
+    "a misspelt file for a host": (
+        ["install", "cursor", "shp.py", "--write"],
+        "no file 'shp.py'; did you mean 'shop.py'",
+    ),
+    "no project for a host": (
+        ["install", "goose", "shop.py", "--scope", "project"],
+        "has no file for a single project",
+    ),
+    "a word that is no server": (
+        ["config", "shop.txt!"],
+        "neither a server's file, such as server.py, nor package.mod",
+    ),
+    "an unknown scheme for a host": (["config", "ftp://host"], "there is no transport for ftp:// URLs"),
+    "arguments for a host's URL": (
+        ["config", "http://x/mcp", "--", "x"],
+        "after -- are arguments of a server's file, but",
+    ),
+    "a variable for a host's URL": (
+        ["config", "http://x/mcp", "--env", "A=b"],
+        "--env is for servers that are started",
+    ),
+    "a name that hosts refuse": (["config", "shop.py", "--name", "a/b"], "may have letters, digits, - and _ only"),
     "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
     "a misspelt transport": (["run", "shop.py", "--transport", "htp"], "no transport 'htp'; did you mean 'http'?"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
@@ -218,7 +256,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_each_is_one_line_and_a_usage_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    right = {"FILE": "shop.py", "TARGET": "shop.py", "NAME": "name", "SHELL": "bash"}
+    right = {
+        "FILE": "shop.py",
+        "TARGET": "shop.py",
+        "NAME": "name",
+        "SHELL": "bash",
+        "HOST": "cursor",
+        "SOURCE": "shop.py",
+    }
     lines = {name: ([right.get(word, word) for word in words], "") for name, words in mistakes()} | SINGLE
     before = {path.name for path in folder.iterdir()}
     wrong = []

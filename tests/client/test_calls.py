@@ -420,7 +420,7 @@ async def test_middleware_surrounds_every_request_of_the_client_and_may_answer_b
         return middleware
 
     async with Client(make_server(), middleware=[layer("outer"), layer("inner")]) as client:
-        await client.list_tools()
+        assert [tool async for tool in client.iter_tools()]  # so that calls need not ask for them
         trail.clear()
         assert (await client.call_tool("greet", {"name": "x", "a": 1})).is_error  # greet takes no sum, which is added
         assert trail == ["outer tools/call", "inner tools/call", "inner done", "outer done"]

@@ -7,12 +7,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp import ConfigError, FailoverParameters, HttpServerParameters, StdioServerParameters
-from trio_mcp.client.config import expand, load_config, locate
+from trio_mcp import ClientGroup, ConfigError, FailoverParameters, HttpServerParameters, StdioServerParameters
+from trio_mcp.client.config.reading import load_config
+from trio_mcp.client.config.text import locate
+from trio_mcp.client.config.variables import expand, read_env_file
 from trio_mcp.testing.strategies import json_values
 
 
@@ -109,7 +113,7 @@ def test_sockets_and_several_ways_to_a_server() -> None:
     [
         ({"url": "tcp://host"}, "'tcp://host' is not a valid URL: write tcp://HOST:PORT"),
         ({"type": "unix", "url": "http://host"}, "the URL of a socket must begin with tcp://, tls:// or unix:"),
-        ({"url": "unix:/x", "headers": {}}, "a server on a socket takes no 'headers'"),
+        ({"url": "unix:/x", "headers": {"A": "b"}}, "a server on a socket takes no 'headers'"),
         ({"type": "tcp", "command": "x"}, "needs 'url', as its type is 'tcp'"),
         ({"failover": []}, "failover: needs at least one entry that is not disabled"),
         ({"failover": [{"command": "x", "disabled": True}]}, "failover: needs at least one entry that is not dis"),
@@ -171,9 +175,8 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
     assert [each.removeprefix(f"{path}:") for each in problems(path)] == [
         "4: server 'a': arg: unknown key; did you mean 'args'?",
         "5: server 'a': env.PORT: must be a string, not a number",
-        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws, websocket, tcp, "
-        "unix; "
-        "did you mean 'http'?",
+        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, streamable_http, sse, ws, "
+        "websocket, tcp, unix; did you mean 'http'?",
         "9: server 'c': needs 'url', as its type is 'http'",
         "13: server 'e': args[1]: must be a string, not null",
         "14: server 'e': args[2]: must be a string, not a number",
@@ -193,14 +196,15 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"mcpServers": {\n  "a": {"command": "x",}\n}}', r":2:\d+: not valid JSON: "),
-        ('{\n // mine\n "mcpServers": {}}', r":2:2: not valid JSON: .*JSON has no comments"),
+        ('{"mcpServers": {\n  "a": {"command": "x",,}\n}}', r":2:\d+: not valid JSON: "),
+        ('{\n // mine\n "mcpServers": {} /* and', r":3:\d+: not valid JSON"),
         ("", r":1:1: not valid JSON"),
         ("[]", r":1: must be an object with the key 'mcpServers', not an array"),
-        ('{\n"mcpServer": {}}', r":2: mcpServer: there is no key 'mcpServers' \(or 'servers'\)"),
-        ('{"other": {}}', r":1: there is no key 'mcpServers' \(or 'servers'\)"),
+        ('{\n"mcpServer": {}}', r":2: mcpServer: there is no key 'mcpServers' \(or 'servers', 'context_servers'\)"),
+        ('{"other": {}}', r":1: there is no key 'mcpServers' \(or 'servers', 'context_servers'\)"),
         ('{"mcpServers": {},\n "servers": {}}', r":2: servers: there are both 'mcpServers' and 'servers'"),
         ('{"mcpServers": [1]}', r":1: mcpServers: must be an object, not an array"),
+        ('{"mcpServers": {},\n "mcpServers": {}}', r":2: mcpServers: the key appears twice"),
         ("[" * 100_000, r": not a valid configuration: it is nested too deeply"),
     ],
 )
@@ -222,6 +226,202 @@ def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
 def test_values_are_never_shown_as_they_may_be_secrets() -> None:
     entry = {"command": "x", "env": {"KEY": ["secret"], "A=B": "secret"}, "type": "stdio", "headers": "secret"}
     assert "secret" not in "".join(problems({"mcpServers": {"a": entry, "b": {"url": "secret"}, "c": "secret"}}))
+    # Nor what stands for a variable, while what is wrong with the rest is told.
+    for url, said in (("tcp://${K}", "'tcp://${K}' is not a valid URL"), ("${K}", "must begin with http")):
+        (problem,) = problems({"mcpServers": {"a": {"url": url}}}, K="secret\n")
+        assert said in problem
+        assert "secret" not in problem
+    entry = {"command": "${input:key}"}
+    with pytest.raises(ConfigError, match="not valid once its variables are filled in"):
+        load_config({"mcpServers": {"a": entry}}, variables={"input:key": "secret\0"})
+
+
+# --- what hosts add -----------------------------------------------------------------------------------------------
+
+PROCESS = StdioServerParameters("x")
+REMOTE = HttpServerParameters("https://x.example")
+
+
+@pytest.mark.parametrize(
+    ("content", "found", "warned"),
+    [
+        # VS Code
+        ({"servers": {"a": {"type": "stdio", "command": "x", "dev": {}, "sandboxEnabled": True}}}, PROCESS, ""),
+        # Claude Code
+        (
+            {"a": {"type": "http", "url": "https://x.example", "oauth": {"clientId": "y"}}},
+            REMOTE,
+            "a': oauth: not used",
+        ),
+        ({"a": {"url": "https://x.example", "headersHelper": "y"}}, REMOTE, "headersHelper: not used here; if the ser"),
+        # Gemini CLI
+        ({"a": {"httpUrl": "https://x.example", "trust": True, "includeTools": []}}, REMOTE, ""),
+        (
+            {"a": {"command": "x", "env": {"A": "$B"}}},
+            attrs.evolve(PROCESS, env={"A": "$B"}),
+            "env.A: a '$' without br",
+        ),
+        # Windsurf, FastMCP
+        ({"a": {"serverUrl": "https://x.example"}}, REMOTE, ""),
+        ({"a": {"transport": "streamable_http", "url": "https://x.example"}}, REMOTE, ""),
+        # Zed
+        ({"context_servers": {"a": {"source": "custom", "command": "x", "enabled": True}}}, PROCESS, ""),
+        ({"context_servers": {"a": {"command": "x", "enabled": False}}}, None, ""),
+        ({"context_servers": {"a": {"enabled": True, "settings": {}}}}, None, ""),
+        # Goose, whose YAML has been parsed
+        ({"extensions": {"a": {"type": "stdio", "cmd": "x", "envs": {}, "bundled": None}}}, PROCESS, ""),
+        ({"extensions": {"a": {"type": "streamable_http", "uri": "https://x.example", "envs": {}}}}, REMOTE, ""),
+        ({"extensions": {"a": {"type": "builtin", "name": "developer"}}}, None, ""),
+        # No host
+        (
+            {"a": {"command": "x", "colour": "red"}},
+            PROCESS,
+            "the configuration: server 'a': colour: unknown key; it is",
+        ),
+        ({"a": {"command": "x", "args": [], "tags": []}}, PROCESS, "tags: unknown key; it is ignored"),
+    ],
+)
+def test_the_keys_of_hosts(
+    content: dict[str, Any], found: object, warned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = {"mcpServers": content} if "a" in content else content
+    assert load_config(content, environ={}).get("a") == found
+    assert warned in caplog.text
+    assert bool(warned) == bool(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"command": "x", "tags": []}, "tags: unknown key; did you mean 'args'?"),
+        ({"cmd": "x"}, "cmd: unknown key; did you mean 'command'?"),
+        ({"httpUrl": "https://x", "url": "https://x"}, "httpUrl: means the same as 'url'; keep one"),
+        ({"command": "x", "enabled": "no"}, "enabled: must be true or false, not a string"),
+        ({"url": "https://x", "envFile": ".env"}, "envFile: not allowed for a server with a url"),
+        ({"command": "x", "envFile": "no.env"}, "envFile: can't be read: No such file or directory"),
+        ({"command": "x", "envFile": "."}, "envFile: is not a regular file"),
+    ],
+)
+def test_what_is_wrong_with_the_keys_of_hosts(entry: dict[str, Any], said: str) -> None:
+    assert f"server 'a': {said}" in problems({"mcpServers": {"a": entry}})[0]
+
+
+def test_an_editors_file_has_comments_inputs_and_the_workspace_folder(tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    path = written(
+        tmp_path / ".vscode",
+        """// The servers of this project.
+        {
+          "inputs": [
+            {"id": "key", "type": "promptString", "password": true},
+            {"id": "level", "type": "pickString", "options": ["low", "high"], "default": "low"}, /* , */
+          ],
+          "servers": {
+            "a": {
+              "command": "${workspaceFolder}${pathSeparator}run", // not "command": "//"
+              "args": ["--key=${input:key}", "${input:level}", "${workspaceFolderBasename}", "http://x", ",]"],
+              "envFile": "${workspaceFolder}/a.env",
+              "env": {"B": "from the file of the editor"},
+            },
+            "b": {"command": "${input:other}", "args": ["${command:x}", "${workspaceRoot}"]},
+          },
+        }""",
+    )
+    (tmp_path / "a.env").write_text("A=one\nB=two\n")
+    variables = {"input:key": "k3y"}
+    assert load_config(path, only="a", variables=variables) == {
+        "a": StdioServerParameters(
+            f"{tmp_path}/run",
+            ["--key=k3y", "low", tmp_path.name, "http://x", ",]"],
+            env={"A": "one", "B": "from the file of the editor"},
+        )
+    }
+    variables |= {"workspaceFolder": "/elsewhere", "input:level": "high"}
+    with pytest.raises(ConfigError, match=r":11: server 'a': envFile: can't be read: No such file"):
+        load_config(path, only=["a"], variables=variables)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, variables={})
+    assert [each.removeprefix(f"{path}:") for each in caught.value.problems] == [
+        "10: server 'a': args[0]: ${input:key} needs a value; pass variables={'input:key': …}, or --variable "
+        "input:key=…",
+        "14: server 'b': args[0]: ${command:x} needs a value; pass variables={'command:x': …}, or --variable "
+        "command:x=…",
+        "14: server 'b': args[1]: the variable workspaceRoot is not set; set it, or give a default: "
+        "${workspaceRoot:-default}",
+        "14: server 'b': command: ${input:other} needs a value; pass variables={'input:other': …}, or --variable "
+        "input:other=…",
+    ]
+
+
+def test_only_the_chosen_servers_are_judged() -> None:
+    content = {"mcpServers": {"a": {"command": "x"}, "b": 5, "c": {"command": "${NO}"}, "d": {"disabled": True}}}
+    assert load_config(content, only=["a"]) == {"a": PROCESS}
+    assert [len(problems(content)), problems({"mcpServers": {"b": 5}})] == [
+        2,
+        ["the configuration: server 'b': must be an object, not a number"],
+    ]
+    for name in ("d", "e"):
+        with pytest.raises(ConfigError, match=f"no enabled server '{name}'; its servers are: a, b, c"):
+            load_config(content, only=[name])
+
+
+@pytest.mark.parametrize("mode", ["any", "none"])
+async def test_an_invalid_entry_is_a_failed_member_of_a_group_that_can_do_without(mode: Any) -> None:
+    content = {"mcpServers": {"a": {"command": "x", "arg": []}}}
+    with pytest.raises(ConfigError, match="did you mean 'args'"):
+        ClientGroup.from_config(content)
+    if mode == "any":
+        with pytest.raises(ConfigError, match="did you mean 'args'"):
+            async with ClientGroup.from_config(content, require=mode):
+                raise AssertionError
+        return
+    async with ClientGroup.from_config(content, require=mode) as group:
+        await trio.testing.wait_all_tasks_blocked()
+        status = group.status["a"]
+        assert (status.state, status.retry_at) == ("failed", None)
+        assert "did you mean 'args'" in str(status.cause)
+
+
+def test_yaml_is_for_other_parsers(tmp_path: Path) -> None:
+    assert "YAML is not read" in problems(tmp_path / "config.yaml")[0]
+
+
+# --- files of variables -------------------------------------------------------------------------------------------
+
+
+def test_the_syntax_of_a_file_of_variables(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_bytes(
+        b'\xef\xbb\xbf# comment\r\n\r\nA=1\r\n export B = two words # comment\nC=\'$A # \\n\'\nD="a\\n\\"b\n c" # x\n'
+        b"E=\nF= a=b \n\t#G=1\nH=it's"
+    )
+    assert read_env_file(path) == {
+        "A": "1",
+        "B": "two words",
+        "C": "$A # \\n",
+        "D": 'a\n"b\n c',
+        "E": "",
+        "F": "a=b",
+        "H": "it's",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"A=1\nsecret\n", "line 2 must have the form NAME=value"),
+        (b'A="secret', "line 1 must have"),
+        (b"A='x' secret", "line 1 must have"),
+        (b"1A=secret", "line 1 must have"),
+        (b"A=\xff", "not valid UTF-8"),
+        (b"A=" + b"x" * 1_000_000, "more than 1,000,000 bytes"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_variables(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(content)
+    with pytest.raises(ValueError, match=said) as caught:
+        read_env_file(tmp_path / ".env")
+    assert "secret" not in str(caught.value)
 
 
 # --- variables ----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from trio_mcp import (
     RequestTimeout,
     Server,
     SessionClosed,
+    UnknownTool,
 )
 from trio_mcp.client.group import catalog
 from trio_mcp.types import PromptReference, ResourceTemplateReference
@@ -123,7 +124,7 @@ async def test_resources_are_read_from_the_server_that_has_them(mode: str) -> No
         ):
             await group.read_resource("desk://common")
         assert text(await group.read_resource("desk://common", server="b")) == "south"
-        with pytest.raises(LocalProtocolError, match="no server of the group lists 'desk://west/x'"):
+        with pytest.raises(McpError, match="no server of the group lists 'desk://west/x'"):
             await group.read_resource("desk://west/x")
 
 
@@ -162,7 +163,7 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
     async with ClientGroup({"a": desk("north"), "b": desk("south")}) as group:
         found = await group.complete(ResourceTemplateReference(uri="desk://south/{name}"), "name", "n")
         assert found.completion.values == ["n at south"]
-        with pytest.raises(LocalProtocolError, match="no server of the group"):
+        with pytest.raises(McpError, match="no server of the group"):
             await group.complete(ResourceTemplateReference(uri="y://{name}"), "name")
         with pytest.raises(TypeError, match="ref must be"):
             await group.complete("x", "name")  # type: ignore[arg-type]
@@ -171,9 +172,10 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
 async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_clock: trio.testing.MockClock) -> None:
     async with ClientGroup({"a": make_server(), "b": make_server()}) as group:
         await group.list_tools()
-        with pytest.raises(McpError, match=r"server 'b': .*did you mean 'b__greet'") as refused:
+        with pytest.raises(UnknownTool, match=r"server 'b': .*did you mean 'b__greet'") as refused:
             await group.call_tool("b__great")
         assert (refused.value.server, refused.value.code) == ("b", -32602)
+        assert (refused.value.name, refused.value.suggestions) == ("b__great", ("b__greet",))
         with pytest.raises(RequestTimeout, match="server 'a': no response to 'tools/call'") as late:
             await group.call_tool("a__wait", timeout=3)
         assert late.value.server == "a"
@@ -198,7 +200,7 @@ async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_c
 async def test_an_unknown_tool(name: str, message: str) -> None:
     async with ClientGroup({"a": make_server(), "files": make_server()}) as group:
         await group.list_tools()
-        with pytest.raises((LocalProtocolError, McpError), match=message):
+        with pytest.raises(UnknownTool, match=message):
             await group.call_tool(name)
         with pytest.raises(TypeError, match="a tool's name must be a string"):
             await group.call_tool(7)  # type: ignore[arg-type]
@@ -288,7 +290,7 @@ async def test_the_group_is_entered_once() -> None:
     group = ClientGroup({})
     async with group:
         assert len(await group.list_tools()) == 0
-        with pytest.raises(LocalProtocolError, match=r"the group has no tool 'x'$"):
+        with pytest.raises(UnknownTool, match=r"^the group has no tool 'x' \("):
             await group.call_tool("x")
     with pytest.raises(LocalProtocolError, match="only once"):
         async with group:

@@ -21,11 +21,13 @@ from trio_mcp import (
     ClientGroup,
     Link,
     LocalProtocolError,
+    McpError,
     ProcessExited,
     Server,
     ServerStatus,
     SessionClosed,
     TransportError,
+    UnknownTool,
 )
 
 # --- entering -----------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ async def test_adding_and_removing() -> None:
             await group.remove("b")
         assert outcomes == ["server 'b': the session was closed"]
         assert set(group.status) == {"a"}
-        with pytest.raises(LocalProtocolError, match="the group has no tool 'b__add'"):
+        with pytest.raises(UnknownTool, match="the group has no tool 'b__add'"):
             await add(group, "b")
         await group.add("b", make_server())
         assert await add(group, "b") == 3
@@ -420,7 +422,7 @@ async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing
         with pytest.raises(TransportError, match="server 'a': is not connected yet"):
             await add(group, "a")
         assert trio.current_time() - started == pytest.approx(3)
-        with pytest.raises(LocalProtocolError, match="not connected, so not asked: 'a'"):
+        with pytest.raises(McpError, match="not connected, so not asked: 'a'"):
             await group.read_resource("x://y")
 
 

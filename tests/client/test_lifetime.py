@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.peer import Peer, played
 from trio_mcp import (
     CallOptions,
     Client,
+    Link,
     LocalProtocolError,
     ProcessExited,
     RequestTimeout,
@@ -85,6 +88,59 @@ async def test_closing_before_entering_is_a_no_op_and_entering_twice_an_error() 
             pass
 
 
+def test_a_client_that_is_left_in_another_task_is_closed_and_says_so() -> None:
+    """Trio says after that that its state is corrupted, as the nursery is still open where the client was entered."""
+    client = Client(make_server())
+
+    async def leave_elsewhere() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def enter(task_status: trio.TaskStatus[None]) -> None:
+                await client.__aenter__()
+                task_status.started()
+                await trio.sleep_forever()
+
+            await nursery.start(enter)
+            with pytest.raises(
+                LocalProtocolError, match=r"must be left in the task that has entered it, .*enter'; it is"
+            ):
+                await client.__aexit__(None, None, None)
+            with pytest.raises(SessionClosed):
+                await client.list_tools()
+            nursery.cancel_scope.cancel()
+
+    with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="Nursery stack corrupted"), allow_unwrapped=True):
+        trio.run(leave_elsewhere)
+
+
+async def test_what_failed_to_connect_shows_the_programs_own_steps_and_where_it_was_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @contextlib.asynccontextmanager
+    async def connect() -> AsyncIterator[Link]:
+        async with played_wrongly() as link:
+            yield link
+
+    @contextlib.asynccontextmanager
+    async def played_wrongly() -> AsyncIterator[Link]:
+        async with contextlib.AsyncExitStack():
+            raise TransportError("no such place") from OSError(2, "gone")
+        yield
+
+    caplog.set_level("DEBUG", "trio_mcp")
+    for target, names in (
+        (StdioServerParameters("no-such-command"), ["start_process"]),
+        (connect, ["connect", "played_wrongly"]),
+    ):
+        with pytest.raises(TransportError) as failed:
+            await Client(target).__aenter__()
+        assert [step.name for step in failed.traceback][1:] == names
+        assert failed.value.__cause__ is not None
+        (record,) = [each for each in caplog.records if each.exc_info]
+        caplog.clear()
+        assert "entering a Client failed" in record.getMessage()
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
 async def test_a_server_that_exits_at_once(mode: str) -> None:
     target = StdioServerParameters(sys.executable, ["-c", "import sys; sys.exit('no such database')"])
@@ -117,7 +173,9 @@ async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockCloc
 @pytest.mark.parametrize(
     ("argument", "error", "match"),
     [
-        ({"target": "server.py"}, TypeError, r"StdioServerParameters\('server.py'"),
+        ({"target": "server.py"}, TypeError, r"StdioServerParameters\(sys.executable, \['server.py'\]\)"),
+        ({"target": "npx"}, TypeError, r"StdioServerParameters\('npx', \[arguments\]\)"),
+        ({"target": {"mcpServers": {}}}, TypeError, r"ClientGroup.from_config\("),
         ({"target": "gopher://x"}, ValueError, "no transport for gopher://"),
         ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
         ({"timeout": 0}, ValueError, "timeout must be more than 0 seconds, got 0"),

@@ -213,6 +213,7 @@ STATED = {
     "characters of a resource's URI": constant("MAX_URI", "trio_mcp.uri_templates"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
     "steps that one validation may take": constant("MAX_WORK"),
+    "bytes of a file that Image, Audio or File reads": constant("MAX_FILE", "trio_mcp.server"),
     "bytes of a line of a child's standard error": constant("LONGEST_LINE"),
     "lines of a child's standard error kept for error messages": constant("TAIL", "trio_mcp.stdio"),
     "cookies that an HTTP client keeps": constant("MAX_COOKIES"),

@@ -159,7 +159,7 @@ async def behind_nginx(
         config.umask = 0  # nginx is another user
         config.keep_alive_max_requests = requests
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(server.serve_http, config=config, runner=runner))
+            url = await nursery.start(partial(server.serve_http, config=config, runner=runner, websocket_path="/mcp"))
             ports = free_ports()
             upstream = int(url.split(":")[2].partition("/")[0])
             behind = Behind(upstream, {front: f"http://127.0.0.1:{port}/mcp" for front, port in ports.items()})
@@ -198,6 +198,36 @@ async def nginx(folder: Path, ports: list[int]) -> AsyncIterator[None]:
         process.terminate()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+@pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
+async def test_a_websocket_goes_through(runner: str, mode: str) -> None:
+    """In both directions while a tool runs, with long messages, and its client's end cancels the tool."""
+    with trio.fail_after(60):
+        async with behind_nginx(runner) as behind:
+            async with Client(behind.urls["kept"].replace("http://", "ws://"), mode=mode) as client:
+
+                async def heard(progress: ProgressNotificationParams) -> None:
+                    await behind.steps[0].send(int(progress.progress))
+
+                assert (await client.call_tool("steps", {"count": 20}, on_progress=heard)).data == "done"
+                assert (await client.call_tool("length", {"text": "x" * 4_000_000})).data == 4_000_000
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.call_tool, "wait", {"name": "a", "progress": False})
+                    await eventually(lambda: "a" in behind.waiting)
+                    nursery.cancel_scope.cancel()
+                    with trio.CancelScope(shield=True):
+                        await client.aclose()
+            await eventually(lambda: "a" in behind.cancelled)
+
+
+async def test_a_websocket_needs_more_than_the_defaults(runner: str) -> None:
+    with trio.fail_after(60):
+        async with behind_nginx(runner) as behind:
+            with pytest.raises(HttpError) as caught:
+                async with Client(behind.urls["plain"].replace("http://", "ws://")):
+                    pass
+            assert caught.value.status == 400  # to the server it is an ordinary GET
 
 
 @pytest.mark.parametrize("front", FRONTS)

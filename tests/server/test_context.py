@@ -9,14 +9,15 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 
 import attrs
+import httpx
 import pytest
 import trio
 from typing_extensions import TypeAliasType
 
 from tests.peer import client_peer
-from tests.server.harness import MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
+from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
 from tests.server.input_harness import hand_client, text_of
-from trio_mcp import Client, Context, McpError, Principal, Server, TraceContext, types
+from trio_mcp import Client, Context, McpError, Principal, Server, TraceContext, streamable_http_client, types
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:
@@ -348,3 +349,89 @@ async def test_a_server_that_calls_another_passes_the_trace_of_the_request_on(re
             await client.request("tools/call", {"name": way, "_meta": {"traceparent": "broken"}})
     count = 2 if way == "child_tasks" else 1
     assert seen == [TRACE] * count + [OTHER] * count + [None] * count
+
+
+async def test_headers_are_those_of_http_with_names_in_lower_case() -> None:
+    seen: list[Any] = []
+
+    async def tool(ctx: Context) -> None:
+        seen.append(ctx.headers)
+
+    server = server_with(tool)
+    async with client_of(server) as client:
+        await client.call_tool("tool")
+    async with server.asgi_app(allowed_hosts=["test"]) as app:
+        headers = [("X-User", "ann"), ("x-many", "1"), ("X-Many", "2")]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), headers=headers) as http:
+            for revision in (LEGACY, MODERN):
+                async with Client(
+                    lambda: streamable_http_client("http://test/mcp", http_client=http), mode=revision
+                ) as client:
+                    await client.call_tool("tool")
+    assert seen[0] == {}
+    for each in seen[1:]:
+        assert (each["x-user"], each["x-many"]) == ("ann", "1, 2")
+        assert all(name == name.lower() for name in each)
+        with pytest.raises(TypeError):
+            each["x-user"] = "bob"
+    assert len(seen) == 3
+
+
+@both_eras
+async def test_shortcuts_of_log(revision: str) -> None:
+    told: list[Any] = []
+
+    async def tool(ctx: Context) -> None:
+        await ctx.debug({"n": 1})
+        await ctx.info("two", "own")
+        await ctx.warning("three", logger="own")
+        await ctx.error("four")
+
+    def note(message: Any) -> None:
+        told.append((message.level, message.data, message.logger))
+
+    async with client_of(server_with(tool), revision, log_level="debug", on_log=note) as client:
+        await client.call_tool("tool")
+    assert told == [
+        ("debug", {"n": 1}, None),
+        ("info", "two", "own"),
+        ("warning", "three", "own"),
+        ("error", "four", None),
+    ]
+
+
+async def counted(ctx: Context) -> int:
+    ctx.session_state["calls"] = ctx.session_state.get("calls", 0) + 1
+    calls: int = ctx.session_state["calls"]
+    return calls
+
+
+async def test_session_state_lasts_as_long_as_a_legacy_session() -> None:
+    server, inner = server_with(counted), server_with(counted)
+    server.mount(inner, prefix="inner")
+    async with (
+        server.asgi_app(allowed_hosts=["test"]) as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as http,
+    ):
+        targets = [server, server, lambda: streamable_http_client("http://test/mcp", http_client=http)]
+        for target in targets:
+            async with Client(target, mode=LEGACY) as client:
+                assert [(await client.call_tool("counted")).data for _ in range(3)] == [1, 2, 3]
+                assert (await client.call_tool("inner__counted")).data == 4
+
+
+@pytest.mark.parametrize("how", ["modern", "modern over HTTP", "stateless"])
+async def test_without_a_session_its_state_is_refused_with_advice(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = server_with(counted)
+    async with contextlib.AsyncExitStack() as stack:
+        target: Any = server
+        if how != "modern":
+            app = await stack.enter_async_context(server.asgi_app(allowed_hosts=["test"], stateless=how == "stateless"))
+            http = await stack.enter_async_context(httpx.AsyncClient(transport=httpx.ASGITransport(app=app)))
+            target = lambda: streamable_http_client("http://test/mcp", http_client=http)  # noqa: E731
+        revision = LEGACY if how == "stateless" else MODERN
+        client = await stack.enter_async_context(Client(target, mode=revision))
+        assert (await client.call_tool("counted")).is_error
+    (record,) = (each for each in caplog.records if each.name == "trio_mcp")
+    assert record.exc_info is not None
+    assert f"a request of {revision} that belongs to no session has no session state" in str(record.exc_info[1])

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import enum
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Annotated, Any, Never, NoReturn
@@ -14,7 +15,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, server_with, text_of, tool_of
-from trio_mcp import Client, Server, ToolError, TransportError, memory_link_pair, types
+from trio_mcp import Client, FunctionOptions, Image, Server, ToolError, TransportError, memory_link_pair, types
 
 TEXT = types.TextContent(text="words")
 IMAGE = types.ImageContent(data="aGk=", mime_type="image/png")
@@ -146,7 +147,7 @@ WRONG = [
     (Colour, "blue"),
     (float, float("nan")),
     (dict[str, float], {"a": float("inf")}),
-    (bytes, b"\xff"),
+    (dict[str, bytes], {"a": b"\xff"}),
     (str, "lone \udc80"),
     (types.TextContent, 3),
     (types.TextContent, "words"),
@@ -247,6 +248,75 @@ async def test_text_that_utf8_cannot_encode_is_escaped() -> None:
         raise ToolError("no file \udcff")
 
     assert text_of(await call(fail, {})) == "no file \\udcff"
+
+
+# --- structured_output -----------------------------------------------------------------------------------------------
+
+
+UNSTRUCTURED: list[tuple[Any, Any, list[Any]]] = [
+    (str, "words", [TEXT]),
+    (str, "", [types.TextContent(text="")]),
+    (str, "lone \udc80", [types.TextContent(text="lone \\udc80")]),
+    (int, 3, [types.TextContent(text="3")]),
+    (int | None, None, []),
+    (list[int], [1, 2], [types.TextContent(text="[1,2]")]),
+    (list[str], ["words"], [types.TextContent(text='["words"]')]),
+    (Point, Subclass(x=1), [types.TextContent(text='{"x":1,"Y":0}')]),  # only what is declared leaves the server
+    (list, [IMAGE, "words"], [IMAGE, TEXT]),
+    (object, IMAGE, [IMAGE]),
+    (types.ImageContent, IMAGE, [IMAGE]),
+    (None, None, []),
+    (Any, {"a": 1}, [types.TextContent(text='{"a":1}')]),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "content"), UNSTRUCTURED)
+async def test_a_tool_or_a_server_can_do_without_structured_output(
+    annotation: Any, value: Any, content: list[Any]
+) -> None:
+    servers = [Server("test"), Server("test", functions=FunctionOptions(structured_output=False))]
+    servers[0].add_tool(giving(value, annotation), name="tool", structured_output=False)
+    servers[1].add_tool(giving(value, annotation), name="tool")
+    for server in servers:
+        async with client_of(server) as client:
+            assert (await client.list_tools()).tools[0].output_schema is None
+            result = await client.call_tool("tool")
+            assert result.content == content
+            assert "structured_content" not in result.model_fields_set
+
+
+async def test_without_structured_output_the_return_type_still_holds() -> None:
+    for annotation, value in ((int, "words"), (Point, Pair(1)), (list[int], ["a"]), (Point, changed())):
+        assert (await call(giving(value, annotation), {}, structured_output=False)).is_error
+
+
+async def test_a_tool_may_be_structured_where_its_server_is_not() -> None:
+    server = Server("test", functions=FunctionOptions(structured_output=False))
+    server.add_tool(giving(3, int), name="a", structured_output=True)
+    server.add_tool(giving({"x": 1}), name="b", output_schema={"type": "object"})
+    async with client_of(server) as client:
+        assert (await client.call_tool("a")).structured_content == {"result": 3}
+        assert (await client.call_tool("b")).structured_content == {"x": 1}
+        assert all(tool.output_schema for tool in (await client.list_tools()).tools)
+
+
+@pytest.mark.parametrize(("annotation", "value"), [(None, None), (Any, [1]), (int, 3)])
+async def test_structured_output_can_be_demanded(annotation: Any, value: Any) -> None:
+    """As in the official SDK: also of types that say little."""
+    assert (await call(giving(value, annotation), {}, structured_output=True)).structured_content == {"result": value}
+
+
+def test_a_demand_that_cannot_be_met_is_refused() -> None:
+    add = functools.partial(Server("test").add_tool, name="tool")
+    for function in (giving(1), giving(IMAGE, types.ImageContent), giving([], list[Image])):
+        with pytest.raises(TypeError, match=r"tool 'tool' has structured_output=True, so it needs a return type"):
+            add(function, structured_output=True)
+    with pytest.raises(ValueError, match="has an output_schema, and so can't have structured_output=False"):
+        add(giving(1, int), output_schema={}, structured_output=False)
+    with pytest.raises(TypeError, match="structured_output must be True or False, got 'no'"):
+        add(giving(1, int), structured_output="no")
+    with pytest.raises(TypeError, match="structured_output must be True or False, got 'no'"):
+        FunctionOptions(structured_output="no")  # type: ignore[arg-type]
 
 
 # --- exceptions that a tool raises -----------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ SCHEMAS: dict[str, tuple[Any, dict[str, Any]]] = {
     "date": (datetime.date, {"type": "string", "format": "date"}),
     "datetime": (datetime.datetime, {"type": "string", "format": "date-time"}),
     "uuid": (uuid.UUID, {"type": "string", "format": "uuid"}),
-    "bytes": (bytes, {"type": "string", "format": "binary"}),
+    "bytes": (dict[str, bytes], {"type": "object", "additionalProperties": {"type": "string", "format": "binary"}}),
     "described": (Annotated[int, Field(description="d", ge=0)], {"type": "integer", "description": "d", "minimum": 0}),
 }
 

@@ -36,7 +36,6 @@ from trio_mcp import (
     StdioServerParameters,
     ToolsListChanged,
     TrioMcpError,
-    TypedToolResult,
     UnknownTool,
     memory_link_pair,
 )
@@ -176,13 +175,13 @@ async def calls() -> None:
         assert_type(await client.call_tool_once("add"), ToolResult | InputRequiredResult)
 
         typed = await client.call_tool("add", result_type=Answer, on_progress=lambda progress: progress.message)
-        assert_type(typed, TypedToolResult[Answer])
+        assert_type(typed, ToolResult[Answer])
         assert_type(typed.data, Answer)
         assert_type((await client.call_tool("add", result_type=list[Answer])).data, list[Answer])
         assert_type((await client.call_tool("add", result_type=TypeAdapter(int))).data, int)
         assert_type((await client.call_tool("add", result_type=int | None)).data, Any)
         once = await client.call_tool_once("add", result_type=Answer)
-        assert_type(once, TypedToolResult[Answer] | InputRequiredResult)
+        assert_type(once, ToolResult[Answer] | InputRequiredResult)
 
         assert_type(await client.list_tools(), ListToolsResult)
         async for tool in client.iter_tools():

@@ -60,6 +60,10 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.new import run
         case "completion":
             from trio_mcp.cli.completion import run
+        case "install":
+            from trio_mcp.cli.install import run
+        case "config":
+            from trio_mcp.cli.config import run
         case "check":
             from trio_mcp.cli.check import run
         case "record":

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from trio_mcp._similar import did_you_mean
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import Exit
 
 __all__ = ["as_json_object", "check_form", "from_words", "value_of"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp._similar import did_you_mean
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.arguments import as_json_object, check_form, from_words
 from trio_mcp.cli.colours import paint
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit

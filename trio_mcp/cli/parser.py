@@ -11,9 +11,10 @@ from typing import Any, NoReturn, TypeVar
 
 import attrs
 
-from trio_mcp._similar import did_you_mean
+from trio_mcp._keywords import did_you_mean
 from trio_mcp._version import __version__
 from trio_mcp.cli.colours import paint
+from trio_mcp.cli.hosts import HOSTS
 from trio_mcp.types.versions import REVISIONS
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ def complaint(command: str, text: str, *, hint: bool) -> str:
     """Return what to write to standard error about what went wrong: one line, unless the text has several.
 
     Args:
-        command: The command; empty if there is none.
+        command: The command; empty without one.
         text: What went wrong.
         hint: Whether to name `--help`.
     """
@@ -163,6 +164,20 @@ def _header(text: str) -> tuple[str, str]:
 REACHING = (
     Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
     Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+    Argument(
+        "--variable",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="a variable of an mcpServers file, such as workspaceFolder or input:key",
+    ),
+)
+# Arguments of the commands that describe a server to a host.
+ENTRY = (
+    Argument("server", metavar="FILE", help="a server's file, package.module:name, or the URL of a server"),
+    Argument("--name", metavar="NAME", help="what the host calls the server; by default, the name of the file"),
+    REACHING[0],
 )
 VERBOSE = Argument(
     "--verbose",
@@ -385,6 +400,35 @@ COMMANDS = {
         "make a project with a server and its tests",
         (Argument("name", metavar="NAME", help="its name, which is also that of its folder"),),
         examples=("trio-mcp new word-counter",),
+    ),
+    "install": Command(
+        "show what to put where so that a host uses a server, or put it there",
+        (
+            Argument("host", choices=tuple(HOSTS), metavar="HOST", help=", ".join(HOSTS)),
+            *ENTRY,
+            Argument(
+                "--scope",
+                choices=("user", "project"),
+                default="user",
+                metavar="SCOPE",
+                help="whose file: user, yours (the default), or project, that of the current directory",
+            ),
+            Argument("--write", action="store_true", help="write the host's file, after making a copy of it"),
+            Argument("--force", action="store_true", help="replace a server of the same name"),
+        ),
+        examples=(
+            "trio-mcp install claude-desktop server.py",
+            "trio-mcp install vscode server.py --scope project --write",
+            "trio-mcp install cursor server.py --name shop --env API_KEY=key -- --root /data",
+            "trio-mcp install claude-code https://host.example/mcp --write",
+        ),
+        passes_arguments=True,
+    ),
+    "config": Command(
+        "print the mcpServers entry of a server, for any other host",
+        ENTRY,
+        examples=("trio-mcp config server.py", "trio-mcp config server.py --name shop --env API_KEY=key"),
+        passes_arguments=True,
     ),
     "completion": Command(
         "print a script that completes commands and options",

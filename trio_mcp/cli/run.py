@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp._similar import did_you_mean
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
 from trio_mcp.cli.suggestions import near_file

@@ -1,10 +1,10 @@
-"""A guess at the file that a user meant; names are guessed by `trio_mcp._similar`."""
+"""A guess at the file that a user meant; names are guessed by `trio_mcp._keywords`."""
 
 from __future__ import annotations
 
 import os
 
-from trio_mcp._similar import similar_names
+from trio_mcp._keywords import similar_names
 
 __all__ = ["near_file"]
 

@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from trio_mcp._similar import did_you_mean
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.suggestions import near_file
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
-from trio_mcp.client.config import Configured, load_config
+from trio_mcp.client.config.reading import Configured, read_config
 from trio_mcp.client.targets import SCHEMES, Target
 from trio_mcp.errors import HttpError, ProcessExited
 from trio_mcp.http.client.parameters import HttpServerParameters
@@ -34,6 +34,9 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "target_of", "traced"]
+
+# YAML is not read, but the error says so.
+CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
@@ -50,7 +53,7 @@ def target_of(options: argparse.Namespace) -> Configured:
     try:
         process = options.process
         if process is None:
-            found = _named(options.target, options.file_arguments)
+            found = _named(options.target, options.file_arguments, dict(options.variable))
         else:
             found = StdioServerParameters(process[0], process[1:])
         if isinstance(found, StdioServerParameters):
@@ -66,10 +69,10 @@ def target_of(options: argparse.Namespace) -> Configured:
         raise Exit(str(exc)) from None
 
 
-def _named(name: str, arguments: Sequence[str]) -> Configured:
+def _named(name: str, arguments: Sequence[str], variables: dict[str, str]) -> Configured:
     file = name.partition(":")[0]
     # `mcp.json` could be a module of the official SDK.
-    is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(".json")
+    is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(CONFIGS)
     if not is_elsewhere and (file.endswith(".py") or _is_module(name)):
         if file.endswith(".py") and not os.path.isfile(file):
             raise Exit(f"there is no file {file!r}{near_file(file)}")
@@ -80,7 +83,7 @@ def _named(name: str, arguments: Sequence[str]) -> Configured:
         return StdioServerParameters(sys.executable, words, env={"PYTHONPATH": path} if path else {})
     if arguments:
         raise Exit(f"after -- stand arguments for a server's file or module, and {name!r} is neither")
-    return _reached(name)
+    return _reached(name, variables)
 
 
 def _is_module(name: str) -> bool:
@@ -98,7 +101,7 @@ def _is_importable(name: str) -> bool:
         return False
 
 
-def _reached(name: str) -> Configured:
+def _reached(name: str, variables: dict[str, str]) -> Configured:
     # A URL comes first, since it may end in `.json` like the others.
     scheme, separator, rest = name.partition(":")
     match scheme.lower():
@@ -112,25 +115,20 @@ def _reached(name: str) -> Configured:
         meant = did_you_mean(f"{scheme}://", SCHEMES)
         raise Exit(f"a URL must begin with one of {', '.join(SCHEMES)}; got {f'{scheme}://'!r}{meant}")
     path, _, entry = name.partition("#")
-    if path.endswith(".json"):
-        return _configured(path, entry)
+    if path.endswith(CONFIGS):
+        return _configured(path, entry, variables)
     raise Exit(
         f"{name!r} is not a target: it must be a Python file, package.module:name, mcp.json#name or a URL; "
         f"a command that starts a server goes after --, at the end of the line"
     )
 
 
-def _configured(path: str, name: str) -> Configured:
-    servers = load_config(path)
-    names = ", ".join(servers) or "none"
-    if not name and len(servers) == 1:
-        return next(iter(servers.values()))
-    if not name:
-        raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {names}")
-    if name not in servers:
-        meant = did_you_mean(name, servers) or f"; its servers are: {names}"
-        raise Exit(f"{path} has no enabled server {name!r}{meant}")
-    return servers[name]
+def _configured(path: str, name: str, variables: dict[str, str]) -> Configured:
+    config = read_config(path, variables=variables)
+    if not name and len(config.names) != 1:
+        raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {config.listed}")
+    # Only this one is judged: another may be broken, or lack its variables.
+    return config.target(name or config.names[0])
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ import trio
 from trio_mcp._version import __version__
 from trio_mcp.cli.colours import Style, paint
 from trio_mcp.cli.text import clean
-from trio_mcp.client.config import Configured
+from trio_mcp.client.config.reading import Configured
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import HttpConnector, LinkFactory, Target, link_factory, target_name
 from trio_mcp.errors import HttpError

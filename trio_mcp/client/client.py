@@ -23,7 +23,7 @@ from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target
-from trio_mcp.client.tool_results import OutputSchemas, ToolResult, TypedToolResult, adapter_of
+from trio_mcp.client.tool_results import OutputSchemas, ToolResult, adapter_of, typed
 from trio_mcp.convert import as_json, as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
@@ -339,7 +339,7 @@ class Client(EnteredOnce):
         """
         # Every page teaches the output schemas, however it was asked for, so that calls need not list again.
         page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
-        self._output_schemas.learn(page.tools)
+        self._output_schemas.learn(page, cursor)
         return page
 
     def iter_tools(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Tool]:
@@ -373,7 +373,7 @@ class Client(EnteredOnce):
         result_type: type[DataT] | TypeAdapter[DataT],
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[DataT]: ...
+    ) -> ToolResult[DataT]: ...
 
     @overload
     async def call_tool(
@@ -384,7 +384,7 @@ class Client(EnteredOnce):
         result_type: Any,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[Any]: ...
+    ) -> ToolResult[Any]: ...
 
     async def call_tool(
         self,
@@ -454,7 +454,7 @@ class Client(EnteredOnce):
         # A tool that failed need not match its output schema, which describes success (`server/tools`).
         elif "structuredContent" in result:
             await self._output_schemas.check(name, result["structuredContent"])
-        return answer if adapter is None else TypedToolResult.of(answer, name, adapter)
+        return answer if adapter is None else typed(answer, name, adapter)
 
     @overload
     async def call_tool_once(
@@ -480,7 +480,7 @@ class Client(EnteredOnce):
         request_state: str | None = ...,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[DataT] | InputRequiredResult: ...
+    ) -> ToolResult[DataT] | InputRequiredResult: ...
 
     @overload
     async def call_tool_once(
@@ -493,7 +493,7 @@ class Client(EnteredOnce):
         request_state: str | None = ...,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[Any] | InputRequiredResult: ...
+    ) -> ToolResult[Any] | InputRequiredResult: ...
 
     async def call_tool_once(
         self,
@@ -547,7 +547,7 @@ class Client(EnteredOnce):
             await self._output_schemas.check_failure(name, answer.text)
         elif "structuredContent" in result:
             await self._output_schemas.check(name, result["structuredContent"])
-        return answer if adapter is None else TypedToolResult.of(answer, name, adapter)
+        return answer if adapter is None else typed(answer, name, adapter)
 
     # --- resources -------------------------------------------------------------------------------------------------
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
 import attrs
 import trio
 from pydantic import BeforeValidator, PydanticUndefinedAnnotation, PydanticUserError, ValidationError
 from pydantic_core import to_json
+from typing_extensions import TypeVar
 
+from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
-from trio_mcp._similar import similar_names
 from trio_mcp.convert import brief
 from trio_mcp.errors import (
     CapabilityError,
@@ -28,14 +29,14 @@ from trio_mcp.errors import (
 )
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types.content import TextContent
-from trio_mcp.types.tools import CallToolResult, Tool
+from trio_mcp.types.tools import CallToolResult, ListToolsResult, Tool
 
 if TYPE_CHECKING:  # costs more to import than the rest of a client, and most calls have no result_type
     from pydantic import TypeAdapter
 
-__all__ = ["OutputSchemas", "ToolResult", "TypedToolResult", "adapter_of"]
+__all__ = ["OutputSchemas", "ToolResult", "adapter_of", "typed"]
 
-DataT = TypeVar("DataT")
+DataT = TypeVar("DataT", default=Any)
 
 # What the SDKs for Python, TypeScript, Go, C#, Java and Rust say, and FastMCP.
 _WORDS = r"(unknown|no such|unrecogni[sz]ed) tool\b(?! arg| param| input)|tool( name)? (is )?(not found|unknown)\b"
@@ -59,20 +60,27 @@ def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
     return name in text and re.match(_BEFORE.replace("NAME", quoted) + words, text, re.IGNORECASE) is not None
 
 
-class ToolResult(CallToolResult):
-    """The result of `Client.call_tool`: ``content``, ``structured_content``, ``is_error``, and two short cuts."""
+class ToolResult(CallToolResult, Generic[DataT]):
+    """The result of `Client.call_tool`: ``content``, ``structured_content``, ``is_error``, and two short cuts.
+
+    ``ToolResult[Model]`` is the type of one that was called with ``result_type=Model``.
+    """
 
     # Always a bool, so that it can be compared. Null is not allowed, but means nothing else.
     is_error: Annotated[bool, BeforeValidator(lambda value: False if value is None else value)] = False
 
     @property
-    def data(self) -> Any:
-        """The structured content, unwrapped; None if the result has none.
+    def data(self) -> DataT:
+        """What the tool returned, as an instance of the ``result_type``.
 
-        A tool whose value is not an object has it wrapped as ``{"result": value}``; an object with that one key is
-        taken for such a wrapper.
+        Without one: the structured content, unwrapped; None if the result has none. A tool whose value is not an object
+        has it wrapped as ``{"result": value}``; an object with that one key is taken for such a wrapper.
+
+        Raises:
+            ToolError: If the tool failed, with its text; only with a ``result_type``.
         """
-        return _unwrapped(self.structured_content)
+        data: DataT = _unwrapped(self.structured_content)
+        return data
 
     @property
     def text(self) -> str:
@@ -80,18 +88,12 @@ class ToolResult(CallToolResult):
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
 
-class TypedToolResult(ToolResult, Generic[DataT]):
-    """The result of `Client.call_tool` with a ``result_type``: a `ToolResult` whose `data` has that type."""
-
+# A class of its own, as a private attribute makes each instance take longer.
+class _TypedResult(ToolResult[DataT]):
     _value: Any = None
 
     @classmethod
-    def of(cls, answer: ToolResult, name: str, adapter: TypeAdapter[DataT]) -> TypedToolResult[DataT]:
-        """Give a result a type.
-
-        Raises:
-            RemoteProtocolError: If it does not fit.
-        """
+    def of(cls, answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Self:
         self = cls.model_construct(answer.model_fields_set, **dict(answer))
         if not answer.is_error:
             self._value = _read(answer, name, adapter)
@@ -99,15 +101,19 @@ class TypedToolResult(ToolResult, Generic[DataT]):
 
     @property
     def data(self) -> DataT:
-        """What the tool returned, as an instance of the ``result_type``.
-
-        Raises:
-            ToolError: If the tool failed, with its text.
-        """
         if self.is_error:
             raise ToolError(self.text or "the tool failed, and does not say why")
         value: DataT = self._value
         return value
+
+
+def typed(answer: ToolResult, name: str, adapter: TypeAdapter[DataT]) -> ToolResult[DataT]:
+    """Give the result of a tool a type.
+
+    Raises:
+        RemoteProtocolError: If it does not fit.
+    """
+    return _TypedResult[DataT].of(answer, name, adapter)
 
 
 def _unwrapped(content: Any) -> Any:
@@ -123,12 +129,16 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     """
     from pydantic import TypeAdapter
 
-    if isinstance(result_type, TypeAdapter):
-        return result_type
     try:
-        return _adapters()(result_type)
+        adapter = result_type if isinstance(result_type, TypeAdapter) else _adapters()(result_type)
+        if not adapter.pydantic_complete:  # it was told to build later, or names a class that is defined later
+            adapter.rebuild()
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
-        raise TypeError(f"result_type must be a type that pydantic can validate, got {result_type!r}: {exc}") from None
+        problem = str(exc).partition("\n")[0]
+        raise TypeError(
+            f"result_type must be a type that pydantic can validate, got {result_type!r}: {problem}"
+        ) from None
+    return adapter
 
 
 @functools.cache
@@ -195,6 +205,8 @@ class OutputSchemas:
         self._list_tools = list_tools
         self._schemas: dict[str, _Known] = {}
         self._all_known = False  # every tool has been listed: an unknown name is not a tool's
+        self._in_order = False  # the pages have been read from the first one on, and `_next` is the cursor of the next
+        self._next: str | None = None
         self._learning = trio.Lock()  # held by the task that lists the tools, so that only one does
 
     def __len__(self) -> int:
@@ -204,20 +216,25 @@ class OutputSchemas:
         """Return whether listing the tools again would not say more about a tool."""
         return name in self._schemas or self._all_known
 
-    def learn(self, tools: Iterable[Tool]) -> None:
-        """Remember the output schemas of tools."""
-        for tool in tools:
+    def learn(self, page: ListToolsResult, cursor: str | None) -> None:
+        """Remember the output schemas of a page of tools, which was asked for with a cursor."""
+        for tool in page.tools:
             known = self._schemas.get(tool.name)
             # An unchanged schema keeps its compiled validator.
             if known is None or known.schema != tool.output_schema:
                 self._schemas[tool.name] = _Known(tool.output_schema)
+        # Pages that were read in their order, from the first to the last, are all there is.
+        in_order = cursor is None or (self._in_order and cursor == self._next)
+        self._in_order, self._next = in_order, page.next_cursor
+        if in_order and page.next_cursor is None:
+            self._all_known = True
 
     def changed(self, kind: str, uri: str | None) -> None:
         """Forget the schemas if the server announces a change of its tools."""
         if kind == "tools":
             # All of them: the notification does not say which tool has changed.
             self._schemas.clear()
-            self._all_known = False
+            self._all_known = self._in_order = False
 
     async def check(self, name: str, value: Any) -> None:
         """Check structured content against the tool's output schema, if it has one; list the tools if unknown.

@@ -1,10 +1,9 @@
-"""Serving a run of a server over HTTP: on its own, or as an ASGI application alongside others."""
+"""Serving a run of a server over HTTP."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import trio
 from hypercorn.config import Config
@@ -13,10 +12,10 @@ from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, configured
 from trio_mcp.http.server.app import HttpApp
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import Run, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["RunSettings", "asgi_app", "serve_http"]
+__all__ = ["RunSettings", "serve_http"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -31,25 +30,6 @@ class RunSettings(HttpSettings, total=False):
     port: int
     options: HttpOptions | None
     config: Config | None
-
-
-class Runnable(Protocol):
-    """A server that can be run."""
-
-    def open_run(self) -> contextlib.AbstractAsyncContextManager[Run]:
-        """Run the server for the time of a block."""
-
-
-@contextlib.asynccontextmanager
-async def asgi_app(server: Runnable, options: HttpOptions) -> AsyncIterator[HttpApp]:
-    """Run a server as an ASGI application, which serves inside the block."""
-    async with server.open_run() as run:
-        app = HttpApp(run, options)
-        try:
-            async with run.ending_gracefully():
-                yield app
-        finally:
-            app.close()
 
 
 async def serve_http(  # noqa: ASYNC128 - it hands it on

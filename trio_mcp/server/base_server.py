@@ -7,12 +7,22 @@ import functools
 import inspect
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 
 import trio
 
-from trio_mcp._checks import check_choice, check_choices, check_count, check_text, given_or_default
+from trio_mcp._checks import (
+    check_choice,
+    check_choices,
+    check_count,
+    check_hook,
+    check_no_loop,
+    check_on_trio,
+    check_text,
+    given_or_default,
+)
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
@@ -23,7 +33,7 @@ from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings
+from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
@@ -39,7 +49,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from hypercorn.config import Config
 
     from trio_mcp.http.serve import RunSettings
-    from trio_mcp.http.server.app import HttpApp
+    from trio_mcp.http.server.asgi_app import AsgiApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
     from trio_mcp.sockets.serving import SocketSettings
 
@@ -96,6 +106,7 @@ class BaseServer:
         functions: FunctionOptions | None = None,
         input: InputOptions | None = None,
         principal: Identify | None = None,
+        visible: Visible | None = None,
         options: SessionOptions | None = None,
         **unknown: Never,
     ) -> None:
@@ -108,18 +119,23 @@ class BaseServer:
         self.input: Final = given_or_default("input", input, InputOptions)
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
+        for each in middleware:
+            if not callable(each) or isinstance(each, type):  # a class: its parentheses were forgotten
+                raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
+        check_hook("visible", visible, sync=True)
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
         hints = checked_hints(lists.cache_hints)
         self.settings: Final = Settings(
             info=self.info,
-            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads)),
+            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=expose_errors,
             middleware=tuple(middleware),
             principal=principal,
+            visible=visible,
             extensions=checked_extensions(extensions, f"server {self.info.name!r}"),
         )
         self.identity = ServerIdentity(
@@ -245,6 +261,7 @@ class BaseServer:
     @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
+        check_on_trio()
         await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
             states: dict[Any, Any] = {}
@@ -391,7 +408,8 @@ class BaseServer:
             shutdown: As in `serve_http`; each client is told that the server ends (code 1012).
             task_status: Receives the URL, which begins with ``ws://`` or ``wss://``.
             settings: The fields of `HttpOptions`; they replace those of ``options``. ``websocket_path`` defaults to
-                ``/mcp``, ``runner`` to ``"h11"``; ``path`` and ``sse_path`` are ignored, as this is the only endpoint.
+                ``/mcp``, ``runner`` to ``"h11"`` on Linux; ``path`` and ``sse_path`` are ignored, as this is the only
+                endpoint.
         """
         from trio_mcp.http.serve import serve_http
 
@@ -399,7 +417,7 @@ class BaseServer:
         settings["path"] = settings["sse_path"] = None
         # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
         if options is None:
-            settings.setdefault("runner", "h11")
+            settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await serve_http(
             self, host, port, self._http_options("serve_websocket", options, settings), config, shutdown, task_status
         )
@@ -503,24 +521,21 @@ class BaseServer:
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)
             )
 
-    @contextlib.asynccontextmanager
-    async def asgi_app(
-        self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]
-    ) -> AsyncIterator[HttpApp]:
-        """Run the server as an ASGI application, to mount in another one or serve with any ASGI server on Trio.
+    def asgi_app(self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]) -> AsgiApp:
+        """Return the server as an ASGI application, for an ASGI server on Trio or to mount in another application.
 
-        The server runs for as long as the block; it needs no ASGI lifespan. Leaving the block cancels requests under
-        way.
+        ``app = server.asgi_app()`` is started and ended by the ASGI server: ``hypercorn -k trio module:app``. Where it
+        is mounted, it starts with the application around it: ``FastAPI(lifespan=app.lifespan)``. It also runs inside
+        ``async with app:``. Ending it cancels requests under way.
 
         Args:
             options: The options of the endpoint, for endpoints that share them.
             settings: The fields of `HttpOptions`; they replace those of ``options``. ``path`` is relative to where the
                 application is mounted.
         """
-        from trio_mcp.http.serve import asgi_app
+        from trio_mcp.http.server.asgi_app import AsgiApp
 
-        async with asgi_app(self, self._http_options("asgi_app", options, settings)) as app:
-            yield app
+        return AsgiApp(self, self._http_options("asgi_app", options, settings))
 
     def _http_options(self, method: str, options: HttpOptions | None, settings: HttpSettings) -> HttpOptions:
         import attrs
@@ -549,9 +564,11 @@ class BaseServer:
         Raises:
             TypeError: If an argument is unknown.
             ValueError: If the transport is unknown, or an argument is invalid.
+            RuntimeError: If it is called on an event loop.
         """
         transports = self.transports
         check_choice("transport", transport, transports)
+        check_no_loop("run()", f"serve_{transport}()")
         transports[transport](**arguments)
 
     @property

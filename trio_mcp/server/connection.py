@@ -77,6 +77,7 @@ class Connection(ServerSession):
         trio_token: The token of the Trio run that the session belongs to.
         audience: The listeners of the client.
         ending: Whether further requests are refused, because the server ends.
+        session_state: What functions keep for the session: see `Context.session_state`.
     """
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
@@ -90,6 +91,7 @@ class Connection(ServerSession):
         self._state = run.states.get(served.settings)
         self.audience = Audience(run.changes)
         self.ending = False
+        self.session_state: dict[str, Any] = {}
         self._changes = run.changes
         self._listener: Listener | None = None
         self._announcing = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +13,7 @@ from trio_mcp.convert import as_object
 from trio_mcp.eras.capabilities import declared_extensions, declares, is_spec_method
 from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
-from trio_mcp.errors import McpError
+from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.principal import Principal
 from trio_mcp.server.connection import Connection, Exchange
@@ -61,17 +62,21 @@ class Context(RequestContext, Generic[StateT]):
         connection: The client that sent the request.
         state: What the server's lifespan yielded; None without a lifespan.
         principal: On whose behalf the request is made; None if that is unknown.
+        failure: The unexpected exception of a function that the client is only told of in general, and that is logged
+            already; None if there was none. For middleware.
         rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
     """
 
     # One is made for each request: slots keep that cheap.
-    __slots__ = ("connection", "principal", "rounds", "state")
+    __slots__ = ("connection", "failure", "principal", "rounds", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
-        # Filled in later: the principal by dispatch, the rounds while a function runs that may ask.
+        # Filled in later: the principal by dispatch, the failure by a feature, the rounds while a function that may ask
+        # runs.
         self.principal: Principal | None = None
+        self.failure: Exception | None = None
         self.rounds: Rounds | None = None
         self.state = state
 
@@ -97,6 +102,33 @@ class Context(RequestContext, Generic[StateT]):
         super().go_on_as(other)
         # The same identity, or its request would have been refused, but its scopes may have changed.
         self.principal = other.principal
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP header fields of the request, by name in lower case; empty where there is no HTTP.
+
+        Over WebSocket they are those of the handshake. A field that was sent more than once has its values joined by
+        commas.
+        """
+        given = self.transport_metadata.get("headers")
+        return MappingProxyType({} if given is None else given.as_dict())
+
+    @property
+    def session_state(self) -> dict[str, Any]:
+        """A dict that lasts as long as the client's session; only the legacy era has sessions.
+
+        It is shared by all requests of the session, also those to mounted servers, and lives in this process only.
+
+        Raises:
+            LocalProtocolError: If the request belongs to no session: in the modern era, and over HTTP without sessions.
+        """
+        session = self.connection
+        if self._declared.rules.input_in_results or not isinstance(session, Connection) or not session.lasting:
+            raise LocalProtocolError(
+                f"a request of {self.protocol_version} that belongs to no session has no session state: keep the data "
+                "in `ctx.state` by `ctx.principal`, or return a handle that the model passes to the next call"
+            )
+        return session.session_state
 
     @property
     def _declared(self) -> ClientDeclaration:
@@ -213,6 +245,22 @@ class Context(RequestContext, Generic[StateT]):
         Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
         """
         await send_log(self, level, data, logger)
+
+    async def debug(self, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message of the level ``"debug"``: see `log`."""
+        await self.log("debug", data, logger)
+
+    async def info(self, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message of the level ``"info"``: see `log`."""
+        await self.log("info", data, logger)
+
+    async def warning(self, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message of the level ``"warning"``: see `log`."""
+        await self.log("warning", data, logger)
+
+    async def error(self, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message of the level ``"error"``: see `log`."""
+        await self.log("error", data, logger)
 
     def close_stream(self, retry: float | None = None) -> bool:
         """End the HTTP response that carries this request, so that it isn't held open for long; the client reconnects.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Never, TypeVar, Unpack, get_args, overload
 
 from pydantic import BaseModel
 
+from trio_mcp._checks import check_choice
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
-from trio_mcp.server.features.feature import Feature, Member
+from trio_mcp.server.features.feature import EntryKind, Feature, Member, checked_tags
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.mounts import Mounts
 from trio_mcp.server.features.prompts import PromptDetails, PromptFeature
+from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.features.resources import ResourceDetails, ResourceFeature
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
 
@@ -49,6 +51,9 @@ class Server(BaseServer):
             is made. Returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
             `Context.principal`; a request that asks for input can only be resumed by the same one. If the function
             raises, the request fails.
+        visible: ``(context, entry) -> bool``, called with an `Entry` for each tool, resource, template and prompt that
+            a request lists or names: whether it exists for this client. If not, it is left out of lists, and naming it
+            is answered as for an unknown name. If the function raises, the entry is hidden and the exception logged.
         options: Limits, timeouts and hooks of each session.
 
     Raises:
@@ -67,7 +72,7 @@ class Server(BaseServer):
         self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
-        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities))
+        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities, self._resources.hides))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.
@@ -81,7 +86,8 @@ class Server(BaseServer):
     def input_schema(self, tool: str) -> dict[str, Any] | None:
         # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
         found = self._tools.registry.get(tool)
-        return None if found is None else found.definition.input_schema
+        # Not before it is known whether the client may know the tool; the feature compares them itself then.
+        return None if found is None or found.filtered else found.definition.input_schema
 
     def counts(self) -> dict[str, int]:
         return {
@@ -375,6 +381,64 @@ class Server(BaseServer):
             ValueError: If the protocol defines the notification, or it is already registered.
         """
         self._custom.add_notification(name, function, params)
+
+    # --- enabling and disabling ----------------------------------------------------------------------------------
+
+    def enable(
+        self, *which: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None, **unknown: Never
+    ) -> None:
+        """Offer again what was disabled, and notify clients: the reverse of `disable`, with the same arguments.
+
+        What a mounted server has disabled stays so.
+        """
+        refuse_unknown(Server.enable, unknown)
+        self._switch(True, which, tags, kind)
+
+    def disable(
+        self, *which: str, tags: Iterable[str] | None = None, kind: EntryKind | None = None, **unknown: Never
+    ) -> None:
+        """Stop offering tools, resources and prompts for a while, and notify clients. Callable from any thread.
+
+        Write ``server.disable("delete_all")`` or ``server.disable(tags={"admin"})``. To clients it is as if they had
+        been removed; here they keep their names and their places. Running calls continue. Later additions are not
+        affected, whatever their tags: pass them ``enabled=False``.
+
+        Args:
+            which: Names of tools and prompts, URIs of resources, and URI templates.
+            tags: Tags: everything that has at least one of them is meant.
+            kind: ``"tool"``, ``"resource"``, ``"template"`` or ``"prompt"``, to leave out the others.
+
+        Raises:
+            TypeError: If not exactly one of names and tags is given.
+            KeyError: If nothing has one of the names; nothing changes then.
+        """
+        refuse_unknown(Server.disable, unknown)
+        self._switch(False, which, tags, kind)
+
+    def _switch(
+        self, enabled: bool, names: tuple[str, ...], tags: Iterable[str] | None, kind: EntryKind | None
+    ) -> None:
+        if bool(names) == (tags is not None) or not all(isinstance(name, str) for name in names):
+            raise TypeError('give names, or tags=…: server.disable("a", "b") or server.disable(tags={"beta"})')
+        if kind is not None:
+            check_choice("kind", kind, get_args(EntryKind))
+        wanted = checked_tags(tags, "tags")
+        registries: list[tuple[Registry[Any], Callable[[], None]]] = [
+            (self._tools.registry, self._tools.notify_changed),
+            (self._resources.registry, self._resources.notify_changed),
+            (self._resources.templates, self._resources.notify_changed),
+            (self._prompts.registry, self._prompts.notify_changed),
+        ]
+        found = [
+            (registry, entry.name, notify)
+            for registry, notify in registries
+            for entry in registry.everything()
+            if kind in (None, entry.kind) and (entry.name in names or wanted & entry.tags)
+        ]
+        if missing := set(names) - {name for _, name, _ in found}:
+            raise KeyError(f"there is no {kind or 'tool, resource or prompt'} named {min(missing)!r}")
+        for notify in {notify: None for registry, name, notify in found if registry.switch(name, enabled)}:
+            notify()
 
     # --- mounting ------------------------------------------------------------------------------------------------
 

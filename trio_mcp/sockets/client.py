@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 
 import trio
 
+from trio_mcp._checks import check_on_trio
+from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link, connect_problem
@@ -49,6 +51,7 @@ async def tcp_client(
         ValueError: If the URL is not valid, or ``ssl_context`` is given for ``tcp://``.
         TypeError: If an argument is of the wrong type.
     """
+    check_on_trio()
     address = read_address(url)
     if address.scheme == "unix":
         raise ValueError(f"{url!r} is a Unix socket: use unix_client")
@@ -130,6 +133,7 @@ async def unix_client(
         ValueError: If a socket can't have such a path.
         TypeError: If an argument is of the wrong type.
     """
+    check_on_trio()
     name = unix_path(path)
     stream = await _connected(name)
     terms = Terms(f"unix:{name}", guarded=True, hint=MAYBE_FULL)
@@ -139,6 +143,7 @@ async def unix_client(
 
 async def _connected(path: str) -> trio.SocketStream:
     await trio.lowlevel.checkpoint()
+    check_unix_sockets()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._platform import check_unix_sockets
 from trio_mcp.sockets.addresses import is_loopback, unix_path, url_of
 
 __all__ = ["PeerCredentials", "inherited_descriptors", "keep_alive", "listen_tcp", "listen_unix", "peer_credentials"]
@@ -137,6 +138,7 @@ async def listen_unix(path: str | os.PathLike[str], mode: int) -> AsyncIterator[
         OSError: If the path can't be bound, for example because another server listens on it.
         ValueError: If a socket can't have such a path.
     """
+    check_unix_sockets()
     name = unix_path(path)
     listeners = _inherited(stdlib_socket.AF_UNIX)
     if listeners:

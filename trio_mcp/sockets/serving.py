@@ -14,6 +14,7 @@ import trio
 from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
+from trio_mcp._platform import AF_UNIX
 from trio_mcp.link import Link
 from trio_mcp.sockets.listening import keep_alive, peer_credentials
 from trio_mcp.sockets.stream_link import Terms, link_on_terms
@@ -150,7 +151,7 @@ class _Server:
         deadline = trio.current_time() + self._options.head_timeout
         metadata: dict[str, Any] = {}
         stream: trio.abc.Stream = accepted
-        if accepted.socket.family == trio.socket.AF_UNIX:
+        if accepted.socket.family == AF_UNIX:
             if (peer := peer_credentials(accepted.socket)) is not None:
                 metadata["peer"] = peer
         else:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import TransportError
@@ -73,6 +74,7 @@ async def stream_link(
     Raises:
         TypeError: If it is not a stream.
     """
+    check_on_trio()
     if not isinstance(stream, trio.abc.Stream):
         raise TypeError(f"expected a trio.abc.Stream, got {type(stream).__name__}")
     async with link_on_terms(stream, Terms(), max_message_size, metadata) as link:

@@ -7,6 +7,7 @@ import os
 
 import trio
 
+from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import CLOSE_GRACE, read_socket
 
 __all__ = ["Wire"]
@@ -30,7 +31,7 @@ class Wire:
     def __init__(self, stream: trio.abc.Stream, write_timeout: float = math.inf) -> None:
         self.ended = False
         self._stream = stream
-        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._write_timeout = write_timeout
         self._chunks = 0
         self._peer_ended = trio.Event()

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp._platform import check_pipes
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
@@ -42,6 +44,8 @@ async def stdio_client(
         TypeError: If ``params`` are not `StdioServerParameters`.
         TransportError: If the process can't be started.
     """
+    check_on_trio()
+    check_pipes()
     if not isinstance(params, StdioServerParameters):
         raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
     connection = _Connection(params, LineDecoder(max_message_size), await start_process(params))

@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
+from trio_mcp._platform import check_pipes
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
@@ -46,6 +48,8 @@ async def stdio_server(
         TransportError: If standard input or output is closed; or, at the end of the block, if one of them has failed
             for any reason other than the client's leaving, such as a full disk.
     """
+    check_on_trio()
+    check_pipes()
     decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:

@@ -15,7 +15,7 @@ from trio_mcp.types.common import (
     Result,
     Role,
 )
-from trio_mcp.types.content import ContentBlock
+from trio_mcp.types.content import ContentBlock, TextContent
 
 __all__ = [
     "GetPromptRequest",
@@ -51,6 +51,11 @@ class PromptMessage(WireModel):
 
     role: Role
     content: ContentBlock
+
+    @property
+    def text(self) -> str:
+        """Its text; empty if it has other content."""
+        return self.content.text if isinstance(self.content, TextContent) else ""
 
 
 class ListPromptsRequest(PaginatedRequest):

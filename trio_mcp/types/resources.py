@@ -1,5 +1,6 @@
 """Resources: data that a server offers for reading."""
 
+import base64
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, always, since
@@ -133,6 +134,23 @@ class ReadResourceResult(CacheableResult):
     """The contents of a resource, or of several if the URI names a group."""
 
     contents: list[TextResourceContents | BlobResourceContents]
+
+    @property
+    def text(self) -> str:
+        """The text of all text contents, joined by newlines."""
+        return "\n".join(each.text for each in self.contents if isinstance(each, TextResourceContents))
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of all contents, one after the other: texts in UTF-8, blobs decoded.
+
+        Raises:
+            ValueError: If a blob is not Base64.
+        """
+        return b"".join(
+            each.text.encode() if isinstance(each, TextResourceContents) else base64.b64decode(each.blob, validate=True)
+            for each in self.contents
+        )
 
 
 class ResourceListChangedNotification(NotificationMessage):

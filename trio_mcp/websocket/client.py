@@ -17,8 +17,9 @@ import trio
 from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp._checks import check_count, check_headers, check_seconds, check_url
+from trio_mcp._checks import check_count, check_headers, check_on_trio, check_seconds, check_url
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.lines import CHUNK
@@ -73,6 +74,7 @@ async def websocket_client(
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
     """
+    check_on_trio()
     target = _Target(url, headers, ssl_context, unix_socket)
     check_count("max_message_size", max_message_size)
     check_seconds("ping_interval", ping_interval)
@@ -142,6 +144,8 @@ class _Target:
         self._parts = parts
         self._tls = parts.scheme == "wss"
         self._ssl_context = ssl_context
+        if unix_socket is not None:
+            check_unix_sockets()
         self._path = None if unix_socket is None else os.fspath(unix_socket)
         self._host = _ascii(parts.hostname or "")
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]

@@ -16,6 +16,7 @@ import trio
 from wsproto.frame_protocol import FrameProtocol
 
 from trio_mcp._nursery import closing
+from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import CHUNK, read_socket
 from trio_mcp.websocket.frames import BURST, Fault, Frames
 from trio_mcp.websocket.text_frames import read_text_frame, text_frame
@@ -63,7 +64,7 @@ class WatchedStream:
     ) -> None:
         self._stream = stream
         # Only a plain socket: what goes through the descriptor of TLS is not what was sent.
-        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
         self._limit = max_message_size

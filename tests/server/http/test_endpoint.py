@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import gc
 import socket
 from functools import partial
@@ -96,20 +94,6 @@ async def test_a_slash_at_the_end_makes_no_difference(options: HttpOptions) -> N
         assert (r.status_code, r.text) == (404, "nothing is served at this path; the endpoint is /a")
 
 
-async def test_the_application_outside_its_block_says_so() -> None:
-    async with Server("test").asgi_app() as app:
-        pass
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
-        with pytest.raises(RuntimeError, match="has ended: serve inside"):
-            await http.get("/mcp")
-
-
-async def test_the_application_says_that_it_has_no_lifespan() -> None:
-    async with Server("test").asgi_app() as app:
-        with pytest.raises(RuntimeError, match=r"async with server\.asgi_app"):
-            await app({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
-
-
 async def test_the_application_declines_a_websocket() -> None:
     """The client asked for it, so it is not the server's fault; closing before accepting means 403."""
     sent: list[Any] = []
@@ -120,33 +104,6 @@ async def test_the_application_declines_a_websocket() -> None:
     async with Made().server.asgi_app() as app:
         await app({"type": "websocket"}, None, send)  # type: ignore[arg-type]
     assert sent == [{"type": "websocket.close"}]
-
-
-async def test_on_asyncio_the_application_says_what_it_needs() -> None:
-    async with Server("test").asgi_app() as app:
-
-        def serve() -> None:
-            asyncio.run(app({"type": "http"}, None, None))  # type: ignore[arg-type]
-
-        with pytest.raises(RuntimeError, match="runs on Trio"):
-            await trio.to_thread.run_sync(serve)
-
-
-def test_entering_the_application_in_another_run_says_so() -> None:
-    kept: list[Any] = []
-
-    async def first() -> None:
-        stack = contextlib.AsyncExitStack()
-        app = await stack.enter_async_context(Server("test").asgi_app())
-        kept.append(app)
-        await stack.aclose()
-
-    async def second() -> None:
-        await kept[0]({"type": "http"}, None, None)
-
-    trio.run(first)
-    with pytest.raises(RuntimeError, match="another run"):
-        trio.run(second)
 
 
 @pytest.mark.legacy

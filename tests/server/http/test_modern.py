@@ -13,7 +13,8 @@ from pydantic_core import from_json, to_json
 from tests.http_peer import ACCEPT, Events, http_request, request
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made, served
-from trio_mcp import Context, Server
+from trio_mcp import Context, Entry, Server
+from trio_mcp.types.error_codes import HEADER_MISMATCH, INVALID_PARAMS
 
 META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -176,3 +177,38 @@ async def test_listening_ends_with_a_result_when_the_server_ends() -> None:
         last = await stream.message()
         assert last["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
         assert await stream.messages() == []
+
+
+async def test_a_hidden_tool_is_unknown_even_to_who_leaves_out_its_headers() -> None:
+    """Otherwise a missing header is answered before anybody asks whether the client may know the tool."""
+
+    def of_ann(context: Context, entry: Entry[Any]) -> bool:
+        return context.headers.get("x-user") == "ann"
+
+    made = Made(visible=of_ann)
+
+    @made.server.tool(input_schema={"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}})
+    async def secret(**arguments: str) -> str:
+        return arguments["a"]
+
+    outcomes = {}
+    app = made.server.asgi_app(allowed_hosts=["test"])
+    async with (
+        app as served_app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=served_app), base_url="http://test") as client,
+    ):
+        for user in ("ann", "bob"):
+            for tool in ("secret", "unknown"):
+                for header in ("x", "y", None):
+                    client.headers = {"x-user": user, **({"mcp-param-a": header} if header else {})}
+                    async with call(client, tool, a="x") as r:
+                        answer = from_json(await r.aread())
+                        told = answer.get("result", {}).get("content") or answer["error"]["code"]
+                        outcomes[user, tool, header] = r.status_code, told
+    unknown = (200, INVALID_PARAMS)
+    mismatch = (400, HEADER_MISMATCH)
+    assert outcomes == dict.fromkeys(outcomes, unknown) | {
+        ("ann", "secret", "x"): (200, [{"type": "text", "text": "x"}]),
+        ("ann", "secret", "y"): mismatch,
+        ("ann", "secret", None): mismatch,
+    }

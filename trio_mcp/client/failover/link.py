@@ -10,6 +10,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.failover.parameters import FailoverParameters, TransportStatus
 from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd, brief_cause
@@ -50,6 +51,7 @@ class Ways:
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Link]:
         """Keep a way open while the block runs."""
+        check_on_trio()
         # Entering a block is a checkpoint (docs/design.md, rule 11), and opening a nursery is not.
         await trio.lowlevel.checkpoint()
         async with background_nursery(self._end) as nursery:

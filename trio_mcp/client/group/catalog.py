@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
-from trio_mcp._similar import did_you_mean, similar_names
+from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp.client.client import Client
 from trio_mcp.client.group.members import Member, Members
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioMcpError, UnknownTool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
@@ -11,11 +10,11 @@ from trio_mcp._checks import check_choice, check_hook, check_seconds
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.client import Client, ClientOptions
-from trio_mcp.client.config import ConfigSource, load_config
+from trio_mcp.client.config.reading import ConfigSource, load_config, load_members
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
 from trio_mcp.client.targets import Target
-from trio_mcp.client.tool_results import ToolResult, TypedToolResult
+from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
@@ -118,20 +117,29 @@ class ClientGroup(EnteredOnce):
 
     @classmethod
     def from_config(
-        cls, source: ConfigSource, *, environ: Mapping[str, str] | None = None, **arguments: Unpack[GroupOptions]
+        cls,
+        source: ConfigSource,
+        *,
+        environ: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+        **arguments: Unpack[GroupOptions],
     ) -> Self:
         """Make a group of the servers in a host's configuration: ``{"mcpServers": {"name": {"command": …}}}``.
 
         Args:
             source: The path of a JSON file, or its content as a mapping.
             environ: The variables for ``${NAME}`` in it; by default those of this process.
+            variables: The variables that a host has besides those of the environment: ``{"workspaceFolder": …,
+                "input:key": …}``.
             arguments: Further arguments of `ClientGroup`.
 
         Raises:
-            ConfigError: If the configuration is invalid. It lists every problem, with file, line and server.
+            ConfigError: If the configuration is invalid. It lists every problem, with file, line and server. Unless
+                ``require`` is ``"all"``, a server whose entry is invalid only fails itself.
             TypeError, ValueError: If an argument is invalid, or there is no transport for a server's URL.
         """
-        return cls(load_config(source, environ=os.environ if environ is None else environ), **arguments)
+        load = load_config if arguments.get("require", "all") == "all" else load_members
+        return cls(load(source, environ=environ, variables=variables), **arguments)
 
     # --- the servers -----------------------------------------------------------------------------------------------
 
@@ -238,7 +246,7 @@ class ClientGroup(EnteredOnce):
         result_type: type[DataT] | TypeAdapter[DataT],
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[DataT]: ...
+    ) -> ToolResult[DataT]: ...
 
     @overload
     async def call_tool(
@@ -249,7 +257,7 @@ class ClientGroup(EnteredOnce):
         result_type: Any,
         meta: Mapping[str, Any] | None = ...,
         **limits: Unpack[CallLimits],
-    ) -> TypedToolResult[Any]: ...
+    ) -> ToolResult[Any]: ...
 
     async def call_tool(
         self,

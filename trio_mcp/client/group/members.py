@@ -12,12 +12,12 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_text
+from trio_mcp._keywords import did_you_mean
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
-from trio_mcp._similar import did_you_mean
 from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target
-from trio_mcp.errors import LocalProtocolError, SessionClosed, TransportError, TrioMcpError
+from trio_mcp.errors import ConfigError, LocalProtocolError, SessionClosed, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.retrying import Backoff
 
@@ -155,8 +155,10 @@ class Member:
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
-            # With jitter, so that the servers of a group that were lost together don't all come back at once.
-            await self._fail(cause, self._reconnect.wait(failures, random.random))
+            # An entry of a configuration that is invalid stays so: it was read once.
+            # Otherwise with jitter, so that the servers of a group that were lost together don't all come back at once.
+            delay = None if isinstance(cause, ConfigError) else self._reconnect.wait(failures, random.random)
+            await self._fail(cause, delay)
             failures += 1
 
     async def _serve(self, client: Client) -> None:

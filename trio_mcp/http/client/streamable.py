@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError, TrioMcpError
@@ -79,6 +80,7 @@ async def streamable_http_client(
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
     """
+    check_on_trio()
     await trio.lowlevel.checkpoint()
     async with http_wire(url, headers, http_client) as wire:
         link = HttpLink(wire, max_message_size, reconnect or Backoff())

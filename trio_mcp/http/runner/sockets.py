@@ -16,6 +16,7 @@ import trio
 from hypercorn.config import Config, Sockets
 
 from trio_mcp._log import logger
+from trio_mcp._platform import AF_UNIX, check_unix_sockets
 from trio_mcp.sockets.listening import inherited_descriptors
 
 __all__ = ["listeners_of", "open_sockets"]
@@ -32,6 +33,8 @@ def open_sockets(config: Config) -> Iterator[Sockets]:
         config = copy.copy(config)
         config.bind = inherited
         logger.info("listening on the sockets of the service manager: %s", ", ".join(inherited))
+    if any(bind.startswith("unix:") for bind in config.bind):
+        check_unix_sockets()
     try:
         sockets = config.create_sockets()
     except OSError as exc:
@@ -39,7 +42,7 @@ def open_sockets(config: Config) -> Iterator[Sockets]:
         raise OSError(exc.errno, f"can't listen on {', '.join(config.bind)}: {exc.strerror or exc}") from exc
     everyone = [*sockets.secure_sockets, *sockets.insecure_sockets, *sockets.quic_sockets]
     # The files of inherited sockets belong to the service manager, which may hand them over again.
-    paths = [] if inherited else [sock.getsockname() for sock in everyone if sock.family == stdlib_socket.AF_UNIX]
+    paths = [] if inherited else [sock.getsockname() for sock in everyone if sock.family == AF_UNIX]
     try:
         yield sockets
     finally:
@@ -87,7 +90,7 @@ def listeners_of(config: Config, sockets: Sockets, protocols: list[str]) -> tupl
 def _url(scheme: str, sock: stdlib_socket.socket) -> str:
     # The socket's own name, not the configured one: it has the port that the system chose for port 0.
     name = sock.getsockname()
-    if sock.family == stdlib_socket.AF_UNIX:
+    if sock.family == AF_UNIX:
         return f"{scheme}+unix://{quote(name, safe='')}"
     host, port = name[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

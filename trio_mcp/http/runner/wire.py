@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import array
 import contextlib
-import fcntl
 import math
 import os
-import termios
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Protocol
@@ -17,6 +15,13 @@ from hypercorn.config import Config
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
+from trio_mcp._platform import SOCKETS_ARE_FILES
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # on Windows; `unread` is for a runner that needs Linux
+    pass
 
 __all__ = ["MAX_RECEIVED", "PIECE", "Connection", "Connections", "Wire", "address", "lifetime"]
 
@@ -43,11 +48,12 @@ class Wire:
         tls: Whether it speaks TLS.
     """
 
-    __slots__ = ("_deadline", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
+    __slots__ = ("_deadline", "_direct", "_patience", "_sending", "_waiting", "_write_timeout", "stream", "tls")
 
     def __init__(self, stream: Any, config: Config, write_timeout: float) -> None:
         self.stream = stream
         self.tls = isinstance(stream, trio.SSLStream)
+        self._direct = SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream)
         self._patience = math.inf if config.read_timeout is None else config.read_timeout
         self._write_timeout = write_timeout
         # Hypercorn sends from the reader's task and from those of requests. Trio raises BusyResourceError for a second
@@ -96,7 +102,7 @@ class Wire:
         deadline = min(self._deadline, trio.current_time() + self._patience)
         with trio.CancelScope(deadline=deadline) as self._waiting:
             try:
-                if not isinstance(self.stream, trio.SocketStream):
+                if not self._direct:
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
                 # Fewer layers than `receive_some` between the socket and the protocol: every request comes through
                 # here. Ask for the descriptor each time: a closed socket has none (-1), and the number that it had may
@@ -127,7 +133,7 @@ class Wire:
             Whether everything was sent.
         """
         rest = memoryview(data)
-        if rest and isinstance(self.stream, trio.SocketStream) and not self._sending.locked():
+        if rest and self._direct and not self._sending.locked():
             # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
             # If its buffer is full, or the connection broken, `_send` deals with the rest. Not while another task is
             # sending: the bytes would get in between.

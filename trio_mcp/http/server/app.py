@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import attrs
 import trio
@@ -79,9 +79,6 @@ class HttpApp:
         self._run = run
         self._served = run.served
         self.options = options
-        # Identifies the run of Trio. A call from another event loop or thread would corrupt the session state, so
-        # `__call__` compares tokens.
-        self._token = trio.lowlevel.current_trio_token()
         self._legacy = legacy_endpoint(run, options)
         self._websockets = WebSockets(run, options)
         # By whether a connection arrived on a loopback address: by default only those are held to loopback host
@@ -91,7 +88,6 @@ class HttpApp:
         self._exchanges: set[HttpExchange] = set()
         self._ledger = Ledger(options.max_requests, options.max_request_bytes)
         self._ending = False
-        self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
         run.endpoints.append(self.statistics)
 
@@ -130,14 +126,6 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            raise RuntimeError(_other_scope(scope["type"]))
-        try:
-            here = trio.lowlevel.current_trio_token() is self._token and not self._closed
-        except RuntimeError:  # not called from Trio at all
-            here = False
-        if not here:
-            self._explain()
         if scope["type"] == "websocket":
             await self._open_websocket(scope, receive, send)
             return
@@ -172,19 +160,6 @@ class HttpApp:
             await self._refuse(ending(), request, answer)
         else:  # the rest of a stream also while the server ends: it may carry the response to a request under way
             await self._legacy.get(verdict, request, answer)
-
-    def _explain(self) -> NoReturn:
-        """Raise the error that says why this call can't be served."""
-        try:
-            token = trio.lowlevel.current_trio_token()
-        except RuntimeError:
-            raise RuntimeError(
-                "this application runs on Trio, but was called outside Trio: serve it with `server.serve_http`, or with"
-                " hypercorn's Trio worker (`hypercorn.trio.serve`, or `hypercorn -k trio`), not with an asyncio server"
-            ) from None
-        if token is not self._token:
-            raise RuntimeError("this application belongs to another run of Trio: open `server.asgi_app()` in this one")
-        raise RuntimeError("the block of `async with server.asgi_app() as app:` has ended: serve inside of it")
 
     def statistics(self) -> HttpStatistics:
         """Return what the endpoint is doing now.
@@ -226,9 +201,8 @@ class HttpApp:
         """
         await self._legacy.idle()
 
-    def close(self) -> None:
-        """Refuse every further call: the run has ended."""
-        self._closed = True
+    def close_websockets(self) -> None:
+        """End every WebSocket: their tasks are the ASGI server's, and don't end with the run."""
         self._websockets.cut()
 
     async def _is_preflight(self, request: HttpRequest, answer: HttpAnswer) -> bool:
@@ -409,12 +383,3 @@ class SeenHeads:
             if len(self._seen) >= MAX_SEEN:  # a client can make up any number of heads
                 self._seen.clear()
             self._seen[key] = Headers(key[2:])
-
-
-def _other_scope(kind: str) -> str:
-    if kind == "lifespan":
-        return (
-            "this application has no ASGI lifespan: it lives in the block of `async with server.asgi_app() as app:`,"
-            " which must surround whatever serves it; mount it, or turn off the ASGI server's lifespan protocol"
-        )
-    return f"this application serves HTTP and WebSocket, not {kind}"

@@ -17,7 +17,7 @@ from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 
-__all__ = ["Client", "ExchangeSink", "Run", "Served"]
+__all__ = ["Client", "ExchangeSink", "Run", "Runnable", "Served"]
 
 
 # Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
@@ -125,3 +125,10 @@ class Run(Protocol):
 
     def ending_gracefully(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Return a block that is cancelled only after listeners have been told of the end."""
+
+
+class Runnable(Protocol):
+    """A server that can be run."""
+
+    def open_run(self) -> contextlib.AbstractAsyncContextManager[Run]:
+        """Run the server for the time of a block."""

@@ -124,7 +124,7 @@ class CompletionFeature:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
-        choices, mounted = self._find(kind, name, argument)
+        choices, mounted = self._find(context, kind, name, argument)
         # A mounted server completes its own, as its middleware expects, and by the name that it knows. If it has no
         # completions at all, a function registered here may still do it.
         if mounted is not None and mounted.can_complete():
@@ -137,9 +137,9 @@ class CompletionFeature:
             return {"completion": _completion(await completer.bind(value, settled, context)())}
         except Exception as exc:
             text = f"the completion of {argument[:100]!r} for {name[:200]!r} failed"
-            raise self._settings.failure(text, exc, PromptOutputError) from None
+            raise self._settings.failure(context, text, exc, PromptOutputError) from None
 
-    def _find(self, kind: str, name: str, argument: str) -> tuple[list[str], Mounted | None]:
+    def _find(self, context: Context[Any], kind: str, name: str, argument: str) -> tuple[list[str], Mounted | None]:
         """Return the values listed in the argument's type, and the origin of its prompt or template if mounted.
 
         Raises:
@@ -147,13 +147,17 @@ class CompletionFeature:
         """
         if kind == "ref/prompt":
             prompt = self._prompts.registry.get(name)
-            if prompt is None:
+            if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
                 raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
             if not prompt.takes(argument):
                 raise McpError(INVALID_PARAMS, f"the prompt {name!r} has no argument {argument[:100]!r}")
             return prompt.choices.get(argument, []), prompt.mounted
         resource = self._resources.templates.get(name)
-        if resource is None or resource.template is None:
+        if (
+            resource is None
+            or resource.template is None
+            or (resource.filtered and not self._settings.shows(resource, context))
+        ):
             raise McpError(INVALID_PARAMS, f"unknown resource template: {name[:200]!r}")
         if argument not in _variables(resource.template):
             raise McpError(INVALID_PARAMS, f"the template {name!r} has no variable {argument[:100]!r}")

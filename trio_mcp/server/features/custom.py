@@ -149,7 +149,7 @@ class _CustomMethod:
         try:
             return self._wire(await self.call(values, context))
         except Exception as exc:
-            raise self.settings.failure(f"the {self.what} failed", exc, ResultError) from None
+            raise self.settings.failure(context, f"the {self.what} failed", exc, ResultError) from None
 
     def _wire(self, value: Any) -> dict[str, Any]:
         # An instance of the model is not validated again: pydantic did so when it was made.

@@ -31,13 +31,16 @@ class Dispatch:
         self.methods: dict[str, Handler] = {}
         self._settings = settings
 
-    def added(self, own: RegisteredMethod) -> None:
+    def added(self, own: RegisteredMethod, enabled: bool = True) -> None:
         """Add the handler of a user-defined method; called by the registry that this follows."""
         self.methods[own.name] = own.handle
 
     def removed(self, own: RegisteredMethod) -> None:
         """Remove the handler of a user-defined method."""
         del self.methods[own.name]
+
+    def switched(self, own: RegisteredMethod, enabled: bool) -> None:
+        """Do nothing: user-defined methods are never disabled."""
 
     async def serve(self, context: Context[Any]) -> dict[str, Any]:
         """Answer a request, in the request's task.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
+import trio
 
-from trio_mcp._checks import check_count, validator
+from trio_mcp._checks import check_count, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.principal import Principal
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import CacheHints, checked_hints
-from trio_mcp.server.features.registry import Named, Registry
+from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Function, single
 from trio_mcp.server.functions.introspection import bare
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # loaded when the first prompt is added
 
 __all__ = [
     "Entry",
+    "EntryKind",
     "Feature",
     "Handler",
     "Identify",
@@ -42,7 +44,10 @@ __all__ = [
     "Mounted",
     "RegisteredMethod",
     "Settings",
+    "Visible",
+    "checked_tags",
     "described",
+    "held",
     "name_of",
 ]
 
@@ -52,6 +57,13 @@ Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str,
 """``async (context, call_next) -> result``: see `Server`."""
 Identify: TypeAlias = Callable[[Context[Any]], str | Principal | None]
 """``(context) -> principal``: see `Server`."""
+Visible: TypeAlias = Callable[[Context[Any], "Entry[Any]"], bool]
+"""``(context, entry) -> bool``: see `Server`."""
+EntryKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
+
+# Chosen: a filter that takes a few microseconds holds up other tasks for about a millisecond.
+SLICE = 250
+"""How many entries of a list a filter is asked about before other tasks may run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -108,6 +120,9 @@ class Mounted(Protocol):
     def can_complete(self) -> bool:
         """Return whether the mounted server has completions."""
 
+    def shows(self, context: Context[Any]) -> bool:
+        """Return whether the entry exists for the client of a request, as the mounted server has it."""
+
 
 # By identity, and so hashable: what the lifespans of a run yielded is keyed by the settings of their servers.
 @attrs.define(eq=False)
@@ -122,6 +137,7 @@ class Settings:
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: The middleware around every request that has a handler.
         principal: Tells on whose behalf a request is made; None if that is unknown.
+        visible: Tells whether an entry exists for the client of a request; None if all do.
         extensions: The declared extensions, with their settings.
         runs: The runs of this server and of those that it is mounted in.
     """
@@ -133,6 +149,7 @@ class Settings:
     expose_errors: bool
     middleware: tuple[Middleware, ...]
     principal: Identify | None
+    visible: Visible | None
     extensions: Mapping[str, Mapping[str, Any]]
     runs: set[Run] = attrs.field(factory=set, init=False)
 
@@ -141,32 +158,62 @@ class Settings:
         for run in tuple(self.runs):  # a copy: another thread may begin or end a run meanwhile
             run.changes.announce(method, uri)
 
-    def describe_failure(self, text: str, exc: Exception, ours: type[Exception]) -> str:
-        """Log an unexpected exception, and return the text to send to the client.
+    def describe_failure(self, context: Context[Any], text: str, exc: Exception, ours: type[Exception]) -> str:
+        """Log an unexpected exception, leave it in the context, and return the text to send to the client.
 
         Args:
+            context: The context of the request.
             text: What failed.
             exc: The exception.
             ours: The exception type that this library raises there; its text makes sense without the type's name.
         """
+        context.failure = exc
         # Logged even if the client gets to see it: the traceback is for the server's operator.
         logger.error(text, exc_info=exc)
         if not self.expose_errors:
             return text
         return f"{text}: {exc}" if isinstance(exc, ours) else f"{text}: {type(exc).__name__}: {exc}"
 
-    def failure(self, text: str, exc: Exception, ours: type[Exception]) -> McpError:
+    def failure(self, context: Context[Any], text: str, exc: Exception, ours: type[Exception]) -> McpError:
         """Return the error response for an exception; an `McpError` is meant for the client and returned as it is."""
         exc = single(exc)  # a handler that uses a nursery raises its McpError inside a group
-        return exc if isinstance(exc, McpError) else McpError(INTERNAL_ERROR, self.describe_failure(text, exc, ours))
+        if isinstance(exc, McpError):
+            return exc
+        return McpError(INTERNAL_ERROR, self.describe_failure(context, text, exc, ours))
 
-    def list_page(self, registry: Registry[ListedT], key: str, context: Context[Any]) -> dict[str, Any]:
+    def shows(self, entry: Entry[Any], context: Context[Any]) -> bool:
+        """Return whether an entry exists for the client of a request. Only an entry that is `filtered` may not."""
+        try:
+            shown = self.visible is None or self.visible(context, entry)
+            # An async function's coroutine would count as true, and show everything.
+            if type(shown) is not bool:
+                raise TypeError(f"it must return True or False, got {type(shown).__name__}")
+        except Exception as exc:
+            logger.error("visible=… failed for the %s %r, which stays hidden", entry.kind, entry.name, exc_info=exc)
+            return False
+        return shown and (entry.mounted is None or entry.mounted.shows(context))
+
+    async def list_page(self, registry: Registry[ListedT], key: str, context: Context[Any]) -> dict[str, Any]:
         """Answer a request for a page of a list.
 
         Raises:
             McpError: If the cursor was not made by this server (-32602).
         """
-        page, next_cursor = registry.page(context.params.get("cursor"), self.page_size)
+        page: list[ListedT] = []
+        last, next_cursor, private = 0, None, {}
+        for number, (serial, each) in enumerate(registry.after(context.params.get("cursor")), 1):
+            if each.filtered:
+                private = {"cacheScope": "private"}  # the list of this client, which no cache may share
+                if number % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
+                if not self.shows(each, context):
+                    continue
+            # Only now: the cursor of a page after which nothing is shown would tell of what is hidden.
+            if len(page) == self.page_size:
+                next_cursor = registry.cursor_after(last)
+                break
+            page.append(each)
+            last = serial
         revision = context.protocol_version
         definitions = [each.for_revision(revision) for each in page]
         # The definitions are cached in the entries. A middleware may modify the result, but must not change what the
@@ -174,17 +221,7 @@ class Settings:
         result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
         if next_cursor is not None:
             result["nextCursor"] = next_cursor
-        return result | self.cache_hints[context.method] if context.rules.cache_hints else result
-
-
-class Listed(Named, Protocol):
-    """An entry of a list."""
-
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """Return the definition's wire form, with only the fields that the revision defines."""
-
-
-ListedT = TypeVar("ListedT", bound=Listed)
+        return result | self.cache_hints[context.method] | private if context.rules.cache_hints else result
 
 
 @attrs.frozen
@@ -200,24 +237,33 @@ DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceT
 
 @attrs.frozen
 class Entry(Generic[DefinitionT]):
-    """A tool, a prompt or a resource as the server holds it.
+    """A tool, a resource, a resource template or a prompt as the server holds it.
 
     Attributes:
-        definition: What clients see in the list.
-        function: The user's function.
-        mounted: The origin, if the entry is a copy from a mounted server.
+        definition: What clients see in the list: a `types.Tool`, for example. Not to be changed.
+        tags: The tags that it was registered with.
+        function: The user's function. Not for filters.
+        mounted: The origin, if the entry is a copy from a mounted server. Not for filters.
+        filtered: Whether a ``visible=`` decides about it, here or in the server that it comes from. Not for filters.
     """
 
     definition: DefinitionT
     function: Function
+    tags: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
     mounted: Mounted | None = attrs.field(default=None, kw_only=True)
+    filtered: bool = attrs.field(default=False, kw_only=True)
     # The wire form by revision. Lists are what clients ask for most, and a definition never changes.
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
     def name(self) -> str:
-        """The key in the registry."""
+        """The name of a tool or a prompt; the URI of a resource, or the URI template."""
         return self.definition.name
+
+    @property
+    def kind(self) -> EntryKind:
+        """``"tool"``, ``"resource"``, ``"template"`` or ``"prompt"``."""
+        raise NotImplementedError
 
     def for_revision(self, revision: str) -> dict[str, Any]:
         """Return the definition's wire form, with only the fields that the revision defines."""
@@ -228,6 +274,28 @@ class Entry(Generic[DefinitionT]):
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         return wire_for(self.definition, revision)
+
+
+ListedT = TypeVar("ListedT", bound=Entry[Any])
+
+
+def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
+    """Return the tags given.
+
+    Raises:
+        TypeError, ValueError: If they are no collection of strings, or one is empty.
+    """
+    if isinstance(tags, str):  # an iterable of letters
+        raise TypeError(f"{what}: tags must be a set of strings; write tags={{{tags!r}}}")
+    tags = frozenset(() if tags is None else tags)
+    for tag in tags:
+        check_text(f"{what}: a tag", tag)
+    return tags
+
+
+def held(details: Mapping[str, Any], settings: Settings, what: str) -> dict[str, Any]:
+    """Return what all entries share besides their definitions: the tags, and whether a filter decides about them."""
+    return {"tags": checked_tags(details.get("tags"), what), "filtered": settings.visible is not None}
 
 
 def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:

@@ -45,11 +45,17 @@ class ListeningFeature:
 
     Args:
         declared: Returns the capabilities that the server declares to clients of a revision.
+        hides: Returns whether a URI names something that is hidden from the client of a request.
     """
 
-    def __init__(self, declared: Callable[[str], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        declared: Callable[[str], dict[str, Any]],
+        hides: Callable[[str, Context[Any]], bool] = lambda uri, context: False,
+    ) -> None:
         self.methods = {"subscriptions/listen": self._listen}
         self._declared = declared
+        self._hides = hides
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return nothing: listening is declared by the capabilities of tools, prompts and resources."""
@@ -60,7 +66,8 @@ class ListeningFeature:
         revision = context.protocol_version
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)
         topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
-        topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
+        # Acknowledged like one that is unknown, and never told of.
+        topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ()) if not self._hides(uri, context)]
         stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # goes into every message of this subscription
 
         def send(topic: Topic) -> bool:

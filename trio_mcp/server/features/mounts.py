@@ -19,7 +19,7 @@ from trio_mcp.server.context import Context
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import RegisteredMethod, Settings
+from trio_mcp.server.features.feature import Entry, RegisteredMethod, Settings
 from trio_mcp.server.features.prompts import PromptFeature, RegisteredPrompt
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
@@ -95,7 +95,7 @@ class Mounts:
             raise RuntimeError(
                 f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
             )
-        mount = _Mount(other, prefix)
+        mount = _Mount(other, prefix, self.settings.visible is not None)
         # All or nothing: a conflict in a later registry takes the copies out of the earlier ones.
         with contextlib.ExitStack() as undo:
             try:
@@ -142,10 +142,17 @@ class Mounts:
 
 @attrs.frozen(eq=False)
 class _Mount:
-    """A mounted server, with the prefix for its names."""
+    """A mounted server, with the prefix for its names.
+
+    Attributes:
+        other: The mounted server.
+        prefix: The prefix.
+        filters: Whether the mounting server has a filter of its own.
+    """
 
     other: Mounts
     prefix: str | None
+    filters: bool
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:
@@ -160,7 +167,8 @@ class _Mount:
 
     def _copy(self, item: EntryT, name: str) -> EntryT:
         definition = item.definition.model_copy(update={"name": name})
-        return attrs.evolve(item, definition=definition, mounted=_Mounted(self, item.definition.name))
+        filtered = item.filtered or self.filters
+        return attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
 
     def method(self, item: RegisteredMethod) -> RegisteredMethod:
         """Make the copy of a user-defined method."""
@@ -173,16 +181,34 @@ class _Mount:
             context: The request's context.
             changed: Parameters that have a different value in the mounted server, such as the name.
         """
-        # Past `serve`: trace and log context are set already, and belong to the request.
+        inner = self.inner(context, changed)
+        try:
+            # Past `serve`: trace and log context are set already, and belong to the request.
+            return await self.other.dispatch.through(inner)
+        finally:
+            context.failure = inner.failure
+
+    def inner(self, context: Context[Any], changed: dict[str, Any]) -> Context[Any]:
+        """Make the context in which the mounted server sees a request."""
         state = context.connection.states.get(self.other.settings)
-        return await self.other.dispatch.through(context.of_same_request(state, context.params | changed))
+        return context.of_same_request(state, context.params | changed)
 
 
 class _Mounted(NamedTuple):
     """The origin of a copied entry: see `Mounted`."""
 
     mount: _Mount
-    name: str
+    item: Entry[Any]
+
+    @property
+    def name(self) -> str:
+        name: str = self.item.definition.name
+        return name
+
+    def shows(self, context: Context[Any]) -> bool:
+        if not self.item.filtered:
+            return True
+        return self.mount.other.settings.shows(self.item, self.mount.inner(context, {}))
 
     async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
         return await self.mount.pass_on(context, **changed)
@@ -206,7 +232,7 @@ class _Mirror(Generic[ItemT]):
         self._copy = copy
         self._copies: dict[str, ItemT] = {}
 
-    def added(self, item: ItemT) -> None:
+    def added(self, item: ItemT, enabled: bool) -> None:
         """Copy an entry.
 
         Raises:
@@ -214,7 +240,7 @@ class _Mirror(Generic[ItemT]):
         """
         copy = self._copy(item)
         try:
-            self._registry.add(copy)
+            self._registry.add(copy, enabled, self)
         except ValueError as exc:
             # The name may be taken in a server that the user did not touch, far up: say in which.
             raise ValueError(f"in {self._where!r} {exc}") from None
@@ -224,5 +250,11 @@ class _Mirror(Generic[ItemT]):
         """Remove the copy of an entry, unless it has already been removed here."""
         copy = self._copies.pop(item.name)
         # By identity: after `remove_tool` on the mounting server, another tool may have been added under the name.
-        if self._registry.get(copy.name) is copy:
+        if self._registry.find(copy.name) is copy:
             self._registry.remove(copy.name)
+
+    def switched(self, item: ItemT, enabled: bool) -> None:
+        """Enable or disable the copy of an entry; one that the mounting server has disabled stays so."""
+        copy = self._copies[item.name]
+        if self._registry.find(copy.name) is copy:
+            self._registry.switch(copy.name, enabled, self)

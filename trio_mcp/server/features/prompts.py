@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import attrs
-from pydantic_core import from_json
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, Settings, described, name_of
+from trio_mcp.server.features.feature import Entry, EntryKind, Settings, described, held, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
+from trio_mcp.server.functions.schemas import alternatives, json_types, listed_values, read_texts
 from trio_mcp.server.input.interactive import run_interactive
 from trio_mcp.server.input.rounds import Asked
+from trio_mcp.server.media import MEDIA, block_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
@@ -29,19 +30,6 @@ if TYPE_CHECKING:  # loaded when the first prompt is added
 __all__ = ["PromptDetails", "PromptFeature", "PromptOutputError", "RegisteredPrompt"]
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
-
-# JSON Schema's names for the types of values. bool comes before int, because in Python a bool is an int.
-_NAMES: dict[type, frozenset[str]] = {
-    bool: frozenset({"boolean"}),
-    int: frozenset({"integer", "number"}),
-    float: frozenset({"number"}),
-    str: frozenset({"string"}),
-    list: frozenset({"array"}),
-    dict: frozenset({"object"}),
-    type(None): frozenset({"null"}),
-}
-# What a schema without a type allows.
-_JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
 
 
 class PromptOutputError(Exception):
@@ -56,6 +44,7 @@ class PromptDetails(TypedDict, total=False):
         title: The prompt's name for people.
         description: What the prompt is for; the docstring by default.
         icons: Icons, each an https: or data: URI.
+        tags, enabled: As in `ToolDetails`.
         meta: The prompt's ``_meta``; a key has the form ``com.example/name``.
         park_input: As in `ToolDetails`.
     """
@@ -64,6 +53,8 @@ class PromptDetails(TypedDict, total=False):
     title: str | None
     description: str | None
     icons: Iterable[Icon] | None
+    tags: Iterable[str] | None
+    enabled: bool
     meta: Mapping[str, Any] | None
     park_input: bool
 
@@ -78,6 +69,10 @@ class RegisteredPrompt(Entry["Prompt"]):
 
     choices: dict[str, list[str]]
     _types: dict[str, frozenset[str]]  # for each argument, the JSON types other than string that its hint allows
+
+    @property
+    def kind(self) -> EntryKind:
+        return "prompt"
 
     def takes(self, argument: str) -> bool:
         """Return whether the prompt has an argument of this name."""
@@ -96,17 +91,11 @@ class RegisteredPrompt(Entry["Prompt"]):
         try:
             return self.function.bind(values, context)
         except InvalidArguments as exc:
-            refused = exc.names
-        for name in refused & values.keys() & self._types.keys():
-            try:
-                # A client sends `[1, 2]` for a list, as arguments of prompts are strings in the protocol.
-                value = from_json(values[name])
-            except ValueError:
-                continue  # the call below raises the error for the string
-            # Only types that the hint allows: pydantic's lax mode would take true as the number 1.
-            if _json_types(value) & self._types[name]:
-                values[name] = value
-        return self.function.bind(values, context)
+            # A client sends `[1, 2]` for a list, as arguments of prompts are strings in the protocol.
+            read = read_texts(values, exc.names, self._types)
+            if not read:
+                raise
+        return self.function.bind(values | read, context)
 
 
 class PromptFeature:
@@ -128,7 +117,7 @@ class PromptFeature:
 
     def add(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
         """Add a prompt; see `Server.add_prompt`."""
-        self.registry.add(_make_prompt(function, self._settings, details))
+        self.registry.add(_make_prompt(function, self._settings, details), details.get("enabled", True))
         self.notify_changed()
 
     def remove(self, name: str) -> None:
@@ -142,7 +131,7 @@ class PromptFeature:
 
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
-        return self._settings.list_page(self.registry, "prompts", context)
+        return await self._settings.list_page(self.registry, "prompts", context)
 
     async def _get(self, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
@@ -150,7 +139,8 @@ class PromptFeature:
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "prompts/get needs a name, which must be a string")
         prompt = self.registry.get(name)
-        if prompt is None:  # the name is the client's: cut, so that it can't fill logs
+        # The name is the client's: cut, so that it can't fill logs.
+        if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
             raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
         if prompt.mounted is not None:
             return await prompt.mounted.pass_on(context, name=prompt.mounted.name)
@@ -167,7 +157,7 @@ class PromptFeature:
             # Unlike a tool's, always an error response (`server/prompts`, Error Handling).
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
-            raise self._settings.failure(f"the prompt {name!r} failed", exc, PromptOutputError) from None
+            raise self._settings.failure(context, f"the prompt {name!r} failed", exc, PromptOutputError) from None
 
     def _check_offered(self, context: Context[Any]) -> None:
         if not self.registry.used:
@@ -209,13 +199,14 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
     definition = Prompt(name=name, arguments=arguments or None, **described(details, own, what))
     # Choices and types are read from the JSON Schema, not from the hints: pydantic has resolved aliases, unions and
     # enumerations there already.
-    options = {each: list(_options(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
+    options = {each: list(alternatives(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(
         definition,
         own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
         # Without string: a string that was refused must not be parsed into another string.
-        {each: frozenset().union(*map(_types, parts)) - {"string"} for each, parts in options.items()},
+        {each: frozenset().union(*map(json_types, parts)) - {"string"} for each, parts in options.items()},
+        **held(details, settings, what),
     )
 
 
@@ -244,64 +235,22 @@ def _message(item: Any) -> PromptMessage:
     if isinstance(item, str):
         # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
         item = TextContent(text=item.encode("utf-8", "backslashreplace").decode())
+    if isinstance(item, MEDIA):
+        item = block_of(item)
     if isinstance(item, _BLOCKS):
         return PromptMessage(role="user", content=item)
     raise PromptOutputError(
-        f"a prompt must return strings, content blocks, PromptMessages, a list of these, or a GetPromptResult; "
-        f"got {type(item).__name__}"
+        f"a prompt must return strings, content blocks, Image, Audio, File, PromptMessages, a list of these, or a "
+        f"GetPromptResult; got {type(item).__name__}"
     )
-
-
-def _options(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...] = ()) -> Iterable[dict[str, Any]]:
-    """Yield the alternatives of a schema: one, unless it is a union."""
-    if not isinstance(schema, dict):
-        yield {}
-        return
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        if reference not in seen:  # a recursive type would never end
-            definition = definitions.get(reference.removeprefix("#/$defs/"), {})
-            yield from _options(definition, definitions, (*seen, reference))
-        return
-    union = schema.get("anyOf") or schema.get("oneOf")
-    if union is None:
-        yield schema
-        return
-    for option in union:
-        yield from _options(option, definitions, seen)
-
-
-def _values(option: dict[str, Any]) -> list[Any] | None:
-    """Return the values that a schema without alternatives allows, if it lists them."""
-    # A Literal of one value is a `const`, one of several an `enum`; a bool is neither.
-    if "const" in option:
-        return [option["const"]]
-    if option.get("type") == "boolean" and "enum" not in option:
-        return [True, False]
-    return option.get("enum")
-
-
-def _types(option: dict[str, Any]) -> frozenset[str]:
-    """Return the JSON types that a schema without alternatives allows."""
-    values = _values(option)  # an enumeration of numbers may come without a type
-    if values is not None:
-        return frozenset().union(*map(_json_types, values))
-    named = option.get("type", _JSON_TYPES)
-    return frozenset([named] if isinstance(named, str) else named)
-
-
-def _json_types(value: Any) -> frozenset[str]:
-    for kind, names in _NAMES.items():
-        if isinstance(value, kind):
-            return names
-    return frozenset()
 
 
 def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
     """Return all listed values as clients write them, without null: that is expressed by omitting the argument."""
     found: dict[str, None] = {}
     for option in options:
-        for value in _values(option) or ():
+        # A bool is neither a `const` nor an `enum`.
+        for value in listed_values(option) or ([True, False] if option.get("type") == "boolean" else ()):
             if isinstance(value, (str, int, float)):  # bool included; the text is what `bind` parses again
                 found[value if isinstance(value, str) else json.dumps(value)] = None
     return list(found)

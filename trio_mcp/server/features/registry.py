@@ -35,13 +35,17 @@ MAX_CURSOR = 100
 class Follower(Protocol[FollowedT]):
     """An observer of a registry, called with the registry's lock held. `added` may refuse an item with ValueError."""
 
-    def added(self, item: FollowedT) -> None: ...
+    def added(self, item: FollowedT, enabled: bool) -> None: ...
 
     def removed(self, item: FollowedT) -> None: ...
+
+    def switched(self, item: FollowedT, enabled: bool) -> None: ...
 
 
 class Registry(Generic[ItemT]):
     """Named items in the order in which they were added, each with a serial number that is never reused.
+
+    A disabled item keeps its name and its place, and is otherwise as if it had been removed.
 
     Any thread may add and remove, since sync tools run in worker threads.
 
@@ -50,7 +54,7 @@ class Registry(Generic[ItemT]):
         taken: The error message for a name that is taken.
 
     Attributes:
-        get: Returns the item of a name, or None. The bound method of a dict, as every call starts with it.
+        get: Returns the enabled item of a name, or None. The bound method of a dict, as every call starts with it.
     """
 
     # A cursor is the serial number of the last item of its page. The next page is whatever has a higher one, so items
@@ -59,8 +63,10 @@ class Registry(Generic[ItemT]):
     def __init__(self, kind: str, taken: str = "there is already a {kind} named {name!r}") -> None:
         self.kind = kind
         self._taken = taken
-        self._items: dict[str, ItemT] = {}
-        self._numbered: dict[str, tuple[int, ItemT]] = {}  # the same items with their serial numbers, for listing
+        self._items: dict[str, ItemT] = {}  # those that are enabled
+        self._numbered: dict[str, tuple[int, ItemT]] = {}  # all of them with their serial numbers, in order
+        # Who has disabled an item: this server, or the one that it was copied from. It takes both to enable it.
+        self._off: dict[str, set[object]] = {}
         self.get = self._items.get
         self._last_serial = 0
         # Followers are called with it held, and take the locks of their own registries. This can't deadlock: the order
@@ -72,7 +78,7 @@ class Registry(Generic[ItemT]):
         return len(self._items)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._items
+        return name in self._numbered
 
     def check_free(self, name: str) -> None:
         """Refuse a name that is taken.
@@ -80,11 +86,11 @@ class Registry(Generic[ItemT]):
         Raises:
             ValueError: If the name is taken.
         """
-        if name in self._items:
+        if name in self._numbered:
             raise ValueError(self._taken.format(kind=self.kind, name=name))
 
-    def add(self, item: ItemT) -> None:
-        """Add an item at the end.
+    def add(self, item: ItemT, enabled: bool = True, by: object = None) -> None:
+        """Add an item at the end, enabled or not; see `switch`.
 
         Raises:
             ValueError: If the name is taken, here or in the registry of a follower.
@@ -94,14 +100,17 @@ class Registry(Generic[ItemT]):
             # Followers come first, and those that have accepted the item lose it again if a later one refuses.
             with contextlib.ExitStack() as undo:
                 for follower in self._followers:
-                    follower.added(item)
+                    follower.added(item, enabled)
                     undo.callback(follower.removed, item)
                 undo.pop_all()
             # Numbers are not reused, so that the cursor of a removed item still marks its place. `_items` comes last:
             # `get` and `in` take no lock, and what they find must be complete.
             self._last_serial += 1
             self._numbered[item.name] = (self._last_serial, item)
-            self._items[item.name] = item
+            if enabled:
+                self._items[item.name] = item
+            else:
+                self._off[item.name] = {by}
 
     def remove(self, name: str) -> None:
         """Remove an item.
@@ -110,13 +119,54 @@ class Registry(Generic[ItemT]):
             KeyError: If there is no item of this name.
         """
         with self._changing:
-            if name not in self._items:
+            if name not in self._numbered:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
             # The reverse of `add`: `_items`, where every call looks, comes first.
-            item = self._items.pop(name)
-            del self._numbered[name]
+            self._items.pop(name, None)
+            self._off.pop(name, None)
+            _, item = self._numbered.pop(name)
             for follower in self._followers:
                 follower.removed(item)
+
+    def switch(self, name: str, enabled: bool, by: object = None) -> bool:
+        """Enable or disable an item.
+
+        Args:
+            name: The item's name.
+            enabled: Whether it shall be enabled. It is once everybody who has disabled it agrees.
+            by: Who wants it.
+
+        Returns:
+            Whether that made a difference.
+
+        Raises:
+            KeyError: If there is no item of this name.
+        """
+        with self._changing:
+            if name not in self._numbered:
+                raise KeyError(f"there is no {self.kind} named {name!r}")
+            item, off = self._numbered[name][1], self._off.setdefault(name, set())
+            (off.discard if enabled else off.add)(by)
+            if not off:
+                del self._off[name]
+            if (name in self._items) != bool(off):
+                return False
+            if off:
+                del self._items[name]
+            else:
+                self._items[name] = item
+            for follower in self._followers:
+                follower.switched(item, not off)
+            return True
+
+    def everything(self) -> list[ItemT]:
+        """Return all items, disabled ones too, in order."""
+        return [item for _, item in list(self._numbered.values())]  # a copy: other threads may change the registry
+
+    def find(self, name: str) -> ItemT | None:
+        """Return the item of a name, enabled or not."""
+        found = self._numbered.get(name)
+        return None if found is None else found[1]
 
     def follow(self, follower: Follower[ItemT]) -> None:
         """Tell a follower of all items, and of every change from now on.
@@ -125,8 +175,8 @@ class Registry(Generic[ItemT]):
             ValueError: If it refuses an item; everything it was told of has been removed from it again.
         """
         with self._changing, contextlib.ExitStack() as undo:
-            for item in self._items.values():
-                follower.added(item)
+            for name, (_, item) in self._numbered.items():
+                follower.added(item, name in self._items)
                 undo.callback(follower.removed, item)
             undo.pop_all()
             self._followers = (*self._followers, follower)
@@ -135,21 +185,17 @@ class Registry(Generic[ItemT]):
         """Tell a follower that all items are removed, and stop telling it of changes."""
         with self._changing:
             self._followers = tuple(each for each in self._followers if each is not follower)
-            for item in self._items.values():
+            for _, item in self._numbered.values():
                 follower.removed(item)
 
     def __iter__(self) -> Iterator[ItemT]:
-        """Iterate over a copy of the items, in order."""
+        """Iterate over a copy of the enabled items."""
         return iter(list(self._items.values()))  # other threads may change the registry during the iteration
 
     @property
     def used(self) -> bool:
         """Whether there was ever an item: a capability that clients have seen can't be taken back."""
         return self._last_serial > 0
-
-    def _cursor_after(self, serial: int) -> str:
-        """Return the cursor of the page that begins after a serial number."""
-        return base64.urlsafe_b64encode(f"{self.kind}:{serial}".encode()).decode()
 
     def _serial_of(self, cursor: object) -> int:
         """Return the serial number after which a cursor's page begins.
@@ -163,26 +209,22 @@ class Registry(Generic[ItemT]):
             except ValueError:
                 serial = 0
             # Base64 and int() both accept sloppy input, so compare with the cursor that we would have made.
-            if 0 < serial <= self._last_serial and cursor == self._cursor_after(serial):
+            if 0 < serial <= self._last_serial and cursor == self.cursor_after(serial):
                 return serial
         raise McpError(INVALID_PARAMS, f"invalid cursor: {str(cursor)[:MAX_CURSOR]!r}")
 
-    def page(self, cursor: object, size: int) -> tuple[list[ItemT], str | None]:
-        """Return a page, and the cursor of the next one (None after the last).
+    def after(self, cursor: object) -> list[tuple[int, ItemT]]:
+        """Return the enabled items after a cursor (None for all), with their serial numbers.
 
         Raises:
             McpError: If the cursor was not made here (-32602).
         """
         after = 0 if cursor is None else self._serial_of(cursor)
-        page: list[ItemT] = []
-        last = after
         # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
         # interpreter, so it needs no lock.
-        for serial, item in list(self._numbered.values()):
-            if serial <= after:
-                continue
-            if len(page) == size:
-                return page, self._cursor_after(last)
-            page.append(item)
-            last = serial
-        return page, None
+        numbered = list(self._numbered.items())
+        return [place for name, place in numbered if place[0] > after and name in self._items]
+
+    def cursor_after(self, serial: int) -> str:
+        """Return the cursor of the page that begins after a serial number."""
+        return base64.urlsafe_b64encode(f"{self.kind}:{serial}".encode()).decode()

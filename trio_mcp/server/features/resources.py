@@ -18,11 +18,12 @@ from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.features.feature import Entry, Handler, Settings, described, name_of
+from trio_mcp.server.features.feature import Entry, EntryKind, Handler, Settings, described, held, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive
 from trio_mcp.server.input.rounds import Asked
+from trio_mcp.server.media import MEDIA, contents_of
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
@@ -59,6 +60,7 @@ class ResourceDetails(TypedDict, total=False):
         size: The size of the contents in bytes; not for templates.
         annotations: Hints about the intended audience and the importance.
         icons: Icons, each an https: or data: URI.
+        tags, enabled: As in `ToolDetails`.
         meta: The resource's ``_meta``; a key has the form ``com.example/name``.
         cache: How long clients may cache the contents, and for whom; the server's ``cache_hints`` by default. The
             ``ttl_ms`` or ``cache_scope`` of a returned `types.ReadResourceResult` takes precedence.
@@ -72,6 +74,8 @@ class ResourceDetails(TypedDict, total=False):
     size: int | None
     annotations: Annotations | Mapping[str, Any] | None
     icons: Iterable[Icon] | None
+    tags: Iterable[str] | None
+    enabled: bool
     meta: Mapping[str, Any] | None
     cache: CacheHint | None
     park_input: bool
@@ -93,6 +97,10 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
     def name(self) -> str:
         """The key in the registry: the URI, or the URI template."""
         return self.definition.uri if isinstance(self.definition, Resource) else self.definition.uri_template
+
+    @property
+    def kind(self) -> EntryKind:
+        return "resource" if self.template is None else "template"
 
     def bind(self, uri: str, context: Context[Any]) -> Call | None:
         """Bind the variables of a URI to the function; None if the URI does not match."""
@@ -135,7 +143,7 @@ class ResourceFeature:
         """Add a resource or a template; see `Server.add_resource`."""
         resource = _make_resource(uri, function, self._settings, details)
         # Two registries, as the protocol lists them separately; one notification covers both.
-        (self.registry if resource.template is None else self.templates).add(resource)
+        (self.registry if resource.template is None else self.templates).add(resource, details.get("enabled", True))
         self.notify_changed()
 
     def remove(self, uri: str) -> None:
@@ -156,14 +164,14 @@ class ResourceFeature:
 
     async def _list(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
-        return self._settings.list_page(registry, key, context)
+        return await self._settings.list_page(registry, key, context)
 
     async def _read(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         # Which template matches depends on the arguments, so finding a resource already binds them.
         resource, call = self._find(uri, context)
         if resource.mounted is not None:
-            return await resource.mounted.pass_on(context)
+            return _for_this_client(resource, await resource.mounted.pass_on(context))
         revision = context.protocol_version
         try:
             if resource.function.may_ask:
@@ -182,20 +190,43 @@ class ResourceFeature:
             exc = single(exc)
             if isinstance(exc, ResourceNotFound):  # its text is the function's own, and not for clients
                 raise _not_found(uri, revision) from None
-            raise self._settings.failure(f"the resource {resource.name!r} failed", exc, ContentsError) from None
+            text = f"the resource {resource.name!r} failed"
+            raise self._settings.failure(context, text, exc, ContentsError) from None
         if not context.rules.cache_hints:  # legacy revisions have no such fields
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
-        return hints | result  # the result's own fields take precedence
+        return _for_this_client(resource, hints | result)  # the result's own fields take precedence
 
     def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call]:
-        if len(uri) <= MAX_URI:  # bounds the work of matching templates
-            # An exact URI wins over any template, and hides them even if its function raises ResourceNotFound.
-            resource = self.registry.get(uri)
-            for each in self.templates if resource is None else (resource,):
-                if (call := each.bind(uri, context)) is not None:
-                    return each, call
-        raise _not_found(uri, context.protocol_version)
+        found = self._first(uri, context)
+        if found is None or not self._offers(found[0], context):
+            raise _not_found(uri, context.protocol_version)
+        return found
+
+    def _first(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call] | None:
+        """Return what a URI names, offered or not, and the call that reads it."""
+        if len(uri) > MAX_URI:  # bounds the work of matching templates
+            return None
+        # An exact URI wins over any template, and hides them even if its function raises ResourceNotFound. Nor does the
+        # next one that matches take the place of one that is disabled or hidden: a mounted server, to which the request
+        # may be passed, would read the first one.
+        exact = self.registry.find(uri)
+        for each in self.templates.everything() if exact is None else [exact]:
+            if (call := each.bind(uri, context)) is not None:
+                return each, call
+        return None
+
+    def _offers(self, resource: RegisteredResource, context: Context[Any]) -> bool:
+        registry = self.registry if resource.template is None else self.templates
+        # Here and not in `Settings.shows`: templates that are disabled are among those looked at.
+        return registry.get(resource.name) is resource and (
+            not resource.filtered or self._settings.shows(resource, context)
+        )
+
+    def hides(self, uri: str, context: Context[Any]) -> bool:
+        """Return whether a URI names something that this client must not hear of; not so for a URI that is unknown."""
+        found = self._first(uri, context)
+        return found is not None and not self._offers(found[0], context)
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
@@ -228,6 +259,11 @@ def read_uri(context: Context[Any]) -> str:
     if type(uri) is not str:
         raise McpError(INVALID_PARAMS, f"{context.method} needs a uri, which must be a string")
     return uri
+
+
+def _for_this_client(resource: RegisteredResource, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a read; if others may not see the resource, no cache may share it."""
+    return result | {"cacheScope": "private"} if resource.filtered and "cacheScope" in result else result
 
 
 def _not_found(uri: str, revision: str) -> McpError:
@@ -265,9 +301,8 @@ def _make_resource(
         "annotations": Annotations(**annotations) if isinstance(annotations, Mapping) else annotations,
         **described(details, own, what),
     }
-    if template is None:
-        return RegisteredResource(Resource(uri=uri, size=size, **told), own, None, cache)
-    return RegisteredResource(ResourceTemplate(uri_template=uri, **told), own, template, cache)
+    definition = ResourceTemplate(uri_template=uri, **told) if template else Resource(uri=uri, size=size, **told)
+    return RegisteredResource(definition, own, template, cache, **held(details, settings, what))
 
 
 def _check_agreement(function: Function, template: UriTemplate | None, what: str) -> None:
@@ -301,7 +336,7 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
     # A list is several contents only if it holds some; otherwise it is data, sent as JSON.
-    many = isinstance(value, (list, tuple)) and any(isinstance(item, ResourceContents) for item in value)
+    many = isinstance(value, (list, tuple)) and any(isinstance(item, (ResourceContents, *MEDIA)) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}
 
@@ -309,6 +344,8 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
 def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
     if isinstance(value, (TextResourceContents, BlobResourceContents)):
         return value
+    if isinstance(value, MEDIA):
+        return contents_of(value, uri)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
     if value is None:

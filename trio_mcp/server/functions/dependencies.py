@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 import attrs
 
 from trio_mcp.server.functions.introspection import bare, bound_by_partials, is_async, is_context, resolved_hints
-from trio_mcp.server.functions.sync_threads import SyncThreads
+from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 
 __all__ = ["Dependencies", "Depends", "Overrides", "Surroundings", "marker_in", "read_dependencies"]
 
@@ -213,11 +213,13 @@ class Surroundings:
     Attributes:
         context_type: The context class; a parameter annotated with it is filled, and hidden from clients.
         threads: The threads for sync functions.
+        options: How functions are called and described.
         overrides: The providers that are replaced.
     """
 
     context_type: type
     threads: SyncThreads
+    options: FunctionOptions
     overrides: Overrides = attrs.Factory(Overrides)
 
 

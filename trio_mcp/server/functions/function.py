@@ -8,8 +8,9 @@ from __future__ import annotations
 import collections.abc
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, Optional, TypeAlias, get_args, get_origin
+import types
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Literal, Optional, TypeAlias, Union, get_args, get_origin
 
 import attrs
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -27,7 +28,17 @@ from trio_mcp.server.functions.introspection import (
     read_docstring,
     resolved_hints,
 )
-from trio_mcp.server.functions.schemas import ArgumentsSchema, adapter_for, json_schema_of, problem_line
+from trio_mcp.server.functions.schemas import (
+    ArgumentsSchema,
+    JsonSchema,
+    adapter_for,
+    inlined,
+    json_schema_of,
+    problem_line,
+    read_texts,
+    text_types,
+)
+from trio_mcp.server.functions.sync_threads import FunctionOptions
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
 
@@ -46,7 +57,7 @@ class InvalidArguments(Exception):
     """The arguments don't fit; the text says which, and why.
 
     Attributes:
-        names: The arguments that the signature refuses.
+        names: The arguments that are refused; all of them if it was a hand-written schema, which does not tell.
     """
 
     def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
@@ -78,6 +89,7 @@ class Function:
     _validate: Callable[[Any], dict[str, Any]]
     _validate_json: Callable[[bytes], dict[str, Any]]
     _as_json: bool
+    _text_types: Mapping[str, frozenset[str]]
 
     def bind(self, arguments: dict[str, Any], context: object) -> Call:
         """Validate arguments, fill in defaults, and bind them and the context. Does not call the function.
@@ -85,30 +97,52 @@ class Function:
         Raises:
             InvalidArguments: If the arguments don't fit.
         """
-        # A hand-written schema is the one that clients have seen, so a problem is told in its terms if possible.
-        if self._schema is not None and (problem := self._schema.problem(arguments)) is not None:
-            raise InvalidArguments(problem)
         try:
+            if self._schema is not None:
+                self._check(self._schema, arguments)
             values = self._validate_json(to_json(arguments)) if self._as_json else self._validate(arguments)
-        except ValidationError as exc:
-            values = self._validated_as_json(arguments, exc)
+        except (ValidationError, InvalidArguments):
+            values = self._validated_again(arguments)
         if self._context_parameter is not None:
             values[self._context_parameter] = context
         if self._dependencies is not None:
             return functools.partial(self._dependencies.call, context, self._call, **values)
         return functools.partial(self._call, **values)
 
-    def _validated_as_json(self, arguments: dict[str, Any], refused: ValidationError) -> dict[str, Any]:
-        """Validate arguments again, as JSON text, after they were refused as Python data."""
+    def _check(self, schema: ArgumentsSchema, arguments: dict[str, Any]) -> None:
+        # Before the signature: the hand-written schema is the one that clients have seen, so a problem is told in its
+        # terms if possible.
+        if (problem := schema.problem(arguments)) is not None:
+            raise InvalidArguments(problem, frozenset(arguments))
+
+    def _validated_again(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Validate arguments that were refused, with all that may still make them fit."""
+        try:
+            return self._validated(arguments)
+        except InvalidArguments as exc:
+            # Some models and hosts send "[1, 2]" for a list.
+            read = read_texts(arguments, exc.names, self._text_types)
+            if not read:
+                raise
+        return self._validated({**arguments, **read})
+
+    def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self._schema is not None:
+            self._check(self._schema, arguments)
         # In pydantic's strict mode, a type's JSON form, such as a date in a string, is accepted from JSON text only.
         # Tried second: almost all arguments fit as Python data, and need not be encoded again.
-        if not self._as_json:
-            try:
-                return self._validate_json(to_json(arguments))
-            except ValidationError as exc:
-                refused = exc
-            except ValueError:
-                pass  # has no JSON form: a lone surrogate, for example
+        try:
+            if not self._as_json:
+                return self._validate(arguments)
+        except ValidationError as exc:
+            refused = exc
+        try:
+            return self._validate_json(to_json(arguments))
+        except ValidationError as exc:
+            refused = exc
+        except ValueError:  # has no JSON form: a lone surrogate, for example
+            if self._as_json:
+                raise
         errors = refused.errors(include_url=False, include_context=False, include_input=False)
         lines = [problem_line(error["loc"], _message(error)) for error in errors[:MAX_PROBLEMS]]
         if len(errors) > MAX_PROBLEMS:
@@ -186,6 +220,7 @@ def read_function(
     *,
     input_schema: dict[str, Any] | None = None,
     park_input: bool = False,
+    read_texts: bool = False,
 ) -> Function:
     """Turn a function's type hints and docstring into a contract.
 
@@ -195,6 +230,7 @@ def read_function(
         what: The function's role, for error messages: ``"tool 'add'"``.
         input_schema: A schema to validate arguments against as well; with one, the function may take ``**arguments``.
         park_input: See `Function`.
+        read_texts: Whether a string that does not fit is read as JSON, where no string is allowed.
 
     Raises:
         TypeError: If the signature can't be described; the message names the parameter, and says what to do.
@@ -236,7 +272,8 @@ def read_function(
             f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
         )
     # as_json: some types decode their bytes from JSON text only; then that way is tried first, not second.
-    adapter, schema, as_json = _contract(fields, extra, what)
+    adapter, schema, as_json = _contract(fields, extra, surroundings.options, what)
+    schema = schema if input_schema is None else input_schema
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:
         raise TypeError(f"{what} has park_input, but can't ask for input: add a parameter annotated with Context")
@@ -244,7 +281,7 @@ def read_function(
         function = _by_name(function, positional)
     return Function(
         description=description,
-        input_schema=schema if input_schema is None else input_schema,
+        input_schema=schema,
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         may_ask=may_ask,
         park_input=park_input,
@@ -256,6 +293,7 @@ def read_function(
         validate=adapter.validator.validate_python,
         validate_json=adapter.validator.validate_json,
         as_json=as_json,
+        text_types=text_types(schema) if read_texts else {},
     )
 
 
@@ -299,31 +337,50 @@ def _is_in_class(function: Callable[..., Any]) -> bool:
 
 def _field(annotation: Any, default: Any, description: str | None) -> Any:
     """Return a parameter as a field, with its description and default where the annotation lacks them."""
+    extras: list[Any] = []
+    if get_origin(annotation) is Annotated:
+        annotation, *extras = get_args(annotation)
     if get_origin(annotation) is collections.abc.Iterable:
         # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function.
         annotation = list[get_args(annotation)]  # type: ignore[misc]
     field = default if isinstance(default, FieldInfo) else None
-    # A Field's own description is closer to the parameter than the docstring.
-    if description and not (field and field.description) and not _has_description(annotation):
-        annotation = Annotated[annotation, Field(description=description)]
+    fields = [each for each in (*extras, field) if isinstance(each, FieldInfo)]
+    texts = [extra for extra in extras if isinstance(extra, str)]
+    extras = [extra for extra in extras if not isinstance(extra, str)]
+    if not any(each.description for each in fields):
+        # What stands in the annotation is closer to the parameter than the docstring. Two strings may mean anything.
+        description = texts[0] if len(texts) == 1 else description
+        extras += [Field(description=description)] if description else []
+    if (default is None or (field and field.default is None)) and not _allows_none(annotation):
+        # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
+        # outside of the union: clients look for a description beside it. What comes before them must not see the None.
+        inner = [number for number, extra in enumerate(extras, 1) if not isinstance(extra, FieldInfo)][-1:]
+        end = inner[0] if inner else 0
+        annotation, extras = Optional[_annotated(annotation, extras[:end])], extras[end:]  # noqa: UP045
     if field is not None:
-        return Annotated[annotation, field]
-    if default is _EMPTY:
-        return annotation
-    if default is None:
-        # `x: int = None` means an optional int, and models do send the null that they see as the default.
-        annotation = Optional[annotation]  # noqa: UP045
-    return Annotated[annotation, Field(default=default)]
+        extras.append(field)
+    elif default is not _EMPTY:
+        extras.append(Field(default=default))
+    return _annotated(annotation, extras)
 
 
-def _has_description(annotation: Any) -> bool:
-    return get_origin(annotation) is Annotated and any(
-        isinstance(extra, FieldInfo) and extra.description for extra in get_args(annotation)[1:]
-    )
+def _annotated(annotation: Any, extras: list[Any]) -> Any:
+    return Annotated[(annotation, *extras)] if extras else annotation
+
+
+def _allows_none(annotation: Any) -> bool:
+    if hasattr(annotation, "__value__"):  # a type alias
+        return _allows_none(annotation.__value__)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _allows_none(parts[0])
+    if origin in (Union, types.UnionType):
+        return any(map(_allows_none, parts))
+    return None in parts if origin is Literal else annotation in (Any, object, None, type(None))
 
 
 def _contract(
-    fields: dict[str, Any], extra: Literal["allow", "forbid"], what: str
+    fields: dict[str, Any], extra: Literal["allow", "forbid"], options: FunctionOptions, what: str
 ) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
     # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
     # function with. Typed as Any because mypy only accepts literal fields.
@@ -332,14 +389,15 @@ def _contract(
     arguments.__pydantic_config__ = ConfigDict(extra=extra)
     try:
         adapter = adapter_for(arguments, f"{what}: a parameter")
-        schema, generator = json_schema_of(adapter, "validation", f"{what}: a parameter")
+        generator = JsonSchema(null=options.null_in_schemas)
+        schema = json_schema_of(adapter, "validation", f"{what}: a parameter", generator)
     except TypeError:
         # The error does not say which parameter is to blame, so try them one by one.
         for name, annotation in fields.items():
             subject = f"{what}: the parameter {name!r}"
             json_schema_of(adapter_for(annotation, subject), "validation", subject)
         raise
-    return adapter, schema, generator.bytes_in_json
+    return adapter, inlined(schema) if options.inline_definitions else schema, generator.bytes_in_json
 
 
 def _awaited(returns: Any) -> Any:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, from_json
 
-from trio_mcp.schema.validator import SchemaError, SchemaValidator
+from trio_mcp.schema.validator import MAX_SUBSCHEMAS, SchemaError, SchemaValidator
 
-__all__ = ["ArgumentsSchema", "JsonSchema", "adapter_for", "json_schema_of", "problem_line"]
+__all__ = [
+    "ArgumentsSchema",
+    "JsonSchema",
+    "adapter_for",
+    "alternatives",
+    "inlined",
+    "json_schema_of",
+    "json_types",
+    "listed_values",
+    "problem_line",
+    "read_texts",
+    "text_types",
+]
 
 # Chosen: both may quote the client's input (keys, parts of values), so neither may grow with it.
 MAX_PLACE = 100
@@ -24,9 +37,31 @@ MAX_PROBLEM = 500
 DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INTEGER = r"^[+-]?[0-9]+$"
 
+# Keywords that hold subschemas by names of the author's choice, and keywords that hold values.
+_NAMED = frozenset({"$defs", "properties", "patternProperties", "dependentSchemas"})
+_VALUES = frozenset({"const", "default", "enum", "examples"})
+_DEFINITIONS = "#/$defs/"
+
+# JSON Schema's names for the types of values. bool comes before int, because in Python a bool is an int.
+_NAMES: dict[type, frozenset[str]] = {
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    str: frozenset({"string"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+    type(None): frozenset({"null"}),
+}
+# What a schema without a type allows.
+_JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
+_SCALARS = frozenset({"boolean", "integer", "number"})
+
 
 class JsonSchema(GenerateJsonSchema):
     """pydantic's generator, without titles that only repeat a property's name: models pay for every token.
+
+    Args:
+        null: Whether what has a default is described with its null, if it allows null.
 
     Attributes:
         bytes_in_json: Whether a type decodes its bytes in a way that pydantic supports for JSON text only
@@ -36,8 +71,9 @@ class JsonSchema(GenerateJsonSchema):
     # A default without a JSON form still works; it just isn't shown.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
-    def __init__(self) -> None:
+    def __init__(self, null: bool = True) -> None:
         super().__init__()
+        self._null = null
         self.bytes_in_json = False
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -51,6 +87,10 @@ class JsonSchema(GenerateJsonSchema):
         except (TypeError, ValueError) as exc:
             raise PydanticSerializationError(str(exc)) from None
         return plain
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().default_schema(schema)
+        return found if self._null else _without_null(found)
 
     def decimal_schema(self, schema: Any) -> dict[str, Any]:
         found = super().decimal_schema(schema)
@@ -95,8 +135,8 @@ def json_schema_of(
     mode: Literal["validation", "serialization"],
     subject: str,
     generator: JsonSchema | None = None,
-) -> tuple[dict[str, Any], JsonSchema]:
-    """Return the JSON Schema 2020-12 of a type, and the generator that made it.
+) -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a type.
 
     Raises:
         TypeError: If the type has no JSON Schema; the message names the subject.
@@ -108,7 +148,163 @@ def json_schema_of(
     except PydanticInvalidForJsonSchema as exc:
         raise TypeError(f"{subject} has no JSON Schema: {exc.message}") from None
     schema.pop("title", None)  # the name of an internal class, such as that of the arguments' TypedDict
-    return schema, generator
+    return schema
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of something that may be left out, without null among what it allows."""
+    left = {key: value for key, value in schema.items() if key != "default" or value is not None}
+    if "enum" in left:
+        left["enum"] = [value for value in left["enum"] if value is not None] or left["enum"]
+    options = [option for option in left.pop("anyOf", ()) if option != {"type": "null"}]
+    return {**options[0], **left} if len(options) == 1 else {**left, **({"anyOf": options} if options else {})}
+
+
+class _TooLarge(Exception):
+    """The schema would be too large with its definitions inlined."""
+
+
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a generated schema with its definitions in place of the references to them.
+
+    A definition that refers to itself stays, and so do all of them if the schema would become too large.
+    """
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    below = {name: _referenced(definition) for name, definition in definitions.items()}
+    for name in definitions:  # all that can be reached over it: the closure, by Warshall's algorithm
+        for others in below.values():
+            if name in others:
+                others |= below[name]
+    recursive = {name for name, others in below.items() if name in others}
+    rest = {key: value for key, value in schema.items() if key != "$defs"}
+    left = MAX_SUBSCHEMAS  # a client like ours would not use a larger one
+
+    def copied(part: Any) -> Any:
+        nonlocal left
+        if isinstance(part, list):
+            return [copied(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        left -= 1
+        if left < 0:
+            raise _TooLarge
+        found: dict[str, Any] = {}
+        for key, value in part.items():
+            if key in _NAMED:
+                found[key] = {name: copied(each) for name, each in value.items()}
+            elif key != "discriminator":  # of OpenAPI: it refers to the definitions
+                found[key] = value if key in _VALUES else copied(value)
+        if "discriminator" in part:  # what it said besides: the tag has to be there, even if it has a default
+            tag = part["discriminator"]["propertyName"]
+            found["oneOf"] = [{**each, "required": _with(tag, each.get("required", []))} for each in found["oneOf"]]
+        name = part.get("$ref", "").removeprefix(_DEFINITIONS)
+        if name not in definitions or name in recursive:
+            return found
+        del found["$ref"]
+        return {**copied(definitions[name]), **found}  # what stands beside a reference describes this one use of it
+
+    try:
+        kept = {name: copied(definitions[name]) for name in definitions if name in recursive}
+        return {**copied(rest), **({"$defs": kept} if kept else {})}
+    except _TooLarge:
+        return schema
+
+
+def _with(name: str, names: list[str]) -> list[str]:
+    return names if name in names else [*names, name]
+
+
+def _referenced(part: Any) -> set[str]:
+    """Return the names of the definitions that a schema refers to."""
+    if isinstance(part, list):
+        return set().union(*map(_referenced, part))
+    if not isinstance(part, dict):
+        return set()
+    names = set().union(*map(_referenced, part.values()))
+    reference = part.get("$ref")
+    return names | {reference.removeprefix(_DEFINITIONS)} if isinstance(reference, str) else names
+
+
+def alternatives(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...] = ()) -> Iterable[dict[str, Any]]:
+    """Yield the alternatives of a schema: one, unless it is a union."""
+    if not isinstance(schema, dict):
+        yield {}
+        return
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        if reference not in seen:  # a recursive type would never end
+            definition = definitions.get(reference.removeprefix(_DEFINITIONS), {})
+            yield from alternatives(definition, definitions, (*seen, reference))
+        return
+    union = schema.get("anyOf") or schema.get("oneOf")
+    if union is None:
+        yield schema
+        return
+    for option in union:
+        yield from alternatives(option, definitions, seen)
+
+
+def listed_values(option: dict[str, Any]) -> list[Any] | None:
+    """Return the values that a schema without alternatives allows, if it lists them."""
+    # A Literal of one value is a `const`, one of several an `enum`.
+    return [option["const"]] if "const" in option else option.get("enum")
+
+
+def json_types(option: dict[str, Any]) -> frozenset[str]:
+    """Return the JSON types that a schema without alternatives allows."""
+    values = listed_values(option)  # an enumeration of numbers may come without a type
+    if values is not None:
+        return frozenset().union(*map(_types_of, values))
+    named = option.get("type", _JSON_TYPES)
+    return frozenset([named] if isinstance(named, str) else named)
+
+
+def _types_of(value: Any) -> frozenset[str]:
+    for kind, names in _NAMES.items():
+        if isinstance(value, kind):
+            return names
+    return frozenset()
+
+
+def text_types(schema: dict[str, Any]) -> dict[str, frozenset[str]]:
+    """Return the JSON types that a string may be read as, for each parameter that takes no string."""
+    found: dict[str, frozenset[str]] = {}
+    for name, part in schema.get("properties", {}).items():
+        options = list(alternatives(part, schema.get("$defs", {})))
+        if any("string" in json_types(option) for option in options):
+            continue
+        # A number or a boolean in a string fits already, unless a strict type refuses it. Only a list of values takes
+        # none of its own accord.
+        types = (json_types(each) - (_SCALARS if listed_values(each) is None else frozenset()) for each in options)
+        if allowed := frozenset().union(*types):
+            found[name] = allowed
+    return found
+
+
+def read_texts(
+    arguments: Mapping[str, Any], names: Collection[str], types: Mapping[str, frozenset[str]]
+) -> dict[str, Any]:
+    """Read strings as JSON.
+
+    Args:
+        arguments: The arguments.
+        names: The arguments to read.
+        types: For each argument, the JSON types that may come out of it; others are never read.
+
+    Returns:
+        The values, of those that are JSON of such a type.
+    """
+    read: dict[str, Any] = {}
+    for name in arguments.keys() & types.keys() & set(names):
+        if isinstance(text := arguments[name], str):
+            try:
+                value = from_json(text, allow_inf_nan=False)
+            except ValueError:
+                continue
+            # Only types that are allowed: pydantic's lax mode would take true as the number 1.
+            if _types_of(value) & types[name]:
+                read[name] = value
+    return read
 
 
 class ArgumentsSchema:

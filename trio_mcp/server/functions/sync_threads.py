@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import trio
 
-from trio_mcp._checks import check_count, validator
+from trio_mcp._checks import check_count, check_flag, validator
 from trio_mcp.server.functions.held_clock import OUR_THREAD, HoldingLimiter, held_clock
 
 __all__ = ["FunctionOptions", "SyncThreads"]
@@ -18,16 +18,26 @@ __all__ = ["FunctionOptions", "SyncThreads"]
 
 @attrs.frozen(kw_only=True)
 class FunctionOptions:
-    """How a server calls the functions behind its tools, resources, prompts, completions and methods.
+    """How a server calls and describes the functions behind its tools, resources, prompts, completions and methods.
 
     Attributes:
         max_sync_threads: How many synchronous functions run at once, each in a thread; further calls wait.
+        structured_output: Whether the return types of tools make output schemas and structured content. A tool's own
+            ``structured_output`` takes precedence.
+        null_in_schemas: Whether input schemas say that an optional parameter may be null. If False, they say only that
+            it may be left out, for hosts that don't understand such unions; null is accepted all the same.
+        inline_definitions: Whether the schemas that are made from type hints have their definitions in place of the
+            references to them, for hosts that don't follow references. Recursive types keep theirs, and so does a
+            schema that would have more than 10,000 parts.
 
     Raises:
         TypeError, ValueError: If a value is invalid.
     """
 
     max_sync_threads: int = attrs.field(default=40, validator=validator(check_count))  # as many as Trio's own limiter
+    structured_output: bool = attrs.field(default=True, validator=validator(check_flag))
+    null_in_schemas: bool = attrs.field(default=True, validator=validator(check_flag))
+    inline_definitions: bool = attrs.field(default=False, validator=validator(check_flag))
 
 
 class SyncThreads:

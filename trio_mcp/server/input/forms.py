@@ -146,7 +146,7 @@ def form_of(model: type[ModelT]) -> Form[ModelT]:
 @functools.lru_cache(maxsize=512)
 def _form_of(model: type[ModelT]) -> Form[ModelT]:
     what = f"the form {model.__name__}"
-    schema, _ = json_schema_of(adapter_for(model, what), "validation", what, _FormSchema())
+    schema = json_schema_of(adapter_for(model, what), "validation", what, _FormSchema())
     definitions = schema.get("$defs", {})
     if "$ref" in schema:  # a recursive model
         schema = _resolved(schema, definitions)

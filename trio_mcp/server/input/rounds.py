@@ -8,6 +8,7 @@ parked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -162,6 +163,7 @@ class Rounds:
     Attributes:
         answers: The answers, by key.
         state: The function's own state, from its last `InputRequired`.
+        limit: The scope that limits the function's time, and its seconds: they begin anew after each answer.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class Rounds:
         self._used: set[str] = set()  # keys of the questions that this run of the function has asked
         self._waits: set[trio.CancelScope] = set()
         self._over = False
+        self.limit: tuple[trio.CancelScope, float] | None = None
         # In later rounds only questions that were asked have a response here: `earlier_rounds` has dropped the others.
         if earlier is None:
             self._offered = dict(responses or {})
@@ -257,10 +260,15 @@ class Rounds:
         # after its call was cancelled. So each wait has a scope of its own, which _close cancels.
         with trio.CancelScope() as scope:
             self._waits.add(scope)
+            # A person's time is not the function's. In the modern era it lies between two runs of the function.
+            if self.limit is not None:
+                self.limit[0].deadline = math.inf
             try:
                 await wait()
             finally:
                 self._waits.discard(scope)
+                if self.limit is not None and not self._waits:
+                    self.limit[0].deadline = trio.current_time() + self.limit[1]
         if scope.cancelled_caught:
             raise RoundEnded
 

@@ -13,6 +13,7 @@ from urllib.parse import urljoin
 
 import trio
 
+from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import start
 from trio_mcp.errors import RemoteProtocolError, TransportError
 from trio_mcp.http.client.origins import origin_of
@@ -57,6 +58,7 @@ async def sse_client(
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
     """
+    check_on_trio()
     async with http_wire(url, headers, http_client) as wire:
         link = HttpLink(wire, max_message_size, Backoff())
         async with link.running():

@@ -1,0 +1,102 @@
+"""``trio-mcp config``: print how a host starts a server, in the form that most hosts read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from trio_mcp.cli.editing import snippet
+from trio_mcp.cli.exits import OK, Exit
+from trio_mcp.cli.suggestions import near_file
+
+__all__ = ["is_url", "plain_entry", "run", "server_name"]
+
+DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+# What every host accepts; the names of tools are often made from it.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print an ``mcpServers`` file with a server."""
+    print(snippet("mcpServers", server_name(options), plain_entry(options)), end="")
+    return OK
+
+
+def is_url(source: str) -> bool:
+    """Return whether a FILE is a URL."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|(?i:unix|tcp|tls):", source) is not None
+
+
+def server_name(options: argparse.Namespace) -> str:
+    """Return the name under which a host lists the server.
+
+    Raises:
+        Exit: If not every host would accept it.
+    """
+    source: str = options.server
+    name: str | None = options.name
+    if name is None:
+        file = source.partition(":")[0]
+        if is_url(source):
+            stem = urlsplit(source).hostname or ""
+        else:
+            stem = os.path.basename(file).removesuffix(".py") if file.endswith(".py") else file.rpartition(".")[2]
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"
+    if not NAME.fullmatch(name):
+        raise Exit(f"a server's name may have letters, digits, - and _ only, and at most 64 of them; got {name!r}")
+    return name
+
+
+def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> dict[str, Any]:
+    """Return the entry of ``mcpServers`` for the server of a command line.
+
+    Args:
+        options: The command line.
+        only_commands: Whether the host can only start commands, so that a URL needs a bridge.
+
+    Raises:
+        Exit: If there is no such server, or it does not take what the command line has for it.
+    """
+    source: str = options.server
+    if not is_url(source):
+        return _process(
+            options, ["run", _found(source), *(["--", *options.file_arguments] * bool(options.file_arguments))]
+        )
+    if options.file_arguments:
+        raise Exit(f"the words after -- are arguments of a server's file, but {source} is a URL")
+    # Imported here: a file needs no client.
+    from trio_mcp.client.targets import link_factory
+
+    try:
+        link_factory(source)
+    except (TypeError, ValueError) as exc:
+        raise Exit(str(exc)) from None
+    # The others are ours; a bridge speaks them for any host.
+    if only_commands or not source.lower().startswith(("http://", "https://")):
+        return _process(options, ["bridge", source])
+    if options.env:
+        raise Exit("--env is for servers that are started as a process")
+    return {"url": source}
+
+
+def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
+    # By absolute path: hosts search a PATH of their own, and know nothing of virtual environments.
+    entry: dict[str, Any] = {"command": os.path.abspath(sys.executable), "args": ["-m", "trio_mcp", *words]}
+    return {**entry, "env": dict(options.env)} if options.env else entry
+
+
+def _found(source: str) -> str:
+    """Return the name by which `run` finds a server from any folder."""
+    file, colon, attribute = source.partition(":")
+    if file.endswith(".py"):
+        if not os.path.isfile(file):
+            raise Exit(f"there is no file {file!r}{near_file(file)}")
+        # Not resolved: a link may lead to another version tomorrow.
+        return os.path.abspath(file) + colon + attribute
+    if re.fullmatch(f"{DOTTED}(:{DOTTED})?", source):
+        return source
+    raise Exit(f"{source!r} is neither a server's file, such as server.py, nor package.module:name nor a URL")

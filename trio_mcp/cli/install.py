@@ -1,0 +1,107 @@
+"""``trio-mcp install``: tell a host how to start a server, or show what to tell it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shlex
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+from trio_mcp.cli.config import is_url, plain_entry, server_name
+from trio_mcp.cli.editing import NotEditable, Taken, snippet, with_json_entry, with_yaml_entry, yaml_snippet
+from trio_mcp.cli.exits import FAILED, OK, Exit
+from trio_mcp.cli.hosts import HOSTS
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what to put into a host's file, or put it there."""
+    host = HOSTS[options.host]
+    if options.scope == "project" and not host.project:
+        raise Exit(f"{host.title} has no file for a single project; leave out --scope")
+    name = server_name(options)
+    # Goose itself finds an extension by its name in small letters.
+    name = name.lower() if host.yaml else name
+    entry = host.entry(name, plain_entry(options, only_commands=host.remote is None))
+    path = host.file(options.scope, sys.platform, os.environ)
+    if options.write:
+        print(_put(path, host.table, name, entry, yaml=host.yaml, force=options.force))
+    else:
+        shown = yaml_snippet if host.yaml else snippet
+        print(f"Put this into {path}, or run the command again with --write:\n")
+        print(shown(host.table, name, entry))
+    print(host.then)
+    print(f"If the server is missing there, see {host.logs.replace('{name}', name)}.")
+    # Ours reads the files of all hosts but one.
+    target = shlex.quote(options.server) if host.yaml else f"{shlex.quote(str(path))}#{name}"
+    print(f"To try it without {host.title}: trio-mcp list {target}")
+    if not options.env and not is_url(options.server):
+        print("The server gets few variables of your environment; pass those that it needs with --env NAME=VALUE.")
+    if not is_url(options.server) and ".py" not in options.server:
+        print(f"Its package must be installed in the environment of {sys.executable}.")
+    return OK
+
+
+def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: bool, force: bool) -> str:
+    """Write an entry into a host's file; return what was done."""
+    # The file itself, where it is a link: many people keep such files elsewhere.
+    file = Path(os.path.realpath(path))
+    try:
+        before = file.read_bytes() if file.exists() else None
+        edit = with_yaml_entry if yaml else with_json_entry
+        text = edit((before or b"").decode(), table, name, entry, force=force)
+        if text.encode() == before:
+            return f"{path} has this server already; nothing was changed."
+        backup = None if before is None else _backup(file, before)
+        _replace(file, text.encode(), before)
+    except Taken:
+        raise Exit(f"{path} has another server {name!r}; add --force to replace it, or --name", FAILED) from None
+    except (NotEditable, UnicodeDecodeError) as exc:
+        why = str(exc) if isinstance(exc, NotEditable) else "it is not valid UTF-8"
+        shown = json.dumps(str(path))
+        raise Exit(f"{shown} is left as it was: {why}; run this without --write, and edit it by hand", FAILED) from None
+    except OSError as exc:
+        raise Exit(f"can't write {path}: {exc.strerror or exc}", FAILED) from None
+    return f"Added {name!r} to {path}" + (f"; the file as it was is {backup}." if backup else ", a new file.")
+
+
+def _backup(file: Path, content: bytes) -> Path:
+    """Keep a copy of a file beside it, under a name that is free."""
+    names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
+    mode = stat.S_IMODE(file.stat().st_mode)
+    for name in names:
+        try:
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            continue
+        with open(descriptor, "wb") as copy:
+            copy.write(content)
+        return name
+    raise AssertionError  # the numbers don't end
+
+
+def _replace(file: Path, content: bytes, before: bytes | None) -> None:
+    """Replace a file at once, so that its host never reads a part of it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # For the user's eyes only, unless it was otherwise: it may hold keys.
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with open(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(descriptor)
+        if before is not None:
+            os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
+        # Some hosts write their file while they run.
+        if (file.read_bytes() if file.exists() else None) != before:
+            raise NotEditable("its host has just changed it")
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,1 @@
+"""The configuration files in which hosts list their servers."""

@@ -1,0 +1,109 @@
+"""The text of a configuration: JSON, perhaps with comments and trailing commas, and the lines of its keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TypeAlias
+
+import attrs
+
+__all__ = ["Place", "Places", "locate", "without_comments", "without_trailing_commas"]
+
+# The end of a string, or of a comment, is optional: without that, each quote of a text without end would be tried anew.
+_STRING = r'"(?:[^"\\]|\\.)*"?'
+_COMMENTS = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[]}])", re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """Return a text with spaces in place of its comments, so that everything else keeps its line and offset."""
+    return _COMMENTS.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\r\n]", " ", found[0]), text)
+
+
+def without_trailing_commas(text: str) -> str:
+    """Return a text without comments, with spaces in place of its trailing commas."""
+    return _TRAILING_COMMAS.sub(lambda found: " " if found[0] == "," else found[0], text)
+
+
+Place: TypeAlias = tuple[str | int, ...]
+
+# Strings with their escapes, punctuation, and runs of anything else (numbers, true, false, null).
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+@attrs.frozen
+class Places:
+    """Where the values of a JSON text are, by their paths.
+
+    Attributes:
+        lines: The line of each key and each item of an array, counted from 1.
+        spans: The offsets at which each value begins and ends.
+        repeated: The path and line of each key that its object already has.
+    """
+
+    lines: dict[Place, int] = attrs.field(factory=dict)
+    spans: dict[Place, tuple[int, int]] = attrs.field(factory=dict)
+    repeated: list[tuple[Place, int]] = attrs.field(factory=list)
+
+    def line(self, path: Place) -> int | None:
+        """Return the line of a value, or of its nearest parent that has one."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+@attrs.define
+class _Container:
+    path: Place
+    is_object: bool
+    start: int
+    key: str | int = 0
+    expects_key: bool = True
+    keys: set[str] = attrs.field(factory=set)
+
+
+def locate(text: str) -> Places:
+    """Find every key and every value.
+
+    Args:
+        text: Valid JSON: a parser has accepted it, so that one regular expression for tokens is enough.
+    """
+    places = Places()
+    containers: list[_Container] = []
+    line, counted = 1, 0
+    for token in _TOKEN.finditer(text):
+        # Counted from token to token, so the whole takes linear time.
+        line += text.count("\n", counted, token.start())
+        counted = token.start()
+        inner = containers[-1] if containers else None
+        mark = token[0]
+        if mark in "}]":
+            closed = containers.pop()
+            places.spans[closed.path] = closed.start, token.end()
+        elif mark == ",":
+            assert inner is not None
+            inner.expects_key = True
+            if isinstance(inner.key, int):
+                inner.key += 1
+        elif mark == ":":
+            pass
+        elif inner is not None and inner.is_object and inner.expects_key:
+            # Decoded, as a parser takes two spellings of a key, with and without escapes, for the same.
+            key = json.loads(mark)
+            inner.key, inner.expects_key = key, False
+            path = (*inner.path, key)
+            if key in inner.keys:
+                # A parser keeps the last one silently: the first server of that name would just be missing.
+                places.repeated.append((path, line))
+            inner.keys.add(key)
+            places.lines[path] = line  # of the last one, which json.loads keeps
+        else:
+            path = () if inner is None else (*inner.path, inner.key)
+            # Keys have their line already, and it is the better place for a message than that of the value.
+            places.lines.setdefault(path, line)
+            if mark in "{[":
+                containers.append(_Container(path, mark == "{", token.start()))
+            else:
+                places.spans[path] = token.span()
+    return places

@@ -1,0 +1,109 @@
+"""The variables of a configuration, such as ``${NAME}`` and ``${input:key}``, and files of variables."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+__all__ = ["HOST_VARIABLES", "expand", "read_env_file"]
+
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+# The names that POSIX shells accept.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+HOST_VARIABLES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
+"""The names of editors' own variables that look like those of the environment."""
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
+    """Fill in variables, once: a value that is filled in is not expanded again.
+
+    As in a shell, a default counts if the variable is not set or empty.
+
+    Args:
+        text: The text.
+        environ: The environment variables: ``${NAME}`` and ``${env:NAME}``.
+        variables: The others, such as ``${workspaceFolder}`` and ``${input:key}``. They come first.
+
+    Returns:
+        The expanded text, and the problems found.
+    """
+    problems: list[str] = []
+
+    def value(reference: re.Match[str]) -> str:
+        name, has_default, default = reference[1].partition(":-")
+        plain = name.removeprefix("env:")
+        is_plain = name not in HOST_VARIABLES and _NAME.fullmatch(plain)
+        found = variables.get(name, environ.get(plain) if is_plain else None)
+        if has_default:
+            # `or`: an empty value counts as missing, like `:-` in a shell.
+            return found or default
+        if found is not None:
+            return found
+        # A problem and not an empty text: a server without its token would fail later, and less clearly.
+        if is_plain:
+            problems.append(f"the variable {plain} is not set; set it, or give a default: ${{{plain}:-default}}")
+        elif name in HOST_VARIABLES or (":" in name and plain == name):
+            problems.append(f"{reference[0]} needs a value; pass variables={{{name!r}: …}}, or --variable {name}=…")
+        else:
+            problems.append(
+                f"{reference[0]} can't be filled in; the forms are ${{NAME}}, ${{NAME:-default}} and ${{env:NAME}}"
+            )
+        return reference[0]
+
+    return _REFERENCE.sub(value, text), problems
+
+
+LARGEST_ENV_FILE = 1_000_000
+"""Bytes that a file of variables may have (chosen)."""
+
+# The syntax of dotenv: a value may stand in quotes, and then extend over several lines.
+_VARIABLE = re.compile(
+    r"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"
+    r"""(?:'(?P<raw>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)"|(?P<bare>[^'"#\r\n][^#\r\n]*)?)"""
+    r"[ \t]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)",
+    re.DOTALL,
+)
+_SKIPPED = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\r|\Z)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Read a file of variables: lines of ``NAME=value``, as for dotenv.
+
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is too large, or not in this form. The text shows no value, as it may be secret.
+    """
+    # First, as opening a pipe would wait for its other end.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(LARGEST_ENV_FILE + 1)
+    if len(content) > LARGEST_ENV_FILE:
+        raise ValueError(f"has more than {LARGEST_ENV_FILE:,} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"is not valid UTF-8: {exc.reason} at byte {exc.start}") from None
+    variables: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        if found := _SKIPPED.match(text, at):
+            # Also what follows a variable: the rest of its line.
+            at = found.end()
+            continue
+        found = _VARIABLE.match(text, at)
+        if found is None:
+            raise ValueError(f"line {text.count(chr(10), 0, at) + 1} must have the form NAME=value")
+        raw, escaped, bare = found["raw"], found["escaped"], found["bare"]
+        if escaped is not None:
+            escaped = re.sub(r"\\(.)", lambda each: _ESCAPES.get(each[1], each[1]), escaped, flags=re.DOTALL)
+        variables[found["name"]] = next((each for each in (raw, escaped) if each is not None), (bare or "").strip())
+        at = found.end()
+    return variables

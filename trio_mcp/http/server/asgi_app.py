@@ -1,0 +1,171 @@
+"""A server as an ASGI application that others serve: its start and its end, and the calls that come outside of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Literal, NoReturn, Self
+
+import trio
+
+from trio_mcp._checks import check_on_trio
+from trio_mcp._log import logger
+from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.asgi import HttpAnswer, ReceiveCallable, Scope, SendCallable
+from trio_mcp.http.server.host import Runnable
+from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.statistics import HttpStatistics
+
+__all__ = ["AsgiApp"]
+
+NOT_RUNNING = (
+    "this application is not running: serve it with an ASGI server that has the lifespan protocol, such as "
+    "`hypercorn -k trio module:app`; if it is mounted in another application, start it in the lifespan of that one, "
+    "such as `FastAPI(lifespan=app.lifespan)`; or serve it inside of `async with app:`"
+)
+ELSEWHERE = "this application runs in another thread, or in another run of Trio: start it where it is served"
+RUNNING = "this application runs already: make another one with `server.asgi_app()`, or enter it once, around both"
+
+
+class AsgiApp:
+    """A server as an ASGI application, which `Server.asgi_app` makes.
+
+    What serves it also starts and ends it: an ASGI server with the lifespan protocol, the lifespan of an application
+    that it is mounted in (`lifespan`), or ``async with app:``. Each start is a run of the server, with its lifespan;
+    after its end it can be started again.
+
+    Args:
+        server: The server.
+        options: The settings of the endpoint.
+
+    Attributes:
+        options: The settings of the endpoint.
+    """
+
+    def __init__(self, server: Runnable, options: HttpOptions) -> None:
+        self.options = options
+        self._server = server
+        # Who ends it; None if it is not running.
+        self._owner: Literal["block", "lifespan"] | None = None
+        self._block: contextlib.AbstractAsyncContextManager[None] | None = None
+        self._app: HttpApp | None = None
+        # Identifies the run of Trio: a call from another one, or from another thread, would corrupt the sessions.
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def __aenter__(self) -> Self:
+        block = self._run("block")
+        await block.__aenter__()
+        self._block = block
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._block is not None
+        return await self._block.__aexit__(kind, exc, traceback)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, outer: object = None) -> AsyncIterator[None]:
+        """Run the server, as the lifespan of an application that this one is mounted in.
+
+        ``FastAPI(lifespan=app.lifespan)``; in a lifespan of your own, ``async with app:`` does the same.
+
+        Args:
+            outer: That application; it is not used.
+        """
+        async with self:
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _run(self, owner: Literal["block", "lifespan"]) -> AsyncIterator[None]:
+        if (obstacle := self._obstacle()) is not None:
+            raise RuntimeError(obstacle)
+        self._owner = owner
+        try:
+            async with self._server.open_run() as run:
+                self._token = trio.lowlevel.current_trio_token()
+                self._app = app = HttpApp(run, self.options)
+                try:
+                    async with run.ending_gracefully():
+                        yield
+                finally:
+                    self._app = None
+                    app.close_websockets()
+        finally:
+            self._owner = None
+
+    async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
+        """Serve one connection, as ASGI has it."""
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._live(receive, send)
+            return
+        if kind not in ("http", "websocket"):
+            raise RuntimeError(f"this application serves HTTP and WebSocket, not {kind}")
+        app = self._app
+        if app is None or not self._is_here():
+            await self._refuse(kind, send)
+        await app(scope, receive, send)
+
+    def statistics(self) -> HttpStatistics:
+        """Return what the endpoint is doing now.
+
+        This looks at every session: cheap enough for once a second, not for every request.
+
+        Raises:
+            RuntimeError: If the application is not running.
+        """
+        if self._app is None:
+            raise RuntimeError(NOT_RUNNING)
+        return self._app.statistics()
+
+    def _is_here(self) -> bool:
+        try:
+            return trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:  # not on Trio at all
+            return False
+
+    def _obstacle(self) -> str | None:
+        """Return why it can't be started here, if so."""
+        return _no_trio() or (None if self._owner is None else RUNNING)
+
+    async def _live(self, receive: ReceiveCallable, send: SendCallable) -> None:
+        """Run the server from ``lifespan.startup`` to ``lifespan.shutdown``, in the task of the ASGI server."""
+        await receive()  # only a startup can come first
+        # Inside `async with app:` the block decides: an ASGI server must not end what another one may serve as well.
+        owned = self._owner == "block" and self._app is not None and self._is_here()
+        stage = "startup"
+        failure = None if owned else self._obstacle()
+        if failure is None:
+            try:
+                async with contextlib.nullcontext() if owned else self._run("lifespan"):
+                    await send({"type": "lifespan.startup.complete"})
+                    stage = "shutdown"
+                    await receive()
+            except Exception as exc:
+                # Whatever fails between the two, the server can't go on: this ends the ASGI server as well.
+                logger.error("the application failed at its %s", stage, exc_info=exc)
+                failure = f"{type(exc).__name__}: {exc}"
+        if failure is None:
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            await send({"type": f"lifespan.{stage}.failed", "message": failure})
+
+    async def _refuse(self, kind: str, send: SendCallable) -> NoReturn:
+        """Tell the client and the ASGI server, which logs what is raised, why this call can't be served."""
+        # Nothing here needs Trio: the call may come from an ASGI server on asyncio.
+        text = _no_trio() or (NOT_RUNNING if self._app is None else ELSEWHERE)
+        if kind == "http":
+            await HttpAnswer(send).whole(503, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
+        else:
+            await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
+        raise RuntimeError(text)
+
+
+def _no_trio() -> str | None:
+    try:
+        check_on_trio()
+    except RuntimeError as exc:
+        return str(exc)
+    return None

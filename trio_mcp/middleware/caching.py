@@ -1,0 +1,99 @@
+"""`Caching`: a middleware that answers a call that was made before with the result it had then."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import attrs
+import trio
+from pydantic_core import from_json, to_json
+
+from trio_mcp._checks import check_count, check_seconds, check_text, validator
+from trio_mcp.middleware.requests import outcome_of
+from trio_mcp.server.context import Context
+
+__all__ = ["Caching"]
+
+# The parameter by which a cacheable request names what it wants.
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+def _checked_names(given: Iterable[str]) -> frozenset[str]:
+    if isinstance(given, str):  # an iterable of letters
+        raise TypeError(f"names must be a set of strings; write {{{given!r}}}")
+    names = frozenset(given)
+    for name in names:
+        check_text("a name", name)
+    return names
+
+
+@attrs.define(eq=False)
+class Caching:
+    """Answers a call of a tool, a read or a prompt with the result that the same request had before.
+
+    Requests are the same if the principal (with its scopes), the revision, the method and the parameters are. So name
+    only what depends on nothing else: not on a session, on headers, on what the client can do or the user answers. An
+    answer from the cache is not checked against ``visible=`` again, and a disabled tool has it until it is too old.
+
+    Errors and questions to the user are never cached, nor are requests that bring the user's answers.
+
+    Attributes:
+        names: The names of tools and prompts, and the URIs, whose results may be cached. For tools only those that
+            change nothing: the ones that you would annotate as ``read_only_hint``.
+        ttl: How many seconds a result is used.
+        max_entries: How many results are kept.
+        max_bytes: How many bytes of results are kept. Beyond either limit those not used for longest go first.
+    """
+
+    names: frozenset[str] = attrs.field(converter=_checked_names)
+    ttl: float = attrs.field(default=60.0, kw_only=True, validator=validator(check_seconds))
+    max_entries: int = attrs.field(default=1000, kw_only=True, validator=validator(check_count))
+    max_bytes: int = attrs.field(default=10_000_000, kw_only=True, validator=validator(check_count))
+    # As text: a middleware outside this one may change the result that it gets.
+    _kept: OrderedDict[bytes, tuple[float, bytes]] = attrs.field(factory=OrderedDict, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+
+    async def __call__(
+        self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        key = self._key(context)
+        if key is None:
+            return await call_next()
+        expires, text = self._kept.get(key, (0.0, b""))
+        # The second comparison: the clock of another run of Trio may be far ahead of this one.
+        if 0 < expires - trio.current_time() <= self.ttl:
+            self._kept.move_to_end(key)
+            await trio.lowlevel.checkpoint()
+            found: dict[str, Any] = from_json(text)
+            return found
+        result = await call_next()
+        if outcome_of(result) == "ok":
+            self._keep(key, to_json(result))
+        return result
+
+    def clear(self) -> None:
+        """Forget all results."""
+        self._kept.clear()
+        self._bytes = 0
+
+    def _key(self, context: Context[Any]) -> bytes | None:
+        params = {name: value for name, value in context.params.items() if name != "_meta"}
+        named_by = _NAMED_BY.get(context.method)
+        if named_by is None or params.get(named_by) not in self.names or {"requestState", "inputResponses"} & {*params}:
+            return None
+        whose = None if context.principal is None else [context.principal.identity, sorted(context.principal.scopes)]
+        # A digest, as parameters may be long.
+        return hashlib.sha256(to_json([whose, context.protocol_version, context.method, params])).digest()
+
+    def _keep(self, key: bytes, text: bytes) -> None:
+        self._bytes -= len(self._kept.pop(key, (0.0, b""))[1])
+        if len(text) > self.max_bytes:
+            return
+        self._kept[key] = trio.current_time() + self.ttl, text
+        self._bytes += len(text)
+        while self._bytes > self.max_bytes or len(self._kept) > self.max_entries:
+            _, (_, oldest) = self._kept.popitem(last=False)
+            self._bytes -= len(oldest)

@@ -1,0 +1,55 @@
+"""`ErrorMasking`: a middleware that gives each unexpected error a number, by which the operator finds it in the log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+
+from trio_mcp.errors import McpError
+from trio_mcp.middleware.requests import LOGGER, described
+from trio_mcp.server.context import Context
+from trio_mcp.types.error_codes import INTERNAL_ERROR
+
+__all__ = ["ErrorMasking"]
+
+
+@attrs.frozen(kw_only=True)
+class ErrorMasking:
+    """Replaces the text of unexpected errors by one that says nothing but a number, which is in the log as well.
+
+    Unexpected are all exceptions but `ToolError`, `ResourceNotFound` and `McpError`, whose texts are meant for the
+    client. This also holds with ``expose_errors=True``.
+
+    Attributes:
+        text: What clients read, followed by the number.
+        logger: The logger; ``trio_mcp.middleware`` by default.
+    """
+
+    text: str = "something went wrong on the server"
+    logger: logging.Logger = attrs.field(factory=lambda: logging.getLogger(LOGGER))
+
+    async def __call__(
+        self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        try:
+            result = await call_next()
+        except McpError as exc:
+            if context.failure is None:
+                raise
+            raise McpError(exc.code, self._masked(context, context.failure)) from None
+        except Exception as exc:  # of a middleware inside this one: nobody has logged it yet
+            raise McpError(INTERNAL_ERROR, self._masked(context, exc, with_traceback=True)) from None
+        if context.failure is None or result.get("isError") is not True:
+            return result
+        return {"content": [{"type": "text", "text": self._masked(context, context.failure)}], "isError": True}
+
+    def _masked(self, context: Context[Any], exc: Exception, with_traceback: bool = False) -> str:
+        number = secrets.token_hex(4)
+        # What a function raised was logged with its traceback just before this.
+        traceback = exc if with_traceback else None
+        self.logger.error("error %s: %s: %r", number, described(context), exc, exc_info=traceback)
+        return f"{self.text} (error {number})"

@@ -1,0 +1,262 @@
+"""Pictures, sounds and files, as functions return them: bytes that know what kind they are."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import mimetypes
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import attrs
+from pydantic_core import CoreSchema, core_schema
+
+from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, TextContent
+from trio_mcp.types.icons import image_type
+from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
+
+__all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_of"]
+
+# Chosen: in base64, which adds a third, it fits into a message of the default size.
+MAX_FILE: Final = 32 * 1024 * 1024
+"""The maximum size of a file that is read for a path, in bytes."""
+
+# How files begin, from the specifications of the formats; for the usual pictures there is `image_type`.
+_BEGINNINGS: Final = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (rb".{4}ftypavif", "image/avif"),
+        (rb"II\*\0|MM\0\*", "image/tiff"),
+        (rb"RIFF.{4}WAVE", "audio/wav"),
+        (rb"ID3", "audio/mpeg"),
+        (rb"OggS", "audio/ogg"),
+        (rb"fLaC", "audio/flac"),
+        (rb"%PDF-", "application/pdf"),
+        (rb"PK\x03\x04", "application/zip"),
+    )
+)
+# What people call a format, where `mimetypes` knows it by another name or, in some versions of Python, not at all.
+_FORMATS: Final = {
+    "avif": "image/avif",
+    "jpg": "image/jpeg",
+    "webp": "image/webp",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "m4a": "audio/mp4",
+    "mp3": "audio/mpeg",
+    "ogg": "audio/ogg",
+    "wav": "audio/wav",
+    "markdown": "text/markdown",
+    "md": "text/markdown",
+    "plain": "text/plain",
+    "text": "text/plain",
+}
+# Besides text/*: what a model can read.
+_TEXTUAL: Final = re.compile(r"text/.*|application/(?:(?:.+\+)?(?:json|xml)|javascript|toml|yaml|x-yaml|sql)")
+
+
+class _Media:
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.is_instance_schema(cls)
+
+
+def _size(data: bytes) -> str:
+    return f"<{len(data)} bytes>"
+
+
+@attrs.frozen(init=False)
+class Image(_Media):
+    """A picture that a tool, a resource or a prompt returns: ``Image(data=png)`` or ``Image("map.png")``.
+
+    A path is read here and now. So a sync function reads it in its thread; an async one should write
+    ``await trio.to_thread.run_sync(Image, path)``. The path is opened as it is: if a client has chosen it, pass it
+    through `safe_join` first.
+
+    Args:
+        path: A file to read, of 32 MiB at most.
+        data: The bytes, instead of a path.
+        format: The kind: ``"png"``, or a media type such as ``"image/png"``. By default the first bytes tell it, or the
+            name of the file.
+
+    Attributes:
+        data: The bytes.
+        mime_type: The media type.
+
+    Raises:
+        TypeError: If not exactly one of path and data is given, or of a wrong type.
+        ValueError: If the file is too large, or nothing tells its kind.
+        OSError: If the file can't be read.
+    """
+
+    data: bytes = attrs.field(repr=_size)
+    mime_type: str
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, data: bytes | None = None, format: str | None = None
+    ) -> None:
+        data = _bytes_of(path, data, "Image")
+        self.__attrs_init__(data, _kind_within("image", path, data, format))
+
+    def to_image_content(self) -> ImageContent:
+        """Return the picture as a content block."""
+        return ImageContent(data=_base64(self.data), mime_type=self.mime_type)
+
+
+@attrs.frozen(init=False)
+class Audio(_Media):
+    """A sound that a tool, a resource or a prompt returns: ``Audio("bell.wav")``. The arguments are those of `Image`.
+
+    Attributes:
+        data: The bytes.
+        mime_type: The media type.
+    """
+
+    data: bytes = attrs.field(repr=_size)
+    mime_type: str
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, data: bytes | None = None, format: str | None = None
+    ) -> None:
+        data = _bytes_of(path, data, "Audio")
+        self.__attrs_init__(data, _kind_within("audio", path, data, format))
+
+    def to_audio_content(self) -> AudioContent:
+        """Return the sound as a content block."""
+        return AudioContent(data=_base64(self.data), mime_type=self.mime_type)
+
+
+@attrs.frozen(init=False)
+class File(_Media):
+    """A file that a tool, a resource or a prompt returns: ``File("report.pdf")``, read as by `Image`.
+
+    It is sent as an embedded resource: as text if its kind is text and it is UTF-8, else as a blob.
+
+    Args:
+        path: A file to read, of 32 MiB at most.
+        data: The bytes, instead of a path.
+        format: The kind: ``"pdf"``, or a media type such as ``"application/pdf"``. By default it is told from the name,
+            the first bytes, or that the bytes are UTF-8.
+        name: The name that the client sees; by default that of the file, without its directory.
+
+    Attributes:
+        data: The bytes.
+        mime_type: The media type.
+        name: The name.
+
+    Raises:
+        TypeError, ValueError, OSError: As for `Image`; but a file may be of an unknown kind.
+    """
+
+    data: bytes = attrs.field(repr=_size)
+    mime_type: str
+    name: str
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        data: bytes | None = None,
+        format: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        data = _bytes_of(path, data, "File")
+        if name is None:
+            plain = format is not None and "/" not in format
+            name = Path(path).name if path is not None else f"resource.{format}" if plain else "resource"
+        self.__attrs_init__(data, _kind_of_file(name, data, format), name)
+
+    def to_resource_content(self) -> EmbeddedResource:
+        """Return the file as a content block."""
+        # The name alone: a client need not know where the file lies.
+        contents = contents_of(self, f"file:///{quote(self.name)}")
+        return EmbeddedResource(resource=contents)
+
+
+MEDIA: Final = (Image, Audio, File)
+
+
+def block_of(value: Image | Audio | File | bytes) -> ImageContent | AudioContent | EmbeddedResource | TextContent:
+    """Return a value as a content block; plain bytes as what they look like."""
+    if isinstance(value, bytes):
+        kind = _kind_by_beginning(value) or ""
+        if kind.startswith("image/"):
+            value = Image(data=value, format=kind)
+        elif kind.startswith("audio/"):
+            value = Audio(data=value, format=kind)
+        elif not kind and (text := _text_in(value)) is not None:
+            return TextContent(text=text)
+        else:
+            value = File(data=value)
+    if isinstance(value, Image):
+        return value.to_image_content()
+    return value.to_audio_content() if isinstance(value, Audio) else value.to_resource_content()
+
+
+def contents_of(value: Image | Audio | File, uri: str) -> TextResourceContents | BlobResourceContents:
+    """Return a value as the contents of a resource."""
+    if isinstance(value, File) and _TEXTUAL.fullmatch(value.mime_type) and (text := _text_in(value.data)) is not None:
+        return TextResourceContents(uri=uri, mime_type=value.mime_type, text=text)
+    return BlobResourceContents(uri=uri, mime_type=value.mime_type, blob=_base64(value.data))
+
+
+def _bytes_of(path: str | os.PathLike[str] | None, data: bytes | None, what: str) -> bytes:
+    if (path is None) == (data is None):
+        raise TypeError(f"{what} needs either a path or data")
+    if path is None:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"the data of {what} must be bytes, got {type(data).__name__}")
+        return bytes(data)
+    with open(path, "rb") as file:
+        found = file.read(MAX_FILE + 1)
+    if len(found) > MAX_FILE:
+        raise ValueError(f"{os.fspath(path)!r} is larger than {MAX_FILE} bytes; offer it as a link instead")
+    return found
+
+
+def _kind_within(family: str, path: str | os.PathLike[str] | None, data: bytes, format: str | None) -> str:
+    """Return the media type of a picture or a sound."""
+    if format is not None:
+        known = _FORMATS.get(format.lower()) or _kind_by_name(f"_.{format}") or ""
+        return known if known.startswith(f"{family}/") else format if "/" in format else f"{family}/{format.lower()}"
+    # The bytes before the name: a model's API refuses a picture that is not what it is said to be.
+    for kind in (_kind_by_beginning(data), path and _kind_by_name(path)):
+        if kind and kind.startswith(f"{family}/"):
+            return kind
+    raise ValueError(f"nothing tells what kind of {family} this is; pass format=…")
+
+
+def _kind_of_file(name: str, data: bytes, format: str | None) -> str:
+    if format is not None:
+        return format if "/" in format else _kind_by_name(f"_.{format}") or f"application/{format.lower()}"
+    text = "application/octet-stream" if _text_in(data) is None else "text/plain"
+    return _kind_by_name(name) or _kind_by_beginning(data) or text
+
+
+def _kind_by_beginning(data: bytes) -> str | None:
+    return image_type(data) or next((kind for pattern, kind in _BEGINNINGS if pattern.match(data)), None)
+
+
+@functools.cache
+def _types() -> mimetypes.MimeTypes:
+    return mimetypes.MimeTypes()  # Python's own table: the system's would differ from one machine to the next
+
+
+def _kind_by_name(name: str | os.PathLike[str]) -> str | None:
+    suffix = Path(name).suffix.lower()
+    return _FORMATS.get(suffix[1:]) or _types().guess_type(f"_{suffix}", strict=False)[0]
+
+
+def _text_in(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
