@@ -163,7 +163,7 @@ SINGLE = {
         ["install", "goose", "shop.py", "--scope", "project"],
         "has no file for a single project",
     ),
-    "a word that is no server": (
+    "a word that holds no server": (
         ["config", "shop.txt!"],
         "neither a server's file, such as server.py, nor package.mod",
     ),
