@@ -87,8 +87,10 @@ INTERNAL = (
     "ElicitationMode",
     "Exchange",
     "Feed",
+    "Function",
     "Hold",
     "HttpApp",
+    "Identify",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",
@@ -98,6 +100,7 @@ INTERNAL = (
     "Messages",
     "Middleware",
     "ModernServerEra",
+    "Mounted",
     "RequestId",
     "Require",
     "RootList",
@@ -113,6 +116,7 @@ INTERNAL = (
     "Sink",
     "T",
     "Target",
+    "Visible",
 )
 
 

@@ -60,7 +60,8 @@ class ResourceDetails(TypedDict, total=False):
         size: The size of the contents in bytes; not for templates.
         annotations: Hints about the intended audience and the importance.
         icons: Icons, each an https: or data: URI.
-        tags, enabled: As in `ToolDetails`.
+        tags: As in `ToolDetails`.
+        enabled: As in `ToolDetails`.
         meta: The resource's ``_meta``; a key has the form ``com.example/name``.
         cache: How long clients may cache the contents, and for whom; the server's ``cache_hints`` by default. The
             ``ttl_ms`` or ``cache_scope`` of a returned `types.ReadResourceResult` takes precedence.
