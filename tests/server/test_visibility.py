@@ -211,6 +211,26 @@ async def test_a_wrong_switch_changes_nothing(
     assert len(await client_tools(server)) == 2
 
 
+@pytest.mark.parametrize(
+    ("details", "text"),
+    [
+        ({"tags": "beta"}, "tags must be a set of strings; write tags={'beta'}"),
+        ({"tags": [""]}, "a tag must not be empty|a tag"),
+        ({"tags": [3]}, "a tag must be a string|a tag"),
+        ({"enabled": "no"}, "enabled must be True or False, got 'no'"),
+    ],
+)
+def test_wrong_details_are_refused(details: dict[str, Any], text: str) -> None:
+    server = Server("test")
+    for add in (
+        lambda **given: server.add_tool(len_of, **given),
+        lambda **given: server.add_resource("x://y", lambda: "x", name="x", **given),
+        lambda **given: server.add_prompt(len_of, **given),
+    ):
+        with pytest.raises((TypeError, ValueError), match=text):
+            add(**details)
+
+
 async def test_the_filter_sees_the_client_and_what_the_entry_is() -> None:
     asked: set[tuple[str, str, str, str]] = set()
 
