@@ -108,6 +108,7 @@ RAISED = [
     errors.McpError(-32602, "no such tool", {"name": "x"}),
     errors.UnknownTool("prise", ("price",), "no tool: prise", {"name": "prise"}),
     errors.ToolError("text"),
+    errors.SamplingError("text"),
     errors.RequestTimeout("tools/call", 0.5, "total_timeout"),
     errors.TransportError("text"),
     errors.OutcomeUnknown("tools/call", "ws://localhost", "the link is broken"),

@@ -173,6 +173,7 @@ def every_question(function: Any, ask: Callable[[Context], Any]) -> None:
 
 for function, ask in QUESTIONS.items():
     every_question(function, ask)
+every_question(Context.sample, lambda ctx: ctx.sample("Two and two?", max_tokens=9, tools=[wait]))
 
 
 for revision in (LEGACY, MODERN):

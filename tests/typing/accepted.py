@@ -24,6 +24,7 @@ from trio_mcp import (
     HandlerOptions,
     HttpOptions,
     HttpServerParameters,
+    Image,
     Link,
     McpError,
     MemoryEventStore,
@@ -115,6 +116,14 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@server.tool(structured_output=False)
+def picture(of: Annotated[str, "what it shows"]) -> list[str | Image]:
+    return [of, Image("picture.png")]
+
+
+assert_type(picture("a cat"), list[str | Image])
+
+
 @server.tool(title="Wait", park_input=True, tags={"beta"}, enabled=False, timeout=5)
 async def wait(seconds: float, ctx: Context[Database]) -> str:
     await ctx.report_progress(1, 2, "waiting")
@@ -181,6 +190,12 @@ async def ask(ctx: Context) -> str:
     roots, reply = await ctx.gather(ctx.list_roots(), ctx.sample("Say it", max_tokens=10))
     assert_type(roots, list[Root])
     assert_type(reply, CreateMessageResult)
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[review, twice], max_rounds=3), CreateMessageResult)
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[twice], result_type=Answer, key="it"), Answer)
+    assert_type(await ctx.sample("Say it", max_tokens=10, result_type=list[Answer]), list[Answer])
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[Tool(name="t", input_schema={})]), CreateMessageResult)
+    either: int | str = await ctx.sample("Say it", max_tokens=10, result_type=int | str)
+    assert either
     return "asked"
 
 
