@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from trio_mcp._filled import as_written
+from trio_mcp._checks import as_written
 from trio_mcp._version import __version__
 from trio_mcp.cli.colours import Style, paint
 from trio_mcp.cli.text import clean

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import attrs
 import trio
 
-from trio_mcp._filled import as_written
+from trio_mcp._checks import as_written
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import FailoverParameters

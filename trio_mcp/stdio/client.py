@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import trio
 
-from trio_mcp._checks import check_on_trio
-from trio_mcp._filled import as_written
+from trio_mcp._checks import as_written, check_on_trio
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_pipes
 from trio_mcp.errors import ProcessExited, TransportError

@@ -17,8 +17,7 @@ import trio
 from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp._checks import check_count, check_headers, check_on_trio, check_seconds, check_url
-from trio_mcp._filled import Filled, as_written
+from trio_mcp._checks import Filled, as_written, check_count, check_headers, check_on_trio, check_seconds, check_url
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from trio_mcp._filled import Filled
+from trio_mcp._checks import Filled
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp._log import logger
 from trio_mcp.client.config.text import Places, locate, without_comments, without_trailing_commas

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import attrs
 import trio
 
-from trio_mcp._filled import as_written
+from trio_mcp._checks import as_written
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
