@@ -93,7 +93,7 @@ class RegisteredTool(Entry[Tool]):
             if context.rounds is not None:
                 context.rounds.limit = scope, self.timeout
             return await call()
-        raise ToolError(f"the tool {context.params['name']!r} took longer than {self.timeout:g} s, and was given up")
+        raise ToolError(f"the tool {self.name!r} took longer than {self.timeout:g} s, and was given up")
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
