@@ -4,8 +4,8 @@ Each reads a request as its vendor's public documentation describes it, and refu
 reply of that form. Between them is one form for all, so one table of cases serves all three:
 
 - a request is an `Asked`;
-- a message is its role and parts: ``("text", text)``, ``("image", type, data)``, ``("call", id, name, arguments)``,
-  ``("result", id, text, is_error)``;
+- a message is its role and parts: ``("text", text)``, ``("media", type, data)``, ``("call", id, name, arguments)``,
+  ``("result", id, text, is_error)``, followed by its pictures;
 - a reply is a `Said`, of the same parts.
 """
 
@@ -83,7 +83,7 @@ def taken(body: dict[str, Any], *known: str) -> dict[str, Any]:
 
 def data_of(url: str) -> Part:
     kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return ("image", kind, data)
+    return ("media", kind, data)
 
 
 class Anthropic:
@@ -111,28 +111,32 @@ class Anthropic:
         return Asked(
             body["model"],
             body["max_tokens"],
-            [(each["role"], [self.part(block) for block in each["content"]]) for each in body["messages"]],
+            [
+                (each["role"], [part for block in each["content"] for part in self.parts(block)])
+                for each in body["messages"]
+            ],
             body.get("system"),
             stops=tuple(body.get("stop_sequences", ())),
             tools=tuple((tool["name"], tool["description"], tool["input_schema"]) for tool in tools),
             choice=choice and self.choices[taken(choice, "type")["type"]],
         )
 
-    def part(self, block: dict[str, Any]) -> Part:
+    def parts(self, block: dict[str, Any]) -> list[Part]:
         match block["type"]:
             case "text":
-                return ("text", taken(block, "type", "text")["text"])
+                return [("text", taken(block, "type", "text")["text"])]
             case "image":
                 source = taken(block["source"], "type", "media_type", "data")
                 assert source["type"] == "base64"
-                return ("image", source["media_type"], source["data"])
+                return [("media", source["media_type"], source["data"])]
             case "tool_use":
                 taken(block, "type", "id", "name", "input")
-                return ("call", block["id"], block["name"], block["input"])
+                return [("call", block["id"], block["name"], block["input"])]
             case "tool_result":
                 taken(block, "type", "tool_use_id", "content", "is_error")
-                parts = [self.part(each) for each in block["content"]]
-                return ("result", block["tool_use_id"], *result_of(parts), block["is_error"])
+                (text,), *media = [self.parts(each) for each in block["content"]]
+                result = ("result", block["tool_use_id"], text[1], block["is_error"])
+                return [result, *(part for each in media for part in each)]
         raise AssertionError(block)
 
     def write(self, said: Said, model: str) -> dict[str, Any]:
@@ -218,6 +222,8 @@ class OpenAI:
                             parts.append(("text", text))
                         case {"type": "image_url", "image_url": {"url": url}}:
                             parts.append(data_of(url))
+                        case {"type": "input_audio", "input_audio": {"data": data, "format": kind}}:
+                            parts.append(("media", f"audio/{kind}", data))
                         case _:
                             raise AssertionError(part)
                 return "user", parts
@@ -279,7 +285,10 @@ class Google:
         return Asked(
             target.removeprefix("/v1/models/").removesuffix(":generateContent"),
             config["maxOutputTokens"],
-            [(roles[each["role"]], [self.part(part) for part in each["parts"]]) for each in body["contents"]],
+            [
+                (roles[each["role"]], [found for part in each["parts"] for found in self.parts(part)])
+                for each in body["contents"]
+            ],
             system and "".join(part["text"] for part in system["parts"]),
             config.get("temperature"),
             tuple(config.get("stopSequences", ())),
@@ -287,20 +296,21 @@ class Google:
             mode and self.choices[mode],
         )
 
-    def part(self, part: dict[str, Any]) -> Part:
+    def parts(self, part: dict[str, Any]) -> list[Part]:
         match part:
             case {"text": text}:
-                return ("text", text)
-            case {"inlineData": {"data": data, **rest}}:
-                return ("image", rest.get("mimeType", rest.get("mime_type")), data)
+                return [("text", text)]
+            case {"inlineData": {"data": data, **rest}} | {"inline_data": {"data": data, **rest}}:
+                return [("media", rest.get("mimeType", rest.get("mime_type")), data)]
             case {"functionCall": call, **rest}:
                 # What the model has signed must come back.
                 assert rest == {"thoughtSignature": SIGNATURE}
-                return ("call", call["id"], call["name"], call.get("args", {}))
+                return [("call", call["id"], call["name"], call.get("args", {}))]
             case {"functionResponse": result}:
                 assert result["name"] == "distance"
                 ((kind, text),) = result["response"].items()
-                return ("result", result["id"], text, {"output": False, "error": True}[kind])
+                media = [found for each in result.get("parts", ()) for found in self.parts(each)]
+                return [("result", result["id"], text, {"output": False, "error": True}[kind]), *media]
         raise AssertionError(part)
 
     def write(self, said: Said, model: str) -> dict[str, Any]:
@@ -322,10 +332,6 @@ class Google:
 
     def refuse(self, refusal: Refusal) -> dict[str, Any]:
         return {"error": {"code": refusal.status, "message": refusal.text, "status": "INVALID_ARGUMENT"}}
-
-
-def result_of(parts: list[Part]) -> tuple[str]:
-    return ("\n".join(part[1] for part in parts),)
 
 
 VENDORS: dict[str, Vendor] = {"anthropic": Anthropic(), "openai": OpenAI(), "google": Google()}

@@ -69,8 +69,12 @@ def use(id: str, meta: bool = True, **given: Any) -> dict[str, Any]:
     return block | ({"_meta": {"google.genai/thought-signature": "c2lnbmVk"}} if meta else {})
 
 
-def result(id: str, words: str, **more: Any) -> dict[str, Any]:
-    return {"type": "tool_result", "toolUseId": id, "content": [text(words)], **more}
+def result(id: str, words: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "toolUseId": id, "content": [text(words), *content], **more}
+
+
+picture = {"type": "image", "data": PNG, "mimeType": "image/png"}
+sound = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
 
 
 HI = [("user", [("text", "Hi")])]
@@ -91,7 +95,7 @@ CASES: dict[str, tuple[dict[str, Any], Asked, Said, dict[str, Any]]] = {
             "messages": [
                 user(text("Hi")),
                 assistant(text("Yes?")),
-                user(text("What is this?"), {"type": "image", "data": PNG, "mimeType": "image/png"}),
+                user(text("What is this?"), picture),
             ]
         },
         Asked(
@@ -100,7 +104,7 @@ CASES: dict[str, tuple[dict[str, Any], Asked, Said, dict[str, Any]]] = {
             [
                 *HI,
                 ("assistant", [("text", "Yes?")]),
-                ("user", [("text", "What is this?"), ("image", "image/png", PNG)]),
+                ("user", [("text", "What is this?"), ("media", "image/png", PNG)]),
             ],
         ),
         Said([("text", "A pi")], "maxTokens"),
@@ -120,7 +124,7 @@ CASES: dict[str, tuple[dict[str, Any], Asked, Said, dict[str, Any]]] = {
             "messages": [
                 user(text("Hi")),
                 assistant(text("I look."), use("c1", town="Oslo"), use("c2")),
-                user(result("c1", "7"), result("c2", "no town", isError=True)),
+                user(result("c1", "7"), result("c2", "no town", picture, isError=True)),
             ],
             "tools": [TOOL],
             "toolChoice": {"mode": "none"},
@@ -134,7 +138,10 @@ CASES: dict[str, tuple[dict[str, Any], Asked, Said, dict[str, Any]]] = {
                     "assistant",
                     [("text", "I look."), ("call", "c1", "distance", {"town": "Oslo"}), ("call", "c2", "distance", {})],
                 ),
-                ("user", [("result", "c1", "7", False), ("result", "c2", "no town", True)]),
+                (
+                    "user",
+                    [("result", "c1", "7", False), ("result", "c2", "no town", True), ("media", "image/png", PNG)],
+                ),
             ],
             tools=(("distance", "How far?", TOOL["inputSchema"]),),
             choice="none",
@@ -170,6 +177,10 @@ async def test_a_recipe_asks_and_answers(models: Path, vendor: str) -> None:
         Said([("text", "on")]),
     ]
     cases += [{"params": simple, "seconds": seconds} for seconds in (DEADLINE, DEADLINE, 0.3, DEADLINE)]
+    heard = {"maxTokens": 1, "messages": [user(sound)]}
+    cases.append({"params": heard, "seconds": DEADLINE})
+    if vendor != "anthropic":
+        replies.append(Said([("text", "birds")]))
     if vendor == "google":  # its SDK repeats nothing by itself
         replies.remove(Refusal(500, "busy"))
 
@@ -198,13 +209,18 @@ async def test_a_recipe_asks_and_answers(models: Path, vendor: str) -> None:
             for block in expected["content"]:
                 block.pop("_meta", None)
         assert found[one] == expected, name
-    refused, late, cancelled, on = found[len(CASES) :]
+    refused, late, cancelled, on, sounds = found[len(CASES) :]
     assert "too long" in refused
     assert late["content"] == [text("at last")]
     assert cancelled == "cancelled"
     assert on["content"] == [text("on")]
-    # Anthropic's interface has no temperature any more.
-    assert asked[-1].temperature == (None if vendor == "anthropic" else 0.5)
+    # Anthropic's interface has no temperature any more, and takes no sounds.
+    if vendor == "anthropic":
+        assert asked[-1].temperature is None
+        assert sounds == "ValueError: Claude can't be sent a block of type 'audio'"
+    else:
+        assert asked[-2].temperature == 0.5
+        assert asked[-1].messages == [("user", [("media", "audio/wav", "UklGRg==")])]
 
 
 # --- the whole program --------------------------------------------------------------------------------------------
