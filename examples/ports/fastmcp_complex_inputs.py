@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from trio_mcp import Server
+from trio_mcp import FunctionOptions, Server
 
-server = Server("Shrimp Tank")
+server = Server("Shrimp Tank", functions=FunctionOptions(inline_definitions=True))  # as FastMCP does
 
 
 class ShrimpTank(BaseModel):

@@ -14,12 +14,12 @@ def echo_tool(text: str) -> str:
     return text
 
 
-@server.resource("echo://static")
+@server.resource("echo://static", mime_type="text/plain")
 def echo_resource() -> str:
     return "Echo!"
 
 
-@server.resource("echo://{text}")
+@server.resource("echo://{text}", mime_type="text/plain")
 def echo_template(text: str) -> str:
     """Echo the input text"""
     return f"Echo: {text}"

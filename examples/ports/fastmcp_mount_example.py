@@ -3,6 +3,8 @@
 $ trio-mcp list examples/ports/fastmcp_mount_example.py
 """
 
+import json
+
 from trio_mcp import Server
 
 weather = Server("Weather App")
@@ -10,7 +12,8 @@ news = Server("News App")
 server = Server("Main App")
 
 # FastMCP joins the namespace to names with one underscore, and puts it into URIs. `mount(weather, prefix="weather")`
-# would join it with two, and leave URIs alone. To keep what clients know, the names are written out here.
+# would join it with two, and leave URIs alone. To keep what clients know, the names are written out here. The
+# resources are JSON that FastMCP calls plain text; a `dict` would be `application/json`.
 
 
 @weather.tool
@@ -19,10 +22,10 @@ def weather_get_weather_forecast(location: str) -> str:
     return f"Sunny skies for {location} today!"
 
 
-@weather.resource("weather://weather/forecast", name="weather_data", mime_type="application/json")
-async def weather_data() -> dict[str, object]:
+@weather.resource("weather://weather/forecast", mime_type="text/plain")
+async def weather_data() -> str:
     """Return current weather data."""
-    return {"temperature": 72, "conditions": "sunny", "humidity": 45, "wind_speed": 5}
+    return json.dumps({"temperature": 72, "conditions": "sunny", "humidity": 45, "wind_speed": 5})
 
 
 @news.tool
@@ -35,14 +38,16 @@ def news_get_news_headlines() -> list[str]:
     ]
 
 
-@news.resource("news://news/headlines", name="news_data", mime_type="application/json")
-async def news_data() -> dict[str, object]:
+@news.resource("news://news/headlines", mime_type="text/plain")
+async def news_data() -> str:
     """Return latest news data."""
-    return {
-        "top_story": "Breaking news: Important event happened",
-        "categories": ["politics", "sports", "technology"],
-        "sources": ["AP", "Reuters", "Local Sources"],
-    }
+    return json.dumps(
+        {
+            "top_story": "Breaking news: Important event happened",
+            "categories": ["politics", "sports", "technology"],
+            "sources": ["AP", "Reuters", "Local Sources"],
+        }
+    )
 
 
 @server.tool

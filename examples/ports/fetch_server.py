@@ -214,7 +214,8 @@ def make_server(settings: Settings) -> Server:
     return server
 
 
-if __name__ == "__main__":
+def configured(arguments: list[str] | None = None) -> Server:
+    """Return the server, set up by the arguments of a command line."""
     parser = argparse.ArgumentParser(description="give a model the ability to make web requests")
     parser.add_argument("--user-agent", help="Custom User-Agent string")
     parser.add_argument("--ignore-robots-txt", action="store_true", help="Ignore robots.txt restrictions")
@@ -224,4 +225,8 @@ if __name__ == "__main__":
         action="store_true",
         help="Allow fetching private, loopback and link-local addresses (refused by default)",
     )
-    make_server(Settings(**vars(parser.parse_args()))).run()
+    return make_server(Settings(**vars(parser.parse_args(arguments))))
+
+
+if __name__ == "__main__":
+    configured().run()

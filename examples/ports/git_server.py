@@ -46,8 +46,10 @@ class Repository:
         code, out, err = await self.run(*arguments, stdin=stdin)
         if code:
             line = " ".join(("git", *arguments))
-            raise ToolError(f"Cmd('git') failed due to: exit code({code})\n  cmdline: {line}\n  stderr: '{err}'")
-        return out
+            raise ToolError(
+                f"Cmd('git') failed due to: exit code({code})\n  cmdline: {line}\n  stderr: '{err.strip()}'"
+            )
+        return out.removesuffix("\n")
 
     async def run(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         """Run git, and return its status, and what it prints; a cancelled call kills it."""
@@ -60,8 +62,7 @@ class Repository:
             capture_stderr=True,
             check=False,
         )
-        out, err = (text.decode(errors="replace").removesuffix("\n") for text in (done.stdout, done.stderr))
-        return done.returncode, out, err
+        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
     async def says_yes(self, *arguments: str) -> bool:
         return (await self.run(*arguments))[0] == 0
@@ -76,11 +77,11 @@ class Repository:
     async def branch(self) -> str | None:
         """Return the name of the branch that is checked out, or None."""
         code, out, _ = await self.run("symbolic-ref", "--quiet", "--short", "HEAD")
-        return None if code else out
+        return None if code else out.strip()
 
     async def message(self, commit: str) -> str:
         """Return the message of a commit, to the last byte."""
-        raw = await self("cat-file", "commit", commit)
+        _, raw, _ = await self.run("cat-file", "commit", commit)
         return raw.partition("\n\n")[2]
 
 
@@ -227,7 +228,7 @@ async def git_create_branch(repo_path: str, branch_name: str, base_branch: str |
         if base is None:
             raise ToolError("HEAD is detached, so there is no current branch to branch from; pass base_branch")
         if base not in (await git("for-each-ref", "--format=%(refname:short)")).splitlines():
-            raise ToolError(f"No item found with id '{base}'")
+            raise ToolError(f"No item found with id {base}")
         if await git.says_yes("show-ref", "--verify", "--quiet", f"refs/heads/{branch_name}"):
             raise ToolError(f"Cannot create branch '{branch_name}': refs/heads/{branch_name} already exists")
         await git("branch", branch_name, base)
@@ -257,7 +258,7 @@ async def git_show(repo_path: str, revision: str) -> str:
             case "blob":
                 return (await git.run("cat-file", "blob", found))[1]
             case "tree":
-                entries = (entry.split(maxsplit=3) for entry in (await git("ls-tree", "-z", found)).split("\0"))
+                entries = (entry.split(maxsplit=3) for entry in (await git("ls-tree", "-z", found)).split("\0")[:-1])
                 return "\n".join(f"{name}/" if kind == "tree" else name for _, kind, _, name in entries)
         return await show_commit(git, f"{found}^{{commit}}")
 
@@ -295,21 +296,26 @@ async def show_commit(git: Repository, commit: str) -> str:
     shown = [head + "\n\n" + "".join(f"    {line}\n" for line in message.split("\n"))]
 
     is_first, parent, _ = await git.run("rev-parse", "--verify", "--quiet", f"{commit}^1")
-    ends = ["--root", "--no-commit-id", commit] if is_first else [parent, commit]
+    ends = ["--root", "--no-commit-id", commit] if is_first else [parent.strip(), commit]
     changes = iter((await git("diff-tree", "-r", "-M", "-z", "--name-status", *ends)).split("\0")[:-1])
-    patch = await git("diff-tree", "-r", "-M", "-p", "--full-index", "--no-ext-diff", *ends)
+    _, patch, _ = await git.run("diff-tree", "-r", "-M", "-p", "--full-index", "--no-ext-diff", *ends)
     for status, of_file in zip(changes, re.split(r"^diff --git .*\n", patch, flags=re.MULTILINE)[1:], strict=False):
         before = next(changes)
         after = next(changes) if status[0] in "RC" else before
         a = "/dev/null" if status == "A" else f"a/{before}"
         b = "/dev/null" if status == "D" else f"b/{after}"
-        hunks = re.search(r"^@@.*", of_file, re.MULTILINE | re.DOTALL)
+        hunks = re.search(r"^(@@|Binary files ).*", of_file, re.MULTILINE | re.DOTALL)
         shown.append(f"\n--- {a}\n+++ {b}\n{hunks[0] if hunks else ''}")
     return "".join(shown)
 
 
-if __name__ == "__main__":
+def configured(arguments: list[str] | None = None) -> Server:
+    """Return the server, set up by the arguments of a command line."""
     parser = argparse.ArgumentParser(description="MCP Git Server - Git functionality for MCP")
     parser.add_argument("--repository", "-r", type=Path, help="Git repository path")
-    parser.parse_args(namespace=settings)
-    server.run()
+    parser.parse_args(arguments, settings)
+    return server
+
+
+if __name__ == "__main__":
+    configured().run()

@@ -126,7 +126,12 @@ def make_server(local: str) -> Server:
     return server
 
 
-if __name__ == "__main__":
+def configured(arguments: list[str] | None = None) -> Server:
+    """Return the server, set up by the arguments of a command line."""
     parser = argparse.ArgumentParser(description="give a model the ability to handle time queries")
     parser.add_argument("--local-timezone", default=local_zone(), help="Override local timezone")
-    make_server(parser.parse_args().local_timezone).run()
+    return make_server(parser.parse_args(arguments).local_timezone)
+
+
+if __name__ == "__main__":
+    configured().run()
