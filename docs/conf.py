@@ -65,8 +65,8 @@ nitpicky = True  # as -n on the command line, for builds elsewhere
 
 # In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3|ssl)\..*"),
-    (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
+    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|logging|os|pathlib|sqlite3|ssl)\..*"),
+    (r"py:.*", r"(.*\.)?(DefinitionT|FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
     (r"py:.*", r"trio_mcp\.testing\.(check|strategies)\..*|Judge|Level|Who"),  # the inside of the conformance kit
@@ -88,7 +88,6 @@ INTERNAL = (
     "Exchange",
     "Feed",
     "Hold",
-    "HttpApp",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",
@@ -105,6 +104,7 @@ INTERNAL = (
     "Rounds",
     "Rules",
     "RunArguments",
+    "Runnable",
     "SamplingCallback",
     "SamplingFeature",
     "Servable",

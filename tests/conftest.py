@@ -17,7 +17,7 @@ APART = {
     "root": "root",
     "nginx": "nginx",
     "chromium": "Chromium",
-    "again": "more time: whole suites once more, over each runner of the HTTP server or without the legacy era",
+    "again": "more time: whole suites once more, over each runner or without the legacy era; frameworks",
 }
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
 

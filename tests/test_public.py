@@ -20,9 +20,10 @@ from trio_mcp.http.client.wire import Disconnected
 from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {
-    f"trio_mcp.{name}" for name in ("types", "jsonrpc", "otel", "testing", "testing.strategies", "testing.transcript")
+    f"trio_mcp.{name}"
+    for name in ("types", "jsonrpc", "middleware", "otel", "testing", "testing.strategies", "testing.transcript")
 }
-"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, OpenTelemetry, tests."""
+"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, middleware, tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 
@@ -107,6 +108,7 @@ RAISED = [
     errors.McpError(-32602, "no such tool", {"name": "x"}),
     errors.UnknownTool("prise", ("price",), "no tool: prise", {"name": "prise"}),
     errors.ToolError("text"),
+    errors.SamplingError("text"),
     errors.RequestTimeout("tools/call", 0.5, "total_timeout"),
     errors.TransportError("text"),
     errors.OutcomeUnknown("tools/call", "ws://localhost", "the link is broken"),

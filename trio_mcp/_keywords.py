@@ -162,6 +162,10 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.add_resource": _RESOURCE,
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
+    "Context.sample": {
+        "mask_error_details": "errors of functions are masked, but ToolError; Server(expose_errors=True) shows them",
+        "tool_concurrency": "what the model calls in one reply runs at the same time",
+    },
     "Server.enable": _SWITCH,
     "Server.disable": _SWITCH,
     "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},

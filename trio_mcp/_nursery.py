@@ -159,7 +159,7 @@ class EnteredOnce(abc.ABC):
         try:
             await self._lifetime_manager.__aenter__()
         except TrioMcpError as exc:
-            # Some twenty frames of ours, which hide the text: that says all that a user needs to know.
+            # Some twenty inner frames would hide the text, which says all that a user needs to know.
             logger.debug("entering a %s failed", type(self).__name__, exc_info=exc)
             _shorten(exc)
             raise

@@ -23,14 +23,14 @@ INSTEAD = "use HTTP, WebSocket or TCP instead, such as server.run('http') and Cl
 
 
 def check_pipes() -> None:
-    """Check that Trio can wait for pipes, which stdio needs.
+    """Check that there is what stdio needs.
 
     Raises:
-        TransportError: If it can't; the message says what to use instead.
+        TransportError: If not; the message says what to use instead.
     """
     if not hasattr(trio.lowlevel, "FdStream"):
         raise TransportError(
-            f"stdio needs pipes that Trio can wait for, and there are none on {sys.platform}: {INSTEAD}"
+            f"trio_mcp has no stdio on {sys.platform}, where trio.lowlevel.FdStream is missing: {INSTEAD}"
         )
 
 

@@ -45,6 +45,7 @@ from trio_mcp.errors import OutcomeUnknown as OutcomeUnknown
 from trio_mcp.errors import ProcessExited as ProcessExited
 from trio_mcp.errors import RemoteProtocolError as RemoteProtocolError
 from trio_mcp.errors import RequestTimeout as RequestTimeout
+from trio_mcp.errors import SamplingError as SamplingError
 from trio_mcp.errors import SessionClosed as SessionClosed
 from trio_mcp.errors import ToolError as ToolError
 from trio_mcp.errors import TransportError as TransportError
@@ -89,6 +90,7 @@ from trio_mcp.server.input.questions import InputRequest as InputRequest
 from trio_mcp.server.input.questions import InputRequired as InputRequired
 from trio_mcp.server.input.questions import UrlElicitationRequired as UrlElicitationRequired
 from trio_mcp.server.input.rounds import InputOptions as InputOptions
+from trio_mcp.server.input.sampling import SampleDetails as SampleDetails
 from trio_mcp.server.log_messages import McpLogHandler as McpLogHandler
 from trio_mcp.server.media import Audio as Audio
 from trio_mcp.server.media import File as File

@@ -29,6 +29,7 @@ __all__ = [
     "ProcessExited",
     "RemoteProtocolError",
     "RequestTimeout",
+    "SamplingError",
     "SessionClosed",
     "ToolError",
     "TransportError",
@@ -111,6 +112,10 @@ class ToolError(TrioMcpError):
 
     On the client, ``data`` of such a result raises it, if the call had a ``result_type``.
     """
+
+
+class SamplingError(ToolError):
+    """The client's model has given no answer that `Context.sample` could use."""
 
 
 # Also a `TimeoutError`, so that code that knows nothing of MCP can handle it.

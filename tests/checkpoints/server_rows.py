@@ -16,6 +16,7 @@ from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
 from trio_mcp import AsgiApp, Client, Context, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.testing import CallRecorder
@@ -172,6 +173,7 @@ def every_question(function: Any, ask: Callable[[Context], Any]) -> None:
 
 for function, ask in QUESTIONS.items():
     every_question(function, ask)
+every_question(Context.sample, lambda ctx: ctx.sample("Two and two?", max_tokens=9, tools=[wait]))
 
 
 for revision in (LEGACY, MODERN):
@@ -297,15 +299,28 @@ starts_nothing(BaseServer.serve_unix, lambda server: cancelled_before(server.ser
 starts_nothing(BaseServer.serve_stdio, lambda server: cancelled_before(server.serve_stdio()))
 
 
-for middleware in (ServerTelemetry, CallRecorder):
+MIDDLEWARE = {
+    ServerTelemetry: ServerTelemetry,
+    CallRecorder: CallRecorder,
+    Logging: Logging,
+    Timing: Timing,
+    ErrorMasking: ErrorMasking,
+    RateLimit: lambda: RateLimit(100),
+    SizeLimit: SizeLimit,
+    Caching: lambda: Caching({"wait"}),
+}
 
-    @call(middleware.__call__, "a request")
-    async def server_middleware(check: Check, middleware: Any = middleware) -> None:
-        instance = middleware()
+
+for middleware, make in MIDDLEWARE.items():
+
+    @call(middleware.__call__, "two equal requests")
+    async def server_middleware(check: Check, make: Callable[[], Any] = make) -> None:
+        instance = make()
         server = Server("x", middleware=[lambda context, call_next: check(instance(context, call_next))])
         server.add_tool(wait)
         async with Client(server) as client:
-            await client.call_tool("wait")
+            for _ in range(2):
+                await client.call_tool("wait")
 
 
 @call(ClientTelemetry.__call__, "a request")

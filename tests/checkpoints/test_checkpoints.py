@@ -28,6 +28,7 @@ from trio_mcp import (
     websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.testing import (
     CallRecorder,
@@ -47,6 +48,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_closed: "waits",
     BaseSession.wait_idle: "waits",
     BaseSession.wait_settled: "waits",
+    **{each.__call__: "hands on" for each in (Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing)},
     ClientTelemetry.__call__: "hands on",
     FaultLinks.__call__: "opens what its target opens",
     CallRecorder.__call__: "hands on",

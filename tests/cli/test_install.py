@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.running import SHOP
+from tests.cli.running import ROOT, SHOP
 from trio_mcp import Client, HttpServerParameters, StdioServerParameters, load_config
 from trio_mcp.cli import main
 from trio_mcp.cli.editing import NotEditable, Taken, with_json_entry, with_yaml_entry
@@ -123,6 +123,19 @@ def test_where_the_files_are(host: str, platform: str, path: str) -> None:
     assert str(HOSTS[host].file("user", platform, environ)) == path
 
 
+def test_the_page_has_the_files_of_each_host() -> None:
+    rows = [line for line in (ROOT / "docs/how-to/hosts.md").read_text().splitlines() if line.startswith("| `")]
+    for name, host in HOSTS.items():
+        files, keys = (row for row in rows if row.startswith(f"| `{name}` |"))
+        for path in (host.user["linux"], host.user.get("darwin", ""), host.project):
+            shown = path.replace("~/.config", "CONFIG")
+            # The name of the file is there once, and then an ellipsis.
+            assert (shown.rpartition("/")[0] if shown.startswith("CONFIG") else shown) in files
+        assert f"| `{host.table}`" in keys
+        assert all(f"`{theirs}`" in keys for theirs in host.names.values())
+        assert ("bridge" in keys) == (host.remote is None)
+
+
 async def test_what_was_written_starts_the_server(home: Path) -> None:
     assert main(["install", "cursor", "shop.py:server", "--name", "Shop-1", "--write"]) == 0
     os.chdir("/")
@@ -211,6 +224,18 @@ def test_a_file_that_can_not_be_edited_is_left_as_it_was(
     assert main(["install", "cursor", "shop.py", "--write"]) == 1
     assert f"is left as it was: {said}" in capsys.readouterr().err
     assert (file.read_bytes(), os.listdir(file.parent)) == (content, ["mcp.json"])
+
+
+def test_what_a_host_writes_meanwhile_is_not_lost(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / ".claude.json"
+    file.write_text("{}")
+    # Called just before the file is replaced.
+    monkeypatch.setattr(os, "fsync", lambda descriptor: file.write_text('{"a": 1}'))
+    assert main(["install", "claude-code", "shop.py", "--write"]) == 1
+    assert f"{file} has just been changed, perhaps by its host, and is left so" in capsys.readouterr().err
+    assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file, home / ".claude.json.bak"])
 
 
 def test_a_file_that_can_not_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,11 +145,11 @@ SINGLE = {
     "a report of no kind": (["check", "shop.py", "--report", "report.pdf"], "--report: "),
     "a report in no folder": (["check", "shop.py", "--report", "none/report.html"], "can't write none/report.html"),
     "no baseline": (["check", "shop.py", "--baseline", "none.yml"], "--baseline: can't read none.yml: No such file"),
-    "a file that is no baseline": (["check", "shop.py", "--baseline", "shop.py"], "--baseline: "),
+    "a file that holds no baseline": (["check", "shop.py", "--baseline", "shop.py"], "--baseline: "),
     "a transcript in no folder": (["record", "none/new.jsonl", "shop.py"], "can't write none/new.jsonl"),
     "a transcript of nothing": (["record", "new.jsonl", "--", ""], "command"),
     "no transcript": (["replay", "none.jsonl", "shop.py"], "none.jsonl"),
-    "a file that is no transcript": (["replay", "shop.py", "shop.py"], "shop.py"),
+    "a file that holds no transcript": (["replay", "shop.py", "shop.py"], "shop.py"),
     "a port out of range": (["record", "new.jsonl", "http://host.example/mcp", "--port", "99999"], "from 0 to 65535"),
     "a project that is there": (["new", "taken"], "there is already a file or folder taken"),
     "a project without a name": (["new", ".."], "can't be called '..'"),
@@ -163,7 +163,7 @@ SINGLE = {
         ["install", "goose", "shop.py", "--scope", "project"],
         "has no file for a single project",
     ),
-    "a word that is no server": (
+    "a word that holds no server": (
         ["config", "shop.txt!"],
         "neither a server's file, such as server.py, nor package.mod",
     ),

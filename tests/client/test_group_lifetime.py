@@ -26,9 +26,18 @@ from trio_mcp import (
     Server,
     ServerStatus,
     SessionClosed,
+    StdioServerParameters,
     TransportError,
     UnknownTool,
 )
+
+
+async def test_what_a_server_writes_to_standard_error_comes_with_its_name(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ProcessExited, match="server 'git'"):
+        async with ClientGroup({"git": StdioServerParameters("sh", ["-c", "echo no repository >&2"])}):
+            pass
+    assert capfd.readouterr().err == "[git] no repository\n"
+
 
 # --- entering -----------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ from trio_mcp.http.runner.heads import MAX_FRAMING
 from trio_mcp.http.runner.settings import configured
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
+from trio_mcp.middleware import Caching, RateLimit
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.sockets.addresses import LONGEST_PATH
 from trio_mcp.sockets.serving import SocketOptions
@@ -187,6 +188,9 @@ STATED = {
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,
     "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
+    "callers that a RateLimit keeps track of": RateLimit(1).max_callers,
+    "results that a Caching keeps": Caching(()).max_entries,
+    "bytes of results that a Caching keeps": Caching(()).max_bytes,
     "abandoned calls that a proxy's upstream may still answer": constant("MAX_GIVEN_UP"),
     "rounds of input of one request": InputOptions().max_rounds,
     "seconds that a client has to come back with its input": InputOptions().ttl,

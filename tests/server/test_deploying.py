@@ -25,7 +25,7 @@ from trio_mcp import Client
 pytestmark = pytest.mark.again
 
 PAGE = ROOT / "docs" / "how-to" / "deployment.md"
-FRAMEWORKS = ROOT / "tests" / "interop" / "requirements" / "frameworks.txt"
+FRAMEWORKS = Path(__file__).with_name("frameworks.txt")
 BLOCKS = list(blocks_of(PAGE))
 
 MOUNTED = {
@@ -100,7 +100,7 @@ async def is_mounted(module: str, folder: Path, program: Path) -> None:
 
 
 def install(environment: Path, *packages: str) -> None:
-    """Install packages into an environment, which is made if there is none."""
+    """Install packages into an environment, and make that first if it does not exist."""
     if not environment.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(environment), "--disable-pip-version-check", "install", "-q"]

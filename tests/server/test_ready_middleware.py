@@ -191,13 +191,13 @@ async def test_timing_tells_how_long_and_warns_of_the_slow(
     caplog.set_level(logging.INFO)
     async with client_named(Counting(Timing(slow=3))) as client:
         await client.call_tool("nap", {"seconds": 2.5})
-        await client.call_tool("nap", {"seconds": 3})
+        await client.call_tool("nap", {"seconds": 3.5})
         with trio.move_on_after(1):
             await client.call_tool("nap", {"seconds": 9})
         await client.call_tool("fail")
     assert [re.sub(r"\.\d ms", " ms", line) for line in lines(caplog)] == [
         "INFO tools/call 'nap' took 2500 ms",
-        "WARNING tools/call 'nap' took 3000 ms",
+        "WARNING tools/call 'nap' took 3500 ms",
         "INFO tools/call 'nap' took 1000 ms",
         "INFO tools/call 'fail' took 0 ms",
     ]

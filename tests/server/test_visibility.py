@@ -177,7 +177,7 @@ async def test_clients_are_told_of_what_changes_and_of_nothing_else() -> None:
             (lambda: inner.disable("secret", kind="tool"), set()),
             (lambda: inner.enable("secret"), {"tools"}),
             (lambda: outer.disable("p__secret"), {"tools", "prompts"}),
-            (lambda: inner.disable(tags={"nobody has it"}), set()),
+            (lambda: inner.disable(tags={"unused"}), set()),
             (lambda: inner.disable(tags={"x"}, kind="template"), {"resources"}),
         ):
             told.clear()
@@ -221,7 +221,7 @@ async def test_the_filter_sees_the_client_and_what_the_entry_is() -> None:
         return entry.tags <= {info.name}
 
     server = things(Server("test", visible=visible), "secret", tags={"admin"})
-    for name in ("admin", "somebody"):
+    for name in ("admin", "bob"):
         async with client_of(server, client_info=Implementation(name=name, version="1")) as client:
             for method, params in LISTS:
                 (entries,) = (each for each in (await client.request(method, params)).values() if type(each) is list)

@@ -214,7 +214,11 @@ async def exit_of(params: StdioServerParameters) -> ProcessExited:
 
 @pytest.mark.parametrize(
     ("options", "closed", "shown"),
-    [("", False, b"one\ntwo \xff\nthree\n"), (', stderr="discard"', False, b""), ("", True, b"")],
+    [
+        (', label="git"', False, b"[git] one\n[git] two \xff\n[git] three\n"),
+        (', stderr="discard"', False, b""),
+        ("", True, b""),
+    ],
     ids=["inherited", "discarded", "ours is closed"],
 )
 def test_where_standard_error_appears(options: str, closed: bool, shown: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
@@ -20,9 +20,11 @@ from trio_mcp import (
     Declined,
     Depends,
     Elicited,
+    Entry,
     HandlerOptions,
     HttpOptions,
     HttpServerParameters,
+    Image,
     Link,
     McpError,
     MemoryEventStore,
@@ -41,6 +43,7 @@ from trio_mcp import (
 )
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.types import (
     CompleteResult,
     CreateMessageResult,
@@ -71,12 +74,38 @@ async def lifespan(server: Server) -> AsyncIterator[Database]:
     yield Database()
 
 
+async def own_middleware(context: Context, call_next: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    return await call_next()
+
+
 server = Server(
     "typed",
     version="1",
     lifespan=lifespan,
     options=SessionOptions(calls=CallOptions(timeout=5), handlers=HandlerOptions()),
 )
+
+
+def visible(context: Context, entry: Entry) -> bool:
+    assert_type(entry.tags, frozenset[str])
+    return entry.kind == "tool" or "admin" not in entry.tags
+
+
+Server(
+    "surrounded",
+    visible=visible,
+    middleware=[
+        Logging(),
+        Timing(slow=1),
+        RateLimit(5),
+        SizeLimit(10),
+        Caching({"add"}),
+        ErrorMasking(),
+        own_middleware,
+    ],
+)
+server.disable("wait", kind="tool")
+server.enable(tags=["beta"])
 
 
 # --- A decorated function keeps its type --------------------------------------------------------------------------
@@ -87,9 +116,19 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-@server.tool(title="Wait", park_input=True)
+@server.tool(structured_output=False)
+def picture(of: Annotated[str, "what it shows"]) -> list[str | Image]:
+    return [of, Image("picture.png")]
+
+
+assert_type(picture("a cat"), list[str | Image])
+
+
+@server.tool(title="Wait", park_input=True, tags={"beta"}, enabled=False, timeout=5)
 async def wait(seconds: float, ctx: Context[Database]) -> str:
     await ctx.report_progress(1, 2, "waiting")
+    await ctx.info("waiting")
+    assert_type(ctx.headers.get("x-user"), str | None)
     assert_type(await ctx.state.count(), int)
     return "done"
 
@@ -151,6 +190,12 @@ async def ask(ctx: Context) -> str:
     roots, reply = await ctx.gather(ctx.list_roots(), ctx.sample("Say it", max_tokens=10))
     assert_type(roots, list[Root])
     assert_type(reply, CreateMessageResult)
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[review, twice], max_rounds=3), CreateMessageResult)
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[twice], result_type=Answer, key="it"), Answer)
+    assert_type(await ctx.sample("Say it", max_tokens=10, result_type=list[Answer]), list[Answer])
+    assert_type(await ctx.sample("Say it", max_tokens=10, tools=[Tool(name="t", input_schema={})]), CreateMessageResult)
+    either: int | str = await ctx.sample("Say it", max_tokens=10, result_type=int | str)
+    assert either
     return "asked"
 
 

@@ -41,6 +41,7 @@ server.tool("add")  # type: ignore[call-overload]  # pyright: ignore[reportArgum
 async def values(client: Client, ctx: Context) -> None:
     await client.call_tool("add", [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await client.call_tool("add", timeout="5")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await ctx.sample("?", max_tokens=1, tols=[len])  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await ctx.log("loud", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import Exit
-from trio_mcp.cli.suggestions import did_you_mean
 
 __all__ = ["as_json_object", "check_form", "from_words", "value_of"]
 

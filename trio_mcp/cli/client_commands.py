@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.arguments import as_json_object, check_form, from_words
 from trio_mcp.cli.colours import paint
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
-from trio_mcp.cli.suggestions import did_you_mean
 from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
@@ -121,6 +121,16 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
     return found
 
 
+async def _meant(client: Client, kind: str, name: str) -> str:
+    """Return the end of a message about a name, or URI, that the server does not list, if it lists a similar one."""
+    try:
+        items = (await _offered(client, (kind,)))[kind]
+    except TrioMcpError:
+        return ""  # what the server said about the name counts for more than this failure
+    names = [item.uri if isinstance(item, Resource) else item.name for item in items]
+    return "" if name in names else did_you_mean(name, names)
+
+
 def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
     return {kind: [item.to_wire() for item in items] for kind, items in found.items()}
 
@@ -219,9 +229,6 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         result = await client.call_tool(
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
-    except McpError:
-        await _check_listed(client, "tools", options.tool)
-        raise
     finally:
         # After an error or Ctrl-C as well: whatever is printed next begins on a clean line.
         bar.clear()
@@ -229,7 +236,6 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         print(dumps(result.to_wire()))
     # To standard error, so that a program behind a pipe never takes an error for a result.
     elif result.is_error:
-        await _check_listed(client, "tools", options.tool)
         raise Exit(_text(result) or f"the tool {options.tool!r} failed", FAILED)
     elif text := _text(result):
         # A program that reads the output gets the text as it is; a terminal must not act on it.
@@ -237,37 +243,13 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     return FAILED if result.is_error else OK
 
 
-def _no_such(kind: str, name: str, names: Collection[str]) -> Exit:
-    listed = f"; its {kind} are: {', '.join(names) or 'none'}"
-    return Exit(f"the server lists no {kind[:-1]} {name!r}{did_you_mean(name, names) or listed}", FAILED)
-
-
-async def _names(client: Client, kind: str) -> list[str] | None:
-    """Return the names, or URIs, that the server lists; None if its list can't be had."""
-    try:
-        items = (await _offered(client, (kind,)))[kind]
-    except TrioMcpError:
-        return None
-    return [item.uri if isinstance(item, Resource) else item.name for item in items]
-
-
-async def _check_listed(client: Client, kind: str, name: str) -> None:
-    """Raise the error for a name that the server does not list, after an error: each server says that in its own way.
-
-    Raises:
-        Exit: If there is a list, without the name.
-    """
-    names = await _names(client, kind)
-    if names is not None and name not in names:
-        raise _no_such(kind, name, names) from None
-
-
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
     # The protocol has no request for a single tool, so all of them are listed.
     schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
     if name in schemas:
         return schemas[name]
-    raise _no_such("tools", name, schemas)
+    meant = did_you_mean(name, schemas) or f"; its tools are: {', '.join(schemas) or 'none'}"
+    raise Exit(f"the server lists no tool {name!r}{meant}", FAILED)
 
 
 def _text(result: ToolResult) -> str:
@@ -283,11 +265,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     try:
         result = await client.read_resource(options.uri)
     except McpError as exc:
-        # Only a similar one is worth a word: a template may stand for any number of resources that are not listed.
-        names = await _names(client, "resources") or []
-        if options.uri not in names and (meant := did_you_mean(options.uri, names)):
-            raise Exit(f"{exc}{meant}", FAILED) from None
-        raise
+        raise Exit(f"{exc}{await _meant(client, 'resources', options.uri)}", FAILED) from None
     if options.json:
         print(dumps(result.to_wire()))
         return
@@ -327,9 +305,8 @@ def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
 async def _prompt(client: Client, options: argparse.Namespace) -> None:
     try:
         filled = await client.get_prompt(options.prompt, dict(options.arguments))
-    except McpError:
-        await _check_listed(client, "prompts", options.prompt)
-        raise
+    except McpError as exc:
+        raise Exit(f"{exc}{await _meant(client, 'prompts', options.prompt)}", FAILED) from None
     if options.json:
         print(dumps(filled.to_wire()))
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import shlex
 import stat
@@ -64,8 +63,7 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
         raise Exit(f"{path} has another server {name!r}; add --force to replace it, or --name", FAILED) from None
     except (NotEditable, UnicodeDecodeError) as exc:
         why = str(exc) if isinstance(exc, NotEditable) else "it is not valid UTF-8"
-        shown = json.dumps(str(path))
-        raise Exit(f"{shown} is left as it was: {why}; run this without --write, and edit it by hand", FAILED) from None
+        raise Exit(f"{path} is left as it was: {why}; run this without --write, and edit it by hand", FAILED) from None
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror or exc}", FAILED) from None
     return f"Added {name!r} to {path}" + (f"; the file as it was is {backup}." if backup else ", a new file.")
@@ -100,7 +98,7 @@ def _replace(file: Path, content: bytes, before: bytes | None) -> None:
             os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
         # Some hosts write their file while they run.
         if (file.read_bytes() if file.exists() else None) != before:
-            raise NotEditable("its host has just changed it")
+            raise Exit(f"{file} has just been changed, perhaps by its host, and is left so; run this again", FAILED)
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)

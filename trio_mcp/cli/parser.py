@@ -11,10 +11,10 @@ from typing import Any, NoReturn, TypeVar
 
 import attrs
 
+from trio_mcp._keywords import did_you_mean
 from trio_mcp._version import __version__
 from trio_mcp.cli.colours import paint
 from trio_mcp.cli.hosts import HOSTS
-from trio_mcp.cli.suggestions import did_you_mean
 from trio_mcp.types.versions import REVISIONS
 
 T = TypeVar("T")
@@ -73,10 +73,10 @@ class Command:
 
 
 def complaint(command: str, text: str, *, hint: bool) -> str:
-    """Return what to write to standard error about what went wrong: one line, if the text is one.
+    """Return what to write to standard error about what went wrong: one line, unless the text has several.
 
     Args:
-        command: The command; empty if there is none.
+        command: The command; empty without one.
         text: What went wrong.
         hint: Whether to name `--help`.
     """

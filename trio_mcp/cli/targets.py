@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
-from trio_mcp.cli.suggestions import did_you_mean, near_file
+from trio_mcp.cli.suggestions import near_file
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers

@@ -12,7 +12,7 @@ import trio
 from pydantic_core import from_json, to_json
 
 from trio_mcp._checks import check_count, check_seconds, check_text, validator
-from trio_mcp.middleware.requests import outcome_of
+from trio_mcp.middleware.logging import outcome_of
 from trio_mcp.server.context import Context
 
 __all__ = ["Caching"]

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from trio_mcp.errors import McpError
-from trio_mcp.middleware.requests import LOGGER, described
+from trio_mcp.middleware.logging import LOGGER, described
 from trio_mcp.server.context import Context
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
@@ -41,7 +41,7 @@ class ErrorMasking:
             if context.failure is None:
                 raise
             raise McpError(exc.code, self._masked(context, context.failure)) from None
-        except Exception as exc:  # of a middleware inside this one: nobody has logged it yet
+        except Exception as exc:  # of a middleware inside this one: it is not logged yet
             raise McpError(INTERNAL_ERROR, self._masked(context, exc, with_traceback=True)) from None
         if context.failure is None or result.get("isError") is not True:
             return result

@@ -24,7 +24,7 @@ def caller(context: Context[Any]) -> Hashable:
     if context.principal is not None:
         return context.principal.identity
     connection = context.connection
-    # A single HTTP request is no caller: it would get a bucket of its own.
+    # A single HTTP request is not a caller: each would get a bucket of its own.
     return connection if isinstance(connection, Connection) and connection.lasting else None
 
 

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from trio_mcp._checks import check_seconds, validator
-from trio_mcp.middleware.requests import LOGGER, described
+from trio_mcp.middleware.logging import LOGGER, described
 from trio_mcp.server.context import Context
 
 __all__ = ["Timing"]

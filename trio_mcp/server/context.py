@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp.convert import as_object
 from trio_mcp.eras.capabilities import declared_extensions, declares, is_spec_method
 from trio_mcp.eras.rules import Rules
@@ -26,7 +27,7 @@ from trio_mcp.server.input.questions import (
     missing_capability,
     no_asking,
 )
-from trio_mcp.server.input.rounds import Rounds
+from trio_mcp.server.input.rounds import AskingSettings, Rounds
 from trio_mcp.server.log_messages import send_log
 from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.sink import Sink
@@ -35,17 +36,18 @@ from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:  # few servers use sampling; its types cost import time
-    from trio_mcp.server.input.sampling import Messages
+    from trio_mcp.server.input.sampling import Messages, SampleDetails
     from trio_mcp.types.input_required import InputResponse
     from trio_mcp.types.notices import LoggingLevel
     from trio_mcp.types.roots import Root
-    from trio_mcp.types.sampling import CreateMessageResult, IncludeContext, ModelPreferences, ToolChoice
+    from trio_mcp.types.sampling import CreateMessageResult, ToolChoice
     from trio_mcp.types.tools import Tool
 
 __all__ = ["Context"]
 
 StateT = TypeVar("StateT", default=Any)
 ModelT = TypeVar("ModelT", bound=BaseModel)
+ResultT = TypeVar("ResultT")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
@@ -65,16 +67,18 @@ class Context(RequestContext, Generic[StateT]):
         failure: The unexpected exception of a function that the client is only told of in general, and that is logged
             already; None if there was none. For middleware.
         rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
+        settings: The settings of the server whose handler runs. Not for handlers.
     """
 
     # One is made for each request: slots keep that cheap.
-    __slots__ = ("connection", "failure", "principal", "rounds", "state")
+    __slots__ = ("connection", "failure", "principal", "rounds", "settings", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
-        # Filled in later: the principal by dispatch, the failure by a feature, the rounds while a function that may ask
-        # runs.
+        # Filled in later: the settings and the principal by dispatch, the failure by a feature, the rounds while a
+        # function that may ask runs.
+        self.settings: AskingSettings
         self.principal: Principal | None = None
         self.failure: Exception | None = None
         self.rounds: Rounds | None = None
@@ -86,16 +90,18 @@ class Context(RequestContext, Generic[StateT]):
         assert isinstance(self.connection, Connection)
         return self.connection
 
-    def of_same_request(self, state: Any, params: dict[str, Any]) -> Context[Any]:
+    def of_same_request(self, settings: Any, params: dict[str, Any]) -> Context[Any]:
         """Make the context in which a mounted server handles this request.
 
         Args:
-            state: What the mounted server's lifespan yielded.
+            settings: The settings of the mounted server.
             params: The request's parameters, with the names that the mounted server knows.
         """
         # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
+        state = self.connection.states.get(settings)
         context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
         context.client, context.params, context.principal = self.client, params, self.principal
+        context.settings = settings
         return context
 
     def go_on_as(self, other: Any) -> None:
@@ -353,60 +359,114 @@ class Context(RequestContext, Generic[StateT]):
         """
         return ask_url(self, message, url, elicitation_id, key, timeout)
 
+    # One overload for each kind of tools, and two for an answer with a type: their loop is a coroutine, not a question.
+    @overload
     def sample(
         self,
         messages: Messages,
         *,
         max_tokens: int,
-        system_prompt: str | None = None,
-        model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
         tools: Iterable[Tool | Mapping[str, Any]] | None = None,
         tool_choice: Literal["auto", "required", "none"] | ToolChoice | None = None,
-        temperature: float | None = None,
-        stop_sequences: Iterable[str] | None = None,
-        include_context: IncludeContext | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> InputRequest[CreateMessageResult]:
+        **details: Unpack[SampleDetails],
+    ) -> InputRequest[CreateMessageResult]: ...
+    @overload
+    def sample(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int,
+        tools: Iterable[Callable[..., Any]],
+        tool_choice: Literal["auto", "required", "none"] | ToolChoice | None = None,
+        max_rounds: int = 10,
+        **details: Unpack[SampleDetails],
+    ) -> Coroutine[Any, Any, CreateMessageResult]: ...
+    @overload
+    def sample(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int,
+        result_type: type[ResultT],
+        tools: Iterable[Callable[..., Any]] | None = None,
+        max_rounds: int = 10,
+        **details: Unpack[SampleDetails],
+    ) -> Coroutine[Any, Any, ResultT]: ...
+    @overload
+    def sample(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int,
+        result_type: Any,
+        tools: Iterable[Callable[..., Any]] | None = None,
+        max_rounds: int = 10,
+        **details: Unpack[SampleDetails],
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def sample(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int,
+        tools: Iterable[Any] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | ToolChoice | None = None,
+        result_type: Any = None,
+        max_rounds: int = 10,
+        **details: Unpack[SampleDetails],
+    ) -> Coroutine[Any, Any, Any]:
         """Ask the client's model: ``reply = await ctx.sample("Two and two?", max_tokens=10)`` (`client/sampling`).
 
         In the modern era the function runs again from its start when the reply has arrived: see `elicit`.
 
+        With functions as ``tools``, the model may call them. They run, at the same time if it calls several, and the
+        model is asked again with what they returned, until it replies without calling one. A function is described like
+        a tool of the server, and may take a `Context` and dependencies. A `ToolError`, invalid arguments and the name
+        of an unknown tool go back to the model. What a function returned is kept in the request's state, as with
+        `once`, so it is not called again when your function runs again.
+
+        With a ``result_type``, the model is asked until its answer fits:
+        ``city = await ctx.sample("Where to?", max_tokens=100, result_type=City)``.
+
         Args:
             messages: A string, a `types.SamplingMessage`, or several of them. An earlier reply may be among them.
-            max_tokens: The maximum length of the reply.
-            system_prompt: Instructions for the model.
-            model_preferences: Preferences for the client's choice of a model.
-            tools: Tools the model may call; needs the client capability ``sampling.tools``. You run the calls, and ask
-                again with their results.
-            tool_choice: Whether the model may, must or must not call a tool.
-            temperature: The randomness of the reply.
-            stop_sequences: Strings that end the reply.
-            include_context: Ask the client to add context from its servers; deprecated.
-            metadata: Data for the model's provider.
-            key: As in `elicit`.
-            timeout: As in `elicit`.
+            max_tokens: The maximum length of each reply.
+            tools: Functions that the model may call; or descriptions (`types.Tool`) of tools whose calls you run
+                yourself, to ask again with the results. Needs the client capability ``sampling.tools``.
+            tool_choice: Whether the model may, must or must not call a tool; with functions, in its first reply.
+            result_type: The type of the answer: a model, or anything else that pydantic can validate. A client without
+                ``sampling.tools`` is asked for JSON in a text.
+            max_rounds: How many times the model is asked, with functions or a ``result_type``.
+            details: Further details: see `SampleDetails`.
+
+        Returns:
+            A question: await it for the reply, or pass it to `gather`. With functions or a ``result_type``, a
+            coroutine: await it for the last reply, or for the answer.
 
         Raises:
             TypeError, ValueError: If an argument is invalid, or tool uses and results don't match.
-        """
-        from trio_mcp.server.input.sampling import ask_model  # deferred: few servers use sampling
 
-        return ask_model(
-            self,
-            messages,
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
-            model_preferences=model_preferences,
-            tools=tools,
-            tool_choice=tool_choice,
-            temperature=temperature,
-            stop_sequences=None if stop_sequences is None else list(stop_sequences),
-            include_context=include_context,
-            metadata=None if metadata is None else dict(metadata),
-            key=key,
-            timeout=timeout,
+        Awaiting it raises what awaiting `elicit` raises. With functions or a ``result_type``, it also raises
+        `SamplingError` if there is no answer after ``max_rounds`` rounds, and any `McpError` that a function raises.
+        When it is cancelled, so are the functions.
+        """
+        # Deferred: few servers use sampling.
+        from trio_mcp.server.input.sampling import SampleDetails, ask_model
+
+        refuse_unknown(Context.sample, details, SampleDetails)
+        given = None if tools is None else list(tools)
+        functions = [each for each in given or () if callable(each)]
+        arguments: dict[str, Any] = dict(details, max_tokens=max_tokens, tool_choice=tool_choice)
+        if not functions and result_type is None:
+            return ask_model(self, messages, tools=given, **arguments)
+        from trio_mcp.server.input.sampling_loop import sample_with_tools
+
+        if len(functions) < len(given or ()):
+            raise TypeError(
+                "sample takes functions that it calls, or descriptions of tools that you call, but not both"
+            )
+        return sample_with_tools(
+            self, messages, functions=functions, result_type=result_type, max_rounds=max_rounds, **arguments
         )
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> InputRequest[list[Root]]:

@@ -248,11 +248,12 @@ class StderrCopier:
         ended: Set when the sink has taken everything.
     """
 
-    def __init__(self, stream: trio.abc.ReceiveStream, sink: StderrSink) -> None:
+    def __init__(self, stream: trio.abc.ReceiveStream, sink: StderrSink, label: str | None = None) -> None:
         self.tail: deque[str] = deque(maxlen=TAIL)
         self.ended = trio.Event()
         self._stream = stream
         self._sink = sink
+        self._before = b"" if label is None else f"[{label}] ".encode()
         # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes](PENDING)
         # A limiter of its own: threads that wait for a slow terminal must not use up trio's default limit.
@@ -292,10 +293,8 @@ class StderrCopier:
         async for line in self._taken:
             if self._sink == "inherit":
                 # All lines that wait go in one write, and the thread is abandoned if cancelled: it may never return.
-                lines = [line, *_waiting(self._taken), b""]
-                await trio.to_thread.run_sync(
-                    _write_stderr, b"\n".join(lines), abandon_on_cancel=True, limiter=self._limiter
-                )
+                shown = b"".join(self._before + each + b"\n" for each in (line, *_waiting(self._taken)))
+                await trio.to_thread.run_sync(_write_stderr, shown, abandon_on_cancel=True, limiter=self._limiter)
             else:
                 await self._call(_text(line))
         self.ended.set()

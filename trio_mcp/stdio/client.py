@@ -63,7 +63,7 @@ class _Connection:
         self._params = params
         self._decoder = decoder
         self._child = child
-        self._stderr = StderrCopier(child.stderr, params.stderr)
+        self._stderr = StderrCopier(child.stderr, params.stderr, params.label)
         self.inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
         write, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)

@@ -97,6 +97,7 @@ class StdioServerParameters:
             (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB come in pieces. In each
             case the last lines are kept for error messages. A callback slower than the server makes the server wait
             once a few hundred lines are pending.
+        label: Stands in brackets before each line that is inherited; a `ClientGroup` puts the server's name there.
         shutdown_grace: Seconds that the process has to exit, first after its standard input was closed, and again
             after SIGTERM; then it is killed.
 
@@ -110,6 +111,9 @@ class StdioServerParameters:
     env: Mapping[str, str] = attrs.field(default=None, converter=_as_dict, kw_only=True, validator=_check_env)
     cwd: str | Path | None = attrs.field(default=None, kw_only=True, validator=_check_cwd)
     stderr: StderrSink = attrs.field(default="inherit", kw_only=True, validator=_check_stderr)
+    label: str | None = attrs.field(
+        default=None, kw_only=True, validator=attrs.validators.optional(validator(check_text))
+    )
     shutdown_grace: float = attrs.field(
         default=2.0, kw_only=True, validator=validator(check_seconds, zero=True, finite=True)
     )

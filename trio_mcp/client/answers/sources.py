@@ -60,9 +60,10 @@ class Answers:
     """
 
     elicitation: ElicitationCallback | None = None
-    elicitation_modes: Collection[ElicitationMode] = ("form", "url")
+    # The second half is for mypy, which takes ("form",) for a tuple[str] where any Collection will do.
+    elicitation_modes: Collection[ElicitationMode] | tuple[ElicitationMode, ...] = ("form", "url")
     sampling: SamplingCallback | None = None
-    sampling_features: Collection[SamplingFeature] = ()
+    sampling_features: Collection[SamplingFeature] | tuple[SamplingFeature, ...] = ()
     roots: Callable[[], Awaitable[RootList] | RootList] | list[Root] | None = attrs.field(
         default=None, converter=_checked_roots
     )

@@ -20,6 +20,7 @@ from trio_mcp.client.targets import Target
 from trio_mcp.errors import ConfigError, LocalProtocolError, SessionClosed, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.retrying import Backoff
+from trio_mcp.stdio.parameters import StdioServerParameters
 
 __all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus"]
 
@@ -70,6 +71,8 @@ class Member:
         self.first_failure: Exception | None = None
         self.ended = trio.Event()
         self.lists: dict[str, dict[str, None]] = {}
+        if isinstance(target, StdioServerParameters) and target.label is None:
+            target = attrs.evolve(target, label=name)  # what several servers write comes out in one place
         self._target = target
         # The client's notifications pass through here first: the catalog must not use lists that have changed.
         self._options = {**options, "on_message": self._heard}

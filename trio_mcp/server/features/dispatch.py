@@ -52,6 +52,7 @@ class Dispatch:
         # Not the middleware's matter either: it runs around requests that have a handler, and can't add methods.
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
+        context.settings = self._settings
         meta = context.meta
         # The task inherited the trace in which the server was started, if any, which is not the request's: replace it.
         # Without either there is nothing to do, which saves every ordinary request the parsing.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias
 
 import attrs
 import trio
+from typing_extensions import TypeVar
 
 from trio_mcp._checks import check_count, check_text, validator
 from trio_mcp._log import logger
@@ -232,7 +233,7 @@ class RegisteredMethod:
     handle: Handler
 
 
-DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceTemplate")
+DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceTemplate", default=Any)
 
 
 @attrs.frozen

@@ -190,8 +190,7 @@ class _Mount:
 
     def inner(self, context: Context[Any], changed: dict[str, Any]) -> Context[Any]:
         """Make the context in which the mounted server sees a request."""
-        state = context.connection.states.get(self.other.settings)
-        return context.of_same_request(state, context.params | changed)
+        return context.of_same_request(self.other.settings, context.params | changed)
 
 
 class _Mounted(NamedTuple):

@@ -4,318 +4,29 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Never, NoReturn, TypedDict, Unpack, get_args, get_origin
+from typing import Any, TypedDict, Unpack
 
 import attrs
 import trio
-from pydantic import TypeAdapter
-from pydantic_core import to_json, to_jsonable_python
 
-from trio_mcp._checks import check_flag, check_seconds
-from trio_mcp.eras.rules import rules_of
+from trio_mcp._checks import check_seconds
 from trio_mcp.errors import McpError, ToolError
-from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.connection import Exchange
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import Entry, EntryKind, Settings, described, held, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
-from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
-from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
-from trio_mcp.server.media import MEDIA, block_of
-from trio_mcp.server.revisions import downgraded_block, wire_for
-from trio_mcp.types._base import WireModel
+from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
+from trio_mcp.server.revisions import wire_for
 from trio_mcp.types.common import Icon
-from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.tools import CallToolResult, Tool, ToolAnnotations
+from trio_mcp.types.tools import Tool, ToolAnnotations
 
-__all__ = ["Output", "OutputError", "RegisteredTool", "ToolDetails", "ToolFeature"]
-
-# `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-
-
-_BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
-# What becomes a block that is not just text with its JSON.
-_CONTENT = (*_BLOCKS, *MEDIA, bytes)
-# The return types that most tools have; they share one Output each.
-_SCALARS = (int, float, str, bool)
-# Return annotations that say nothing about a value; such a tool has no output schema.
-_UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
-
-
-class OutputError(Exception):
-    """The tool returned something other than it declares: a fault in the server, not in the call."""
-
-
-@attrs.frozen
-class Output:
-    """How a tool's return value becomes a result.
-
-    Attributes:
-        schema: The output schema; None if results have no structured content.
-        wrapped: Whether values are not objects, and so are sent as ``{"result": value}``.
-        _to_json_data: Validates a return value and turns it into JSON data; None without structured content.
-        _to_content: Validates a return value and returns what becomes a block each; None if nothing is declared.
-        _validator: Returns the validator of the schema; compiled on first use.
-    """
-
-    schema: dict[str, Any] | None
-    wrapped: bool = False
-    _to_json_data: Callable[[Any], Any] | None = None
-    _to_content: Callable[[Any], list[Any]] | None = None
-    _validator: Callable[[], SchemaValidator] | None = None
-
-    def schema_for(self, revision: str) -> dict[str, Any] | None:
-        """Return the output schema for a revision; until 2025-11-25 structured content must be an object."""
-        rules = rules_of(revision)
-        if self.schema is None or not rules.structured_content:
-            return None
-        return self.schema if self.schema.get("type") == "object" or rules.any_structured_content else None
-
-    def result(self, value: Any, revision: str) -> dict[str, Any]:
-        """Return the wire form of a `CallToolResult` for a return value.
-
-        Raises:
-            OutputError: If the value is not of the declared type.
-        """
-        if isinstance(value, CallToolResult):
-            return self._complete_result(value, revision)
-        if self._to_json_data is None:
-            items = _items(value) if self._to_content is None else self._to_content(value)
-            return {"content": [_block(item, revision) for item in items]}
-        data = self._to_json_data(value)
-        # Structured content is repeated as text, for clients that don't read it (`server/tools`, Structured Content).
-        result: dict[str, Any] = {"content": [{"type": "text", "text": _json_text(data)}]}
-        rules = rules_of(revision)
-        if rules.structured_content:
-            structured = {"result": data} if self.wrapped else data
-            if type(structured) is dict or rules.any_structured_content:
-                result["structuredContent"] = structured
-        return result
-
-    def _complete_result(self, value: CallToolResult, revision: str) -> dict[str, Any]:
-        """Return the wire form of a `CallToolResult` that the tool made itself, checked against the output schema."""
-        # With an output schema a server MUST provide conforming structured content (`server/tools`, Output Schema);
-        # an error result is exempt.
-        result = wire_for(value, revision)
-        if self._validator is not None and not value.is_error:
-            if "structured_content" not in value.model_fields_set:
-                raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
-            if (problem := self._validator().problem(value.structured_content)) is not None:
-                raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
-        any_json = rules_of(revision).any_structured_content
-        if not any_json and type(result.get("structuredContent", {})) is not dict:
-            del result["structuredContent"]
-        result["content"] = [downgraded_block(block, revision) for block in result["content"]]
-        return result
-
-
-def read_output(
-    returns: Any, explicit_schema: dict[str, Any] | None, structured: bool | None, options: FunctionOptions, what: str
-) -> Output:
-    """Read a return annotation, or use the tool's explicit schema.
-
-    Args:
-        returns: The return annotation.
-        explicit_schema: The tool's ``output_schema``.
-        structured: The tool's ``structured_output``.
-        options: The server's options.
-        what: The tool, for error messages.
-
-    Raises:
-        TypeError: If the type has no JSON Schema, or can't be structured as demanded.
-        ValueError: If the tool has a schema, but must not be structured.
-        SchemaError: If the explicit schema is invalid.
-    """
-    if structured is not None:
-        check_flag(f"{what}: structured_output", structured)
-    if explicit_schema is not None:
-        if structured is False:
-            raise ValueError(f"{what} has an output_schema, and so can't have structured_output=False")
-        if not isinstance(explicit_schema, dict):
-            raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
-        validator = SchemaValidator(explicit_schema)
-        # Never wrapped: the author's schema describes the unwrapped value.
-        return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
-    if structured and (returns is inspect.Signature.empty or _is_content(returns)):
-        raise TypeError(f"{what} has structured_output=True, so it needs a return type, one that is not content")
-    if returns in _UNDECLARED and not structured:  # nothing to promise, so whatever it returns becomes content
-        return Output(None)
-    if _is_content(returns):
-        return Output(None, to_content=_declared_content(returns))
-    subject, wanted = f"{what}: the return type", options.structured_output if structured is None else structured
-    if returns in _SCALARS:
-        return _scalar(returns, wanted)
-    return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
-
-
-# The warnings flag differs from that of other types: see _serialized.
-@functools.cache
-def _scalar(returns: Any, structured: bool) -> Output:
-    """Return the shared output of all tools that return this scalar: building one takes longer than anything else."""
-    if structured:
-        return _structured(returns, "the return type", warnings=False)
-    return _unstructured(returns, "the return type", warnings=False)
-
-
-def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
-    to_json_data = _serialized(adapter_for(returns, subject), warnings)
-
-    def to_content(value: Any) -> list[Any]:
-        items = _items(value)
-        # A type such as `list` has room for blocks.
-        return items if any(isinstance(item, _CONTENT) for item in items) else _items(to_json_data(value))
-
-    return Output(None, to_content=to_content)
-
-
-def _structured(
-    returns: Any, subject: str, inline: bool = False, warnings: Literal["error"] | bool = "error"
-) -> Output:
-    adapter = adapter_for(returns, subject)
-    schema = json_schema_of(adapter, "serialization", subject)
-    wrapped = not _describes_object(schema)
-    if wrapped:
-        # Definitions must stay at the root, as references begin with "#/$defs/".
-        definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
-        schema = {"type": "object", "properties": {"result": schema}, "required": ["result"], **definitions}
-    elif "type" not in schema:
-        # A bare $ref to an object: until 2025-11-25 the root itself must have "type": "object".
-        schema = {"type": "object", **schema}
-    if inline:
-        schema = inlined(schema)
-    return Output(
-        schema,
-        wrapped,
-        _serialized(adapter, warnings),
-        validator=functools.cache(functools.partial(SchemaValidator, schema)),
-    )
-
-
-def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) -> Callable[[Any], Any]:
-    validate, dump = adapter.validator.validate_python, adapter.serializer.to_python
-
-    def to_json_data(value: Any) -> Any:
-        try:
-            # pydantic does not validate an instance of a model again, so one that was modified since is only noticed
-            # as a serialization warning: make it an error. For scalars warnings are off: they can't be such an
-            # instance, and collecting warnings costs more than everything else here.
-            return dump(validate(value), mode="json", by_alias=True, warnings=warnings)
-        except ValueError as exc:
-            raise OutputError(f"the return value is not of the declared type: {exc}") from exc
-
-    return to_json_data
-
-
-def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
-    def to_json_data(value: Any) -> Any:
-        # An explicit schema need not describe the return type, so pydantic has nothing to validate here.
-        data = _plain(value)
-        if (problem := validator.problem(data)) is not None:
-            raise OutputError(f"the return value does not conform to the output schema: {problem}")
-        return data
-
-    return to_json_data
-
-
-def _declared_content(returns: Any) -> Callable[[Any], list[Any]]:
-    # On first use, because building this validator takes longer than the rest of registering a tool.
-    @functools.cache
-    def validate() -> Callable[[Any], Any]:
-        return TypeAdapter(returns).validator.validate_python
-
-    def to_content(value: Any) -> list[Any]:
-        try:
-            return _items(validate()(value), declared=True)
-        except ValueError as exc:
-            raise OutputError(f"the return value is not of the declared type: {exc}") from exc
-
-    return to_content
-
-
-def _is_content(returns: Any) -> bool:
-    """Return whether a type consists of content blocks, which are sent as content and need no output schema."""
-    if hasattr(returns, "__value__"):  # a type alias: typing and typing_extensions each have a class for them
-        return _is_content(returns.__value__)
-    origin = get_origin(returns)
-    if origin is None:
-        # A CallToolResult is complete: its type says nothing about the structured content that may be in it.
-        return isinstance(returns, type) and issubclass(returns, (*_CONTENT, CallToolResult))
-    if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
-        return False
-    return any(_is_content(part) for part in get_args(returns))
-
-
-def _describes_object(schema: dict[str, Any]) -> bool:
-    # pydantic puts a recursive model into $defs, and leaves only a reference at the root.
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
-    return schema.get("type") == "object"
-
-
-def _items(value: Any, declared: bool = False) -> list[Any]:
-    """Return the values that become one block each."""
-    if value is None:
-        # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
-        return []
-    # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
-    if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _CONTENT) for item in value)):
-        return list(value)
-    return [value]
-
-
-def _block(value: Any, revision: str) -> dict[str, Any]:
-    if isinstance(value, (*MEDIA, bytes)):
-        value = block_of(value)
-    if isinstance(value, _BLOCKS):
-        return downgraded_block(wire_for(value, revision), revision)
-    if isinstance(value, str):
-        return _text(value)
-    return _text(to_json(value.to_wire() if isinstance(value, WireModel) else _plain(value)).decode())
-
-
-def _plain(value: Any) -> Any:
-    try:
-        return to_jsonable_python(value, by_alias=True)
-    except ValueError as exc:
-        raise OutputError(f"the return value has no JSON form: {exc}") from exc
-
-
-def _json_text(data: Any) -> str:
-    """Return structured content as text: a string as it is, anything else as JSON."""
-    try:
-        if type(data) is str:
-            if not data.isascii():
-                data.encode()  # raises for a lone surrogate
-            return data
-        text = to_json(data, inf_nan_mode="constants").decode()
-        if "NaN" in text or "Infinity" in text:  # perhaps only within a string: the slow encoder decides
-            json.dumps(data, allow_nan=False)
-    except ValueError as exc:
-        raise OutputError(f"the return value has no JSON form: {exc}") from exc
-    return text
-
-
-def _text(text: str) -> dict[str, Any]:
-    if not text.isascii():
-        # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
-        text = text.encode("utf-8", "backslashreplace").decode()
-    return {"type": "text", "text": text}
-
-
-def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
-    """Return the wire form of a result with one text block."""
-    return {"content": [_text(text)], "isError": is_error}
+__all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
 
 
 class ToolDetails(TypedDict, total=False):
@@ -382,7 +93,7 @@ class RegisteredTool(Entry[Tool]):
             if context.rounds is not None:
                 context.rounds.limit = scope, self.timeout
             return await call()
-        raise ToolError(f"the tool {context.params['name']!r} took longer than {self.timeout:g} s, and was given up")
+        raise ToolError(f"the tool {self.name!r} took longer than {self.timeout:g} s, and was given up")
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)

@@ -33,6 +33,7 @@ __all__ = [
     "ask_form",
     "ask_roots",
     "ask_url",
+    "can_be_asked",
     "missing_capability",
     "no_asking",
 ]
@@ -174,9 +175,8 @@ class InputRequest(Coroutine[Any, Any, T]):
         Raises:
             McpError: If a capability is missing (-32021, with the capability in its data).
         """
-        # A client may declare what its revision does not define; such a declaration does not count.
         for capability in self._needs:
-            if capability not in context.rules.client_capabilities or not _declared(context, capability):
+            if not can_be_asked(context, capability):
                 raise missing_capability(capability)
         self.wire(context.protocol_version)  # raises, if the revision has no form for it
 
@@ -308,7 +308,11 @@ def no_asking(method: str) -> LocalProtocolError:
     )
 
 
-def _declared(context: Asker, capability: str) -> bool:
+def can_be_asked(context: Asker, capability: str) -> bool:
+    """Return whether a client has declared a capability, one that its revision defines."""
+    # A client may declare what its revision does not define; such a declaration does not count.
+    if capability not in context.rules.client_capabilities:
+        return False
     declared = context.client_capabilities
     if capability != _FORM:
         return declares(declared, capability)

@@ -8,9 +8,10 @@ parked.
 
 from __future__ import annotations
 
+import contextvars
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import attrs
 import trio
@@ -24,6 +25,7 @@ from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Request, RequestId
 from trio_mcp.principal import Principal
+from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Call, single
 from trio_mcp.server.input.questions import Asker, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.input.request_state import (
@@ -123,16 +125,29 @@ class AskedClient(Protocol):
     async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any: ...
 
 
+class AskingSettings(Protocol):
+    """The part of a server's settings that a function uses to let the client's model call other functions."""
+
+    @property
+    def surroundings(self) -> Surroundings: ...
+
+    def describe_failure(self, context: Any, text: str, exc: Exception, ours: type[Exception]) -> str: ...
+
+
 class AskingContext(Asker, Protocol):
     """The part of a `Context` that the rounds of its request use.
 
     Attributes:
         principal: On whose behalf the request is made, if known; the state between its rounds is bound to it.
         rounds: The rounds that the function may ask in now; set by them.
+        settings: The settings of the server whose function runs.
+        failure: The unexpected exception of the function, if it had one.
     """
 
     principal: Principal | None
     rounds: Rounds | None
+    settings: AskingSettings
+    failure: Exception | None
     method: str
     incoming: IncomingRequest
 
@@ -146,9 +161,22 @@ class AskingContext(Asker, Protocol):
     def connection(self) -> PartOfRun: ...
 
     @property
+    def asking(self) -> Rounds: ...
+
+    @property
     def session(self) -> AskedClient: ...
 
     def go_on_as(self, other: Any) -> None: ...
+
+
+class _Branch(NamedTuple):
+    """A part of a function that asks in an order of its own, beside other parts."""
+
+    rounds: object
+    prefix: str
+
+
+_BRANCH: contextvars.ContextVar[_Branch | None] = contextvars.ContextVar("trio_mcp branch", default=None)
 
 
 class Rounds:
@@ -176,7 +204,8 @@ class Rounds:
         self._memory: dict[str, Any] = {} if earlier is None else dict(earlier.memory)
         self._round = 0 if earlier is None else earlier.round
         self._offered: dict[str, Any] = {}  # responses to questions that have not been asked yet
-        self._used: set[str] = set()  # keys of the questions that this run of the function has asked
+        # The keys of the questions that this run of the function has asked, each with the prefix of its branch.
+        self._used: set[tuple[str, str]] = set()
         self._waits: set[trio.CancelScope] = set()
         self._over = False
         self.limit: tuple[trio.CancelScope, float] | None = None
@@ -216,7 +245,7 @@ class Rounds:
         missing = {}
         for key, question in questions.items():
             # By a key of the handler's own only: a client can't know the numbers of questions in advance.
-            if keyed[key].key in self._offered:
+            if keyed[key].key is not None and key in self._offered:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
@@ -237,11 +266,40 @@ class Rounds:
         await trio.lowlevel.checkpoint()
         if self._over:
             await self._end()
+        key = self._prefix() + key
         if key not in self._memory:
             # Not stored if the function fails or is cancelled, so the next run tries again.
             value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
         return self._memory[key]
+
+    def claim(self, key: str | None, kind: str) -> str:
+        """Return the key of something that asks: the handler's own, or a number in the order of asking.
+
+        The number is the same in a replay.
+
+        Raises:
+            ValueError: If the key is used already.
+        """
+        prefix = self._prefix()
+        key = key or f"{kind}-{1 + sum(used == prefix for used, _ in self._used)}"
+        if (prefix, key) in self._used:
+            raise ValueError(f"the key {key!r} is already used by another question of this request")
+        self._used.add((prefix, key))
+        return key
+
+    def branch(self, name: str) -> None:
+        """Give what this task asks and does once keys of their own, so that the order of other tasks does not matter.
+
+        Args:
+            name: The name of the branch, unique among those of this task's branch.
+        """
+        _BRANCH.set(_Branch(self, f"{self._prefix()}{name}/"))
+
+    def _prefix(self) -> str:
+        branch = _BRANCH.get()
+        # A task may have inherited the branch of another request: that of a tool which calls a server in memory.
+        return branch.prefix if branch is not None and branch.rounds is self else ""
 
     @property
     def responses(self) -> Mapping[str, InputResponse]:
@@ -290,15 +348,9 @@ class Rounds:
             scope.cancel("the function that asked has ended")
 
     def _keyed(self, requests: tuple[InputRequest[Any], ...]) -> dict[str, InputRequest[Any]]:
-        """Return questions by key: the handler's own, or a number in the order of asking, the same in a replay."""
-        keyed = {}
-        for request in requests:
-            key = request.key or f"input-{len(self._used) + 1}"
-            if key in self._used:
-                raise ValueError(f"the key {key!r} is already used by another question of this request")
-            self._used.add(key)
-            keyed[key] = request
-        return keyed
+        """Return questions by key."""
+        prefix = self._prefix()
+        return {prefix + self.claim(request.key, "input"): request for request in requests}
 
     def _take(self, key: str, question: Question, data: Any) -> None:
         """Store an answer.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.input.questions import Asker, InputRequest
@@ -12,34 +12,58 @@ from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseConten
 from trio_mcp.types.sampling import (
     CreateMessageRequestParams,
     CreateMessageResult,
+    IncludeContext,
     ModelPreferences,
     SamplingMessage,
     ToolChoice,
 )
 from trio_mcp.types.tools import Tool
 
-__all__ = ["Messages", "ask_model"]
+__all__ = ["Messages", "SampleDetails", "as_messages", "ask_model"]
 
 Messages: TypeAlias = str | SamplingMessage | Sequence[str | SamplingMessage]
+
+
+class SampleDetails(TypedDict, total=False):
+    """The optional details of a question to the client's model.
+
+    Attributes:
+        system_prompt: Instructions for the model.
+        model_preferences: Preferences for the client's choice of a model.
+        temperature: The randomness of the reply.
+        stop_sequences: Strings that end the reply.
+        include_context: Ask the client to add context from its servers; deprecated.
+        metadata: Data for the model's provider.
+        key: The key of the question in the modern era; by default its number in the order of asking.
+        timeout: Seconds that each reply may take; with None only `InputOptions.ttl` limits it.
+    """
+
+    system_prompt: str | None
+    model_preferences: ModelPreferences | Mapping[str, Any] | None
+    temperature: float | None
+    stop_sequences: Iterable[str] | None
+    include_context: IncludeContext | None
+    metadata: Mapping[str, Any] | None
+    key: str | None
+    timeout: float | None
 
 
 def ask_model(
     context: Asker,
     messages: Messages,
     *,
-    tools: Iterable[Tool | Mapping[str, Any]] | None,
-    tool_choice: str | ToolChoice | None,
-    model_preferences: ModelPreferences | Mapping[str, Any] | None,
-    key: str | None,
-    timeout: float | None,
+    max_tokens: int,
+    tools: Iterable[Tool | Mapping[str, Any]] | None = None,
+    tool_choice: str | ToolChoice | None = None,
+    model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
+    stop_sequences: Iterable[str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    timeout: float | None = None,
     **details: Any,
 ) -> InputRequest[CreateMessageResult]:
     """Make a question to the client's model; see `Context.sample`."""
-    if isinstance(messages, (str, SamplingMessage)):
-        messages = [messages]
-    given = [_message(each) for each in messages]
-    if not given:
-        raise ValueError("sample needs a message")
+    given = as_messages(messages)
     if isinstance(tool_choice, str):
         tool_choice = ToolChoice(mode=tool_choice)  # type: ignore[arg-type]
     if isinstance(model_preferences, Mapping):
@@ -49,6 +73,9 @@ def ask_model(
         tools=None if tools is None else [Tool(**each) if isinstance(each, Mapping) else each for each in tools],
         tool_choice=tool_choice,
         model_preferences=model_preferences,
+        max_tokens=max_tokens,
+        stop_sequences=None if stop_sequences is None else list(stop_sequences),
+        metadata=None if metadata is None else dict(metadata),
         **details,
     )
     # Checked here: the client could only refuse the whole request, and the traceback would not point to the mistake.
@@ -68,6 +95,20 @@ def ask_model(
     return InputRequest(
         context, "sampling/createMessage", tuple(needs), wire, CreateMessageResult.from_wire, key, timeout
     )
+
+
+def as_messages(messages: Messages) -> list[SamplingMessage]:
+    """Return what was given to `Context.sample` as a list of messages.
+
+    Raises:
+        TypeError, ValueError: If there is no message, or something else.
+    """
+    if isinstance(messages, (str, SamplingMessage)):
+        messages = [messages]
+    given = [_message(each) for each in messages]
+    if not given:
+        raise ValueError("sample needs a message")
+    return given
 
 
 def _message(message: str | SamplingMessage) -> SamplingMessage:

@@ -1,0 +1,276 @@
+"""Sampling with tools: run what the client's model calls, and ask it again, until it gives its answer.
+
+Each question to the model is one round of the request. What a tool returned is remembered with the rounds, so that it
+runs once, even if the function that samples runs again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import attrs
+import trio
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from trio_mcp._checks import check_count, check_text
+from trio_mcp.convert import brief
+from trio_mcp.errors import McpError, SamplingError, ToolError
+from trio_mcp.server.functions.dependencies import Surroundings
+from trio_mcp.server.functions.function import Function, InvalidArguments, read_function, single
+from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
+from trio_mcp.server.input.questions import can_be_asked
+from trio_mcp.server.input.rounds import AskingContext, Rounds
+from trio_mcp.server.input.sampling import Messages, as_messages, ask_model
+from trio_mcp.server.outputs import NAME, Output, OutputError, describes_object, read_output, text_result
+from trio_mcp.types.content import TextContent, ToolUseContent
+from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage, ToolChoice
+from trio_mcp.types.tools import Tool
+
+__all__ = ["MAX_TOOL_USES", "sample_with_tools"]
+
+# Chosen: models call a handful of tools at once. More would be a fault, and each takes a task and perhaps a thread.
+MAX_TOOL_USES = 32
+"""How many tools the model may call in one reply."""
+
+FINAL = "final_response"
+"""The tool by which a model gives its answer if that has a type; FastMCP calls it the same."""
+
+_FENCED = re.compile(r"\s*```\w*\n(.*)\n```\s*", re.DOTALL)
+
+
+@attrs.frozen
+class _Tool:
+    """A function that the model may call."""
+
+    definition: Tool
+    function: Function
+    output: Output
+
+
+@attrs.frozen
+class _Answer:
+    """The type of the answer.
+
+    Attributes:
+        schema: Its JSON Schema.
+        by_tool: Whether the model gives it by calling a tool, and not as text.
+        wrapped: Whether the tool's arguments have it as their ``value``, as they must be an object.
+    """
+
+    schema: dict[str, Any]
+    by_tool: bool
+    wrapped: bool
+    _adapter: TypeAdapter[Any]
+
+    def tool(self) -> Tool:
+        """Return the tool by which the model gives it."""
+        schema = self.schema
+        if self.wrapped:  # definitions stay at the root, as references begin with "#/$defs/"
+            definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+            inner = {key: value for key, value in schema.items() if key != "$defs"}
+            schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
+        return Tool(name=FINAL, description="Give the final answer.", input_schema={"type": "object", **schema})
+
+    def read_call(self, arguments: dict[str, Any]) -> Any:
+        """Return the answer in the arguments of the tool.
+
+        Raises:
+            ValidationError: If it is not of the type.
+        """
+        # As JSON text: in pydantic's strict mode, a type's JSON form is accepted from there only.
+        return self._adapter.validate_json(to_json(arguments.get("value") if self.wrapped else arguments))
+
+    def read_text(self, text: str) -> Any:
+        """Return the answer in a text; like `read_call`."""
+        fenced = _FENCED.fullmatch(text)  # models like to put JSON into a block of code
+        return self._adapter.validate_json(fenced[1] if fenced else text)
+
+
+def sample_with_tools(
+    context: AskingContext,
+    messages: Messages,
+    *,
+    functions: Iterable[Callable[..., Any]],
+    result_type: Any,
+    max_rounds: int,
+    tool_choice: str | ToolChoice | None,
+    system_prompt: str | None = None,
+    stop_sequences: Iterable[str] | None = None,
+    key: str | None = None,
+    **details: Any,
+) -> Coroutine[Any, Any, Any]:
+    """Check the arguments, and return the loop as a coroutine; see `Context.sample`."""
+    check_count("max_rounds", max_rounds)
+    if key is not None:
+        check_text("key", key)
+    rounds = context.asking
+    tools: dict[str, _Tool] = {}
+    for tool in (_read_tool(each, context.settings.surroundings) for each in functions):
+        if tool.definition.name in (*tools, FINAL):
+            raise ValueError(f"sample can't use {tool.definition.name!r} as the name of two tools; rename a function")
+        tools[tool.definition.name] = tool
+    answer = None
+    if result_type is not None:
+        if tool_choice is not None:
+            raise TypeError("sample takes tool_choice or result_type, not both: an answer with a type must be given")
+        # A client that offers its model no tools can still be asked for text.
+        answer = _read_answer(result_type, by_tool=bool(tools) or can_be_asked(context, "sampling.tools"))
+        if not answer.by_tool:
+            schema = to_json(answer.schema).decode()
+            asked = f"Respond with JSON that conforms to this JSON Schema, and with nothing else:\n{schema}"
+            system_prompt = asked if system_prompt is None else f"{system_prompt}\n\n{asked}"
+    # A list, as an iterator would be empty in the second round.
+    details |= {"system_prompt": system_prompt, "stop_sequences": stop_sequences and list(stop_sequences)}
+    loop = _Loop(context, rounds, tools, answer, max_rounds, tool_choice, key, details)
+    return loop.run(as_messages(messages))
+
+
+def _read_tool(function: Callable[..., Any], surroundings: Surroundings) -> _Tool:
+    name = getattr(function, "__name__", type(function).__name__)
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a valid tool name: pass a function with a name to sample")
+    what = f"the tool {name!r} of sample"
+    own = read_function(function, surroundings, what, read_texts=True)
+    definition = Tool(name=name, description=own.description, input_schema=own.input_schema)
+    # Without structured content: the content says the same, and all of it travels with each round.
+    return _Tool(definition, own, read_output(own.returns, None, False, surroundings.options, what))
+
+
+def _read_answer(kind: Any, by_tool: bool) -> _Answer:
+    what = "result_type of sample"
+    adapter = adapter_for(kind, what)
+    schema = json_schema_of(adapter, "validation", what)
+    return _Answer(schema, by_tool, not describes_object(schema), adapter)
+
+
+@attrs.frozen
+class _Loop:
+    context: AskingContext
+    rounds: Rounds
+    tools: dict[str, _Tool]
+    answer: _Answer | None
+    max_rounds: int
+    tool_choice: str | ToolChoice | None
+    key: str | None
+    details: dict[str, Any]
+
+    async def run(self, messages: list[SamplingMessage]) -> Any:
+        """Ask the model until it gives its answer.
+
+        Raises:
+            SamplingError: If it gives none.
+        """
+        name = self.rounds.claim(self.key, "sample")
+        for number in range(1, self.max_rounds + 1):
+            last = number == self.max_rounds
+            reply = await self._ask(messages, f"{name}.{number}", first=number == 1, last=last)
+            uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
+            if not uses:
+                if self.answer is None:
+                    return reply
+                try:
+                    return self.answer.read_text(_text_of(reply))
+                except ValidationError as exc:
+                    more: list[SamplingMessage] = [_user(self._reminder(exc))]
+            else:
+                if len(uses) > MAX_TOOL_USES:
+                    raise SamplingError(f"the model called {len(uses)} tools at once; {MAX_TOOL_USES} is the limit")
+                answered, results = self._final(uses)
+                if answered is not None:
+                    return answered[0]
+                if last:  # a tool would run for nothing
+                    break
+                await self._run_tools(uses, results, f"{name}.{number}")
+                more = [_results(uses, results)]
+            messages = [*messages, as_messages(reply)[0], *more]
+        raise SamplingError(f"the client's model gave no answer in {self.max_rounds} rounds")
+
+    async def _ask(self, messages: Messages, key: str, *, first: bool, last: bool) -> CreateMessageResult:
+        offered = [tool.definition for tool in self.tools.values()]
+        choice = self.tool_choice if first else None
+        if self.answer is not None and self.answer.by_tool:
+            offered.append(self.answer.tool())
+            choice = "required"
+        elif last and offered:
+            choice = "none"  # so that the model says something
+        return await ask_model(
+            self.context, messages, tools=offered or None, tool_choice=choice, key=key, **self.details
+        )
+
+    def _final(self, uses: Sequence[ToolUseContent]) -> tuple[tuple[Any] | None, dict[int, Any]]:
+        """Return the answer, if the model gives a valid one; and the results of its other attempts."""
+        results = {}
+        for index, use in enumerate(uses):
+            if self.answer is not None and self.answer.by_tool and use.name == FINAL:
+                try:
+                    return (self.answer.read_call(use.input),), {}
+                except ValidationError as exc:
+                    results[index] = text_result(f"this is not a valid answer: {brief(exc)}", is_error=True)
+        return None, results
+
+    def _reminder(self, exc: ValidationError) -> str:
+        assert self.answer is not None
+        if self.answer.by_tool:
+            return f"Give your answer by calling the tool {FINAL}."
+        asked = "Respond with JSON that conforms to the schema, and with nothing else."
+        return f"This is not a valid answer: {brief(exc)}. {asked}"
+
+    async def _run_tools(self, uses: Sequence[ToolUseContent], results: dict[int, Any], name: str) -> None:
+        """Run what the model has called, at the same time, and add the results."""
+        failures: list[Exception] = []
+
+        async def run(index: int, use: ToolUseContent) -> None:
+            try:
+                results[index] = await self.rounds.once(f"{name}.{index}", self._call, use, f"{name}.{index}")
+            except Exception as exc:
+                failures.append(exc)
+                nursery.cancel_scope.cancel("another tool failed")
+
+        # Failures are collected instead of raised in the nursery: the caller gets the exception, not a group.
+        async with trio.open_nursery() as nursery:
+            for index, use in enumerate(uses):
+                if index not in results:
+                    nursery.start_soon(run, index, use)
+        if failures:
+            raise failures[0]
+
+    async def _call(self, use: ToolUseContent, branch: str) -> dict[str, Any]:
+        """Call a tool; return its result, or what went wrong, in the form of a tool's result."""
+        self.rounds.branch(branch)
+        name, tool = use.name[:200], self.tools.get(use.name)
+        if tool is None:
+            return text_result(f"unknown tool: {name!r}; the tools are: {', '.join(self.tools)}", is_error=True)
+        try:
+            value = await tool.function.bind(use.input, self.context)()
+            result = tool.output.result(value, self.context.protocol_version)
+            return {key: result[key] for key in ("content", "isError") if key in result}
+        except InvalidArguments as exc:
+            return text_result(f"invalid arguments for the tool {name!r}: {exc}", is_error=True)
+        except Exception as exc:
+            failure = single(exc)
+        # As in a tool of the server: an McpError is for the client, a ToolError for the model, anything else is a bug.
+        if isinstance(failure, McpError):
+            raise failure
+        told = str(failure)
+        if not isinstance(failure, ToolError):
+            context, before = self.context, self.context.failure
+            told = context.settings.describe_failure(context, f"the tool {name!r} failed", failure, OutputError)
+            context.failure = before  # the function that samples has not failed
+        return text_result(told, is_error=True)
+
+
+def _text_of(reply: CreateMessageResult) -> str:
+    return "\n".join(block.text for block in reply.content_as_list if isinstance(block, TextContent))
+
+
+def _user(text: str) -> SamplingMessage:
+    return SamplingMessage(role="user", content=TextContent(text=text))
+
+
+def _results(uses: Sequence[ToolUseContent], results: dict[int, Any]) -> SamplingMessage:
+    """Return the message with the results of all tools that a reply calls, which must come together."""
+    blocks = [{"type": "tool_result", "toolUseId": use.id, **results[index]} for index, use in enumerate(uses)]
+    return SamplingMessage.from_wire({"role": "user", "content": blocks})
