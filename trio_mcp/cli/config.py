@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from trio_mcp.cli.editing import snippet
 from trio_mcp.cli.exits import OK, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 
 __all__ = ["is_url", "plain_entry", "run", "server_name"]
 

@@ -14,7 +14,7 @@ import trio
 
 from trio_mcp._checks import as_written
 from trio_mcp._version import __version__
-from trio_mcp.cli.colours import Style, paint
+from trio_mcp.cli.messages import Style, paint
 from trio_mcp.cli.text import clean
 from trio_mcp.client.config.reading import Configured
 from trio_mcp.client.failover.parameters import FailoverParameters
