@@ -35,14 +35,17 @@ def server_name(options: argparse.Namespace) -> str:
     """Return the name under which a host lists the server.
 
     Raises:
-        Exit: If not every host would accept it.
+        Exit: If not every host would accept it, or a URL is malformed.
     """
     source: str = options.server
     name: str | None = options.name
     if name is None:
         file = source.partition(":")[0]
         if is_url(source):
-            stem = urlsplit(source).hostname or ""
+            try:
+                stem = urlsplit(source).hostname or ""
+            except ValueError as exc:
+                raise Exit(f"{source!r} is not a valid URL: {exc}") from None
         else:
             stem = os.path.basename(file).removesuffix(".py") if file.endswith(".py") else file.rpartition(".")[2]
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"

@@ -64,8 +64,12 @@ $$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
 ```
 
 `trio-mcp run src/$module/server.py --reload` serves it, and restarts it whenever a file changes.
-In the configuration of a host, such as Claude Desktop, Cursor or VS Code, the command is the absolute path of
-`.venv/bin/$name`.
+For Claude Desktop, Cursor, VS Code and other hosts, this shows what to put into their configuration, or puts it there with
+`--write`:
+
+```console
+$$ .venv/bin/trio-mcp install cursor src/$module/server.py --name $name
+```
 """,
     ".gitignore": """\
 .venv/
