@@ -71,7 +71,7 @@ async def call(group: ClientGroup, name: str, arguments: dict[str, Any]) -> str:
 
 
 async def answer(question: str, group: ClientGroup) -> str:
-    """Answer a question with as many turns as the model needs, but not for ever."""
+    """Answer a question with as many turns as the model needs, up to a limit."""
     conversation = [f"user: {question}"]
     for _ in range(10):
         turn = await ask_model(conversation, list(await group.list_tools()))

@@ -309,7 +309,7 @@ CASES = {
     ),
     "fastmcp_elicitation": Case(
         known=FASTMCP,
-        mode="legacy",  # FastMCP asks nobody in the modern era; the port does
+        mode="legacy",  # FastMCP asks users only in the legacy era; the port in both
         answer={
             "What is your name?": {"value": "Ada"},
             "Quick survey — tell us about yourself:": {"favorite_color": "red", "lucky_number": 7},
@@ -370,7 +370,7 @@ def lasting(value: Any, case: Case, names: dict[str, str]) -> Any:
             value = value.replace(found, f"{{{name}}}")
         for pattern, instead in (WORDS | case.passing).items():
             value = re.sub(pattern, instead, value)
-        if value.startswith("{\n"):  # the official SDK indents JSON, and nobody says how else it is written
+        if value.startswith("{\n"):  # the official SDK indents JSON, the others don't
             value = json.dumps(json.loads(value), separators=(",", ":"), ensure_ascii=False)
     return value
 
