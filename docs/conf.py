@@ -119,7 +119,6 @@ INTERNAL = (
     "T",
     "Target",
     "Visible",
-    "tags",
 )
 
 

@@ -15,7 +15,7 @@ import pytest
 from trio_mcp import Client, Server
 from trio_mcp.cli import main
 from trio_mcp.cli.client_commands import COMMANDS
-from trio_mcp.cli.colours import has_colour, paint
+from trio_mcp.cli.messages import has_colour, paint
 
 # Environment, whether the stream is a terminal, whether it gets colours.
 COLOURS = [

@@ -13,10 +13,19 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp import ClientGroup, ConfigError, FailoverParameters, HttpServerParameters, StdioServerParameters
+from trio_mcp import (
+    Client,
+    ClientGroup,
+    ConfigError,
+    FailoverParameters,
+    HttpServerParameters,
+    StdioServerParameters,
+    TransportError,
+)
 from trio_mcp.client.config.reading import load_config
 from trio_mcp.client.config.text import locate
 from trio_mcp.client.config.variables import expand, read_env_file
+from trio_mcp.client.targets import target_name
 from trio_mcp.testing.strategies import json_values
 
 
@@ -351,6 +360,28 @@ def test_an_editors_file_has_comments_inputs_and_the_workspace_folder(tmp_path: 
         "14: server 'b': command: ${input:other} needs a value; pass variables={'input:other': …}, or --variable "
         "input:other=…",
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"command": "false", "args": ["--key=${input:key}"]}, "the server process \"false '--key=${input:key}'\" "),
+        ({"command": "no-such-${input:key}"}, "can't start 'no-such-${input:key}'"),
+        ({"url": "http://127.0.0.1:9/${input:key}?a=${input:key}"}, "POST http://127.0.0.1:9/${input:key} failed"),
+        ({"url": "${input:all}"}, "POST ${input:all} failed"),
+        ({"url": "ws://127.0.0.1:9/${input:key}"}, "can't connect to ws://127.0.0.1:9/${input:key}"),
+    ],
+)
+async def test_an_input_is_shown_in_no_message(entry: dict[str, Any], said: str) -> None:
+    variables = {"input:key": "s3cret", "input:all": "http://127.0.0.1:9/s3cret"}
+    targets = load_config({"servers": {"a": entry}}, variables=variables)
+    assert "s3cret" not in repr(targets)
+    assert "s3cret" not in target_name(targets["a"])
+    with pytest.raises(TransportError) as caught:
+        async with Client(targets["a"]):
+            raise AssertionError
+    assert said in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_only_the_chosen_servers_are_judged() -> None:

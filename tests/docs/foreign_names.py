@@ -50,6 +50,10 @@ MODULES = {
         "fastmcp.server",
         "fastmcp.server.context",
         "fastmcp.server.dependencies",
+        *(
+            f"fastmcp.server.middleware.{module}"
+            for module in ("caching", "error_handling", "logging", "rate_limiting", "response_limiting", "timing")
+        ),
         "fastmcp.tools",
         "fastmcp.utilities.types",
     ],

@@ -194,6 +194,7 @@ async def test_timing_tells_how_long_and_warns_of_the_slow(
         await client.call_tool("nap", {"seconds": 3.5})
         with trio.move_on_after(1):
             await client.call_tool("nap", {"seconds": 9})
+        await trio.testing.wait_all_tasks_blocked()  # the server hears of it when the client has left already
         await client.call_tool("fail")
     assert [re.sub(r"\.\d ms", " ms", line) for line in lines(caplog)] == [
         "INFO tools/call 'nap' took 2500 ms",

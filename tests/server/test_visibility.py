@@ -211,6 +211,26 @@ async def test_a_wrong_switch_changes_nothing(
     assert len(await client_tools(server)) == 2
 
 
+@pytest.mark.parametrize(
+    ("details", "text"),
+    [
+        ({"tags": "beta"}, "tags must be a set of strings; write tags={'beta'}"),
+        ({"tags": [""]}, "a tag must not be empty|a tag"),
+        ({"tags": [3]}, "a tag must be a string|a tag"),
+        ({"enabled": "no"}, "enabled must be True or False, got 'no'"),
+    ],
+)
+def test_wrong_details_are_refused(details: dict[str, Any], text: str) -> None:
+    server = Server("test")
+    for add in (
+        lambda **given: server.add_tool(len_of, **given),
+        lambda **given: server.add_resource("x://y", lambda: "x", name="x", **given),
+        lambda **given: server.add_prompt(len_of, **given),
+    ):
+        with pytest.raises((TypeError, ValueError), match=text):
+            add(**details)
+
+
 async def test_the_filter_sees_the_client_and_what_the_entry_is() -> None:
     asked: set[tuple[str, str, str, str]] = set()
 
@@ -273,9 +293,8 @@ def test_an_async_filter_is_refused_as_it_would_show_everything() -> None:
         Server("test", visible=_async_filter)  # type: ignore[arg-type]
 
 
-@both_eras
 @pytest.mark.parametrize("page_size", [1, 2, 250])
-async def test_pages_are_full_and_the_last_one_says_so(page_size: int, revision: str) -> None:
+async def test_pages_are_full_and_the_last_one_says_so(page_size: int) -> None:
     """Whatever is hidden, and wherever it stands."""
     for hidden in range(2**5):
         server = Server(
@@ -287,7 +306,7 @@ async def test_pages_are_full_and_the_last_one_says_so(page_size: int, revision:
             server.add_tool(lambda: None, name=f"t{bit}", tags={"hidden"} if is_hidden else ())
             if not is_hidden:
                 shown.append(f"t{bit}")
-        async with client_of(server, revision) as client:
+        async with client_of(server) as client:
             found, cursor = [], None
             while True:
                 page = await client.list_tools(cursor)
@@ -307,7 +326,7 @@ async def test_a_long_list_is_filtered_in_slices_that_others_run_between() -> No
         return False
 
     server = Server("test", visible=visible)
-    for number in range(1000):
+    for number in range(600):
         server.add_tool(len_of, name=f"t{number}")
     seen = set()
 
@@ -320,7 +339,7 @@ async def test_a_long_list_is_filtered_in_slices_that_others_run_between() -> No
         nursery.start_soon(watch)
         await client.list_tools()
         nursery.cancel_scope.cancel()
-    assert seen & {249, 499, 749}
+    assert seen & {249, 499}
 
 
 def len_of(text: str) -> int:

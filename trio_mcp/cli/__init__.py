@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from trio_mcp.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE, Exit, exit_of
-from trio_mcp.cli.parser import complaint, parse
+from trio_mcp.cli.messages import complaint
+from trio_mcp.cli.parser import parse
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["main"]

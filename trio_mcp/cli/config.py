@@ -6,16 +6,19 @@ import argparse
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from trio_mcp.cli.editing import snippet
 from trio_mcp.cli.exits import OK, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 
 __all__ = ["is_url", "plain_entry", "run", "server_name"]
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+# Names of files that tell nothing: their folder's name is used.
+GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
 # What every host accepts; the names of tools are often made from it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -44,7 +47,8 @@ def server_name(options: argparse.Namespace) -> str:
         if is_url(source):
             stem = urlsplit(source).hostname or ""
         else:
-            stem = os.path.basename(file).removesuffix(".py") if file.endswith(".py") else file.rpartition(".")[2]
+            words = Path(os.path.abspath(file)).with_suffix("").parts if file.endswith(".py") else file.split(".")
+            stem = next((word for word in reversed(words) if word not in GENERIC), "")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"
     if not NAME.fullmatch(name):
         raise Exit(f"a server's name may have letters, digits, - and _ only, and at most 64 of them; got {name!r}")

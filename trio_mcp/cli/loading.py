@@ -15,7 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from trio_mcp.cli.exits import FAILED, USAGE, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["load_server"]

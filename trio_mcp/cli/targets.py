@@ -20,7 +20,7 @@ import attrs
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers

@@ -72,7 +72,7 @@ class Server(BaseServer):
         self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
-        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities, self._resources.hides))
+        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities, self._resources.hidden))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.

@@ -83,7 +83,7 @@ class CompletionFeature:
         # template names its variables itself, so its completions can always be checked.
         if prompt is not None:
             key = ("ref/prompt", prompt, argument)
-            found = self._prompts.registry.get(prompt)
+            found = self._prompts.registry.find(prompt)
             if found is not None and not found.takes(argument):
                 raise ValueError(f"{what}: the prompt {prompt!r} has no such argument")
         else:

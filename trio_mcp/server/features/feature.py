@@ -11,7 +11,7 @@ import attrs
 import trio
 from typing_extensions import TypeVar
 
-from trio_mcp._checks import check_count, check_text, validator
+from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.principal import Principal
@@ -295,7 +295,12 @@ def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
 
 
 def held(details: Mapping[str, Any], settings: Settings, what: str) -> dict[str, Any]:
-    """Return what all entries share besides their definitions: the tags, and whether a filter decides about them."""
+    """Return what all entries share besides their definitions: the tags, and whether a filter decides about them.
+
+    Raises:
+        TypeError, ValueError: If the tags, or ``enabled``, are invalid.
+    """
+    check_flag(f"{what}: enabled", details.get("enabled", True))
     return {"tags": checked_tags(details.get("tags"), what), "filtered": settings.visible is not None}
 
 

@@ -6,7 +6,7 @@ with the legacy era.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from trio_mcp.eras.capabilities import declares
@@ -45,17 +45,17 @@ class ListeningFeature:
 
     Args:
         declared: Returns the capabilities that the server declares to clients of a revision.
-        hides: Returns whether a URI names something that is hidden from the client of a request.
+        hidden: Returns those of some URIs that name something that the client of a request must not hear of.
     """
 
     def __init__(
         self,
         declared: Callable[[str], dict[str, Any]],
-        hides: Callable[[str, Context[Any]], bool] = lambda uri, context: False,
+        hidden: Callable[[Iterable[str], Context[Any]], Collection[str]] = lambda uris, context: (),
     ) -> None:
         self.methods = {"subscriptions/listen": self._listen}
         self._declared = declared
-        self._hides = hides
+        self._hidden = hidden
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return nothing: listening is declared by the capabilities of tools, prompts and resources."""
@@ -66,8 +66,7 @@ class ListeningFeature:
         revision = context.protocol_version
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)
         topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
-        # Acknowledged like one that is unknown, and never told of.
-        topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ()) if not self._hides(uri, context)]
+        topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
         stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # goes into every message of this subscription
 
         def send(topic: Topic) -> bool:
@@ -78,6 +77,9 @@ class ListeningFeature:
         connection = context.connection
         # Before the acknowledgement, so that the refusal is a plain error response.
         connection.audience.check_room_for(topics)
+        # Acknowledged like one that is unknown, and never told of.
+        hidden = self._hidden(honored.get(URIS, ()), context)
+        topics = [topic for topic in topics if topic[1] not in hidden]
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
             # The acknowledgement must come first, so the listener is registered but not running yet: changes from here

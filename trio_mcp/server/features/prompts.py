@@ -44,7 +44,8 @@ class PromptDetails(TypedDict, total=False):
         title: The prompt's name for people.
         description: What the prompt is for; the docstring by default.
         icons: Icons, each an https: or data: URI.
-        tags, enabled: As in `ToolDetails`.
+        tags: As in `ToolDetails`.
+        enabled: As in `ToolDetails`.
         meta: The prompt's ``_meta``; a key has the form ``com.example/name``.
         park_input: As in `ToolDetails`.
     """

@@ -60,7 +60,8 @@ class ResourceDetails(TypedDict, total=False):
         size: The size of the contents in bytes; not for templates.
         annotations: Hints about the intended audience and the importance.
         icons: Icons, each an https: or data: URI.
-        tags, enabled: As in `ToolDetails`.
+        tags: As in `ToolDetails`.
+        enabled: As in `ToolDetails`.
         meta: The resource's ``_meta``; a key has the form ``com.example/name``.
         cache: How long clients may cache the contents, and for whom; the server's ``cache_hints`` by default. The
             ``ttl_ms`` or ``cache_scope`` of a returned `types.ReadResourceResult` takes precedence.
@@ -223,10 +224,16 @@ class ResourceFeature:
             not resource.filtered or self._settings.shows(resource, context)
         )
 
-    def hides(self, uri: str, context: Context[Any]) -> bool:
-        """Return whether a URI names something that this client must not hear of; not so for a URI that is unknown."""
-        found = self._first(uri, context)
-        return found is not None and not self._offers(found[0], context)
+    def hidden(self, uris: Iterable[str], context: Context[Any]) -> set[str]:
+        """Return those URIs that name something that is disabled or hidden from this client."""
+        # Most servers hide nothing, and need no matching of URIs against templates here.
+        everything = (*self.registry.everything(), *self.templates.everything())
+        if len(everything) == len(self.registry) + len(self.templates) and not any(
+            each.filtered for each in everything
+        ):
+            return set()
+        found = {uri: self._first(uri, context) for uri in uris}
+        return {uri for uri, first in found.items() if first is not None and not self._offers(first[0], context)}
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
