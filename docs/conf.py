@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -151,7 +153,22 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
             lines[number] = lines[number].replace(": ", " \N{EN DASH} ", 1)
 
 
+def show_defaults(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None] | None:
+    """Attrs writes its `__init__` in words of its own: show the defaults that it means."""
+    if not (isinstance(obj, type) and attrs.has(obj) and signature):
+        return None
+    for field in attrs.fields(obj):
+        signature = signature.replace(f"attr_dict['{field.name}'].default", repr(field.default))
+        if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a function, to mypy
+            made = getattr(field.default.factory, "__name__", "…")
+            signature = re.sub(rf"(\b{field.alias}: [^=]*) = NOTHING", rf"\1 = {made}()", signature)
+    return signature, returns
+
+
 def setup(app: Sphinx) -> None:
     """Register with Sphinx."""
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-signature", show_defaults)
     app.connect("autodoc-process-docstring", keep_colons, priority=100)
