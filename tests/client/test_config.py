@@ -345,7 +345,13 @@ def test_an_editors_file_has_comments_inputs_and_the_workspace_folder(tmp_path: 
             env={"A": "one", "B": "from the file of the editor"},
         )
     }
-    variables |= {"workspaceFolder": "/elsewhere", "input:level": "high"}
+    high = load_config(path, only="a", variables={**variables, "input:level": "high"})["a"]
+    assert isinstance(high, StdioServerParameters)
+    assert high.args[1] == "high"
+    # Only an editor's own folder says where the workspace is.
+    other = written(tmp_path, '{"servers": {"a": {"command": "${workspaceFolder}"}}}')
+    assert "${workspaceFolder} needs a value; pass variables={'workspaceFolder': …}" in problems(other)[0]
+    variables["workspaceFolder"] = "/elsewhere"
     with pytest.raises(ConfigError, match=r":11: server 'a': envFile: can't be read: No such file"):
         load_config(path, only=["a"], variables=variables)
     with pytest.raises(ConfigError) as caught:
@@ -385,7 +391,7 @@ async def test_an_input_is_shown_in_no_message(entry: dict[str, Any], said: str)
 
 
 def test_only_the_chosen_servers_are_judged() -> None:
-    content = {"mcpServers": {"a": {"command": "x"}, "b": 5, "c": {"command": "${NO}"}, "d": {"disabled": True}}}
+    content = {"mcpServers": {"a": {"command": "x"}, "b": 5, "c": {"command": "${NO}"}, "d": {"enabled": False}}}
     assert load_config(content, only=["a"]) == {"a": PROCESS}
     assert [len(problems(content)), problems({"mcpServers": {"b": 5}})] == [
         2,

@@ -38,14 +38,17 @@ def server_name(options: argparse.Namespace) -> str:
     """Return the name under which a host lists the server.
 
     Raises:
-        Exit: If not every host would accept it.
+        Exit: If not every host would accept it, or a URL is malformed.
     """
     source: str = options.server
     name: str | None = options.name
     if name is None:
         file = source.partition(":")[0]
         if is_url(source):
-            stem = urlsplit(source).hostname or ""
+            try:
+                stem = urlsplit(source).hostname or ""
+            except ValueError as exc:
+                raise Exit(f"{source!r} is not a valid URL: {exc}") from None
         else:
             words = Path(os.path.abspath(file)).with_suffix("").parts if file.endswith(".py") else file.split(".")
             stem = next((word for word in reversed(words) if word not in GENERIC), "")

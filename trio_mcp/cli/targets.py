@@ -162,11 +162,7 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
             yield client
     except ProcessExited as exc:
         # If it was `trio-mcp run` and could not load the file, it has said why, and its status is the right one.
-        if (
-            not is_open
-            and exc.returncode
-            and any(line.startswith("trio-mcp run: ") for line in exc.stderr_tail.splitlines())
-        ):
+        if not is_open and exc.returncode and exc.stderr_tail.rpartition("\n")[2].startswith("trio-mcp run: "):
             raise Exit("", exc.returncode) from None
         # Without the standard error that it quotes: the process wrote that to ours already.
         raise ProcessExited(exc.command, exc.returncode) from None

@@ -39,7 +39,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.transcript.masking import Masker, mask_text, mask_words
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx  # noqa: ASYNC127 - the one that this package depends on
 
 __all__ = ["Trace"]
 

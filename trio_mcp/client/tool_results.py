@@ -220,10 +220,6 @@ class OutputSchemas:
     def __len__(self) -> int:
         return len(self._schemas)
 
-    def knows(self, name: str) -> bool:
-        """Return whether listing the tools again would not say more about a tool."""
-        return name in self._schemas or self._all_known
-
     def learn(self, page: ListToolsResult, cursor: str | None) -> None:
         """Remember the output schemas of a page of tools, which was asked for with a cursor."""
         for tool in page.tools:
@@ -252,14 +248,15 @@ class OutputSchemas:
         Raises:
             RemoteProtocolError: If it breaks the schema, or the schema can't be used.
         """
-        if not self.knows(name):
+        known = self._schemas.get(name)
+        if known is None and not self._all_known:
             try:
                 await self._learn_all()
             except (TransportError, RequestTimeout) as exc:
                 # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
                 text = "the result of the tool %r is not checked, as its schema can't be read: %s"
                 logger.warning(text, name, exc)
-        known = self._schemas.get(name)
+            known = self._schemas.get(name)
         if known is None or known.schema is None:
             return
         try:
