@@ -67,6 +67,7 @@ nitpicky = True  # as -n on the command line, for builds elsewhere
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|logging|os|pathlib|sqlite3|ssl)\..*"),
     (r"py:.*", r"(.*\.)?(DefinitionT|FunctionT|ItemT|ModelT|ResultT|StateT)"),
+    (r"py:class", r"TypeAdapter"),  # pydantic's
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
     (r"py:.*", r"(.*\.)?SearchStrategy|hypothesis\..*"),  # Hypothesis's
     (r"py:.*", r"trio_mcp\.testing\.(check|strategies)\..*|Judge|Level|Who"),  # the inside of the conformance kit
@@ -77,6 +78,7 @@ INTERNAL = (
     "A",
     "Asker",
     "B",
+    "BaseServer",
     "C",
     "CacheHints",
     "Config",
