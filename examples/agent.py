@@ -59,35 +59,31 @@ async def ask_model(conversation: list[str], tools: list[Tool]) -> Turn:
     return next(SCRIPT)
 
 
-async def call(group: ClientGroup, name: str, arguments: dict[str, Any]) -> str:
+async def call(group: ClientGroup, name: str, arguments: dict[str, Any], results: list[str], number: int) -> None:
     """Call a tool. Whatever goes wrong is for the model to read, so that it may try something else."""
-    try:
-        with trio.move_on_after(30) as scope:
+    said = "failed: no result within 30 seconds"
+    with trio.move_on_after(30):
+        try:
             result = await group.call_tool(name, arguments)
-            return f"{'failed: ' if result.is_error else ''}{result.text}"
-    except (McpError, TransportError) as exc:  # refused, or its server is lost
-        return f"failed: {exc}"
-    return f"failed: no result within {scope.relative_deadline} seconds"
+            said = f"failed: {result.text}" if result.is_error else result.text
+        except (McpError, TransportError) as exc:  # refused, or its server is lost
+            said = f"failed: {exc}"
+    results[number] = f"{name}({json.dumps(arguments)}): {said}"
 
 
 async def answer(question: str, group: ClientGroup) -> str:
-    """Answer a question with as many turns as the model needs, but not for ever."""
+    """Answer a question with as many turns as the model needs, up to a limit."""
     conversation = [f"user: {question}"]
     for _ in range(10):
         turn = await ask_model(conversation, list(await group.list_tools()))
         if not turn.calls:
             return turn.text
-        results: dict[int, str] = {}
-
-        async def run(number: int, name: str, arguments: dict[str, Any], into: dict[int, str] = results) -> None:
-            into[number] = f"{name}({json.dumps(arguments)}): {await call(group, name, arguments)}"
-
+        results = [""] * len(turn.calls)
         async with trio.open_nursery() as nursery:  # all calls of a turn at once
             for number, (name, arguments) in enumerate(turn.calls):
-                nursery.start_soon(run, number, name, arguments)
-        for _, line in sorted(results.items()):
-            print(line)
-            conversation.append(line)
+                nursery.start_soon(call, group, name, arguments, results, number)
+        print(*results, sep="\n")
+        conversation += results
     return "I give up."
 
 

@@ -26,7 +26,7 @@ async def book(city: str, ctx: Context) -> str:
     """Book a room in a city."""
     # Ask first, act afterwards: in the modern era the function starts again once the answer is there.
     answer = await ctx.elicit(f"How long will you stay in {city}?", Stay)
-    if answer.data is None:
+    if answer.action != "accept":
         return f"nothing booked: {answer.action}"
     return f"a {answer.data.room} room in {city} for {answer.data.nights} nights"
 

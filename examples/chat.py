@@ -1,4 +1,4 @@
-"""A chat room over WebSocket: whoever is in it hears what the others say, as log messages of a call that stays open.
+"""A chat room over WebSocket: each member hears what the others say, as log messages of a call that stays open.
 
 $ python examples/chat.py          # a server and two clients in one program
 $ python examples/chat.py serve    # only the server, at ws://127.0.0.1:8000/

@@ -15,7 +15,7 @@ import trio
 
 from trio_mcp import Client, ResourcesListChanged, ResourceUpdated, Server
 
-EVERY = 0.05  # seconds between two looks; the library of your choice may know better
+EVERY = 0.05  # seconds between two looks
 
 
 def make_server(folder: Path) -> Server:

@@ -4,8 +4,6 @@ $ python examples/web_app.py                                          # starts i
 $ hypercorn -k trio --bind 127.0.0.1:8000 examples.web_app:app        # only serves it
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
 
@@ -17,7 +15,7 @@ from hypercorn.typing import ASGIFramework
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from trio_mcp import Client, Server
 
@@ -37,15 +35,8 @@ async def page(request: Request) -> PlainTextResponse:
     return PlainTextResponse(f"Hello, {VISITORS[-1]}!")
 
 
-@asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Run the MCP server for as long as the application runs."""
-    async with server.asgi_app(path="/") as mcp:
-        app.mount("/mcp", mcp)
-        yield
-
-
-app = Starlette(routes=[Route("/", page)], lifespan=lifespan)
+mcp = server.asgi_app(path="/")
+app = Starlette(routes=[Route("/", page), Mount("/mcp", mcp)], lifespan=mcp.lifespan)
 
 
 async def main() -> None:

@@ -39,6 +39,8 @@ BY_STRING = {
     "testing/__init__.py": "public names that need Hypothesis",
     "testing/statements/model.py": "reads data files of its own folder",
     "cli/loading.py": "loads what the user names on the command line",
+    "cli/new.py": "asks where this package was installed from",
+    "cli/targets.py": "asks whether a word is the name of a module",
 }
 """Files that import by a string, which import-linter does not see, and why."""
 

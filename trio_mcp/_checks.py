@@ -2,6 +2,8 @@
 
 A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean is
 not a number, although it is an `int` to Python.
+
+The errors show the value, unless it may be secret: see `Filled`.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
 import sniffio
 
 __all__ = [
+    "Filled",
+    "as_written",
     "check_choice",
     "check_choices",
     "check_count",
@@ -267,3 +271,29 @@ def _running_loop() -> str | None:
         return sniffio.current_async_library()
     except sniffio.AsyncLibraryNotFoundError:
         return None
+
+
+# --- values that must not be shown ------------------------------------------------------------------------------------
+
+
+class Filled(str):
+    """A text of a configuration whose inputs are filled in. Messages show it as the configuration has it.
+
+    Attributes:
+        shown: The text with the names of the inputs instead.
+    """
+
+    shown: str
+
+    def __new__(cls, text: str, shown: str) -> Self:
+        made = super().__new__(cls, text)
+        made.shown = shown
+        return made
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+
+def as_written(text: str) -> str:
+    """Return what a message may show of a text."""
+    return text.shown if isinstance(text, Filled) else text

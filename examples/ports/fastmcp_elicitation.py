@@ -23,14 +23,14 @@ class SurveyResponse(BaseModel):
 async def greet(ctx: Context) -> str:
     """Greet the user by name (asks for their name)."""
     answer = await ctx.elicit("What is your name?", Name)
-    return "Maybe next time!" if answer.data is None else f"Hello, {answer.data.value}!"
+    return f"Hello, {answer.data.value}!" if answer.action == "accept" else "Maybe next time!"
 
 
 @server.tool
 async def survey(ctx: Context) -> str:
     """Run a short survey collecting structured info."""
     answer = await ctx.elicit("Quick survey — tell us about yourself:", SurveyResponse)
-    if answer.data is None:
+    if answer.action != "accept":
         return "Survey skipped."
     return f"Got it — you like {answer.data.favorite_color} and your lucky number is {answer.data.lucky_number}."
 

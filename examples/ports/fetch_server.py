@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import httpx
-import markdownify  # pyright: ignore[reportMissingImports]
+import markdownify
 import trio
-from protego import Protego  # pyright: ignore[reportMissingImports]
+from protego import Protego
 from pydantic import AnyUrl, Field
-from readabilipy.simple_json import simple_json_from_html_string  # pyright: ignore[reportMissingImports]
+from readabilipy.simple_json import simple_json_from_html_string
 
 from trio_mcp import Server, ToolError
 from trio_mcp.types import ToolAnnotations

@@ -95,7 +95,7 @@ def repository_at(repo_path: str, allowed: Path | None) -> Repository:
     """Return the repository at a path.
 
     Raises:
-        ToolError: There is none, or it is not below the allowed one.
+        ToolError: There is no repository, or it is outside the allowed one.
     """
     path = Path(repo_path)
     if allowed is not None and not path.resolve().is_relative_to(allowed.resolve()):

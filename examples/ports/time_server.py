@@ -35,7 +35,7 @@ def zone(name: str, argument: str) -> ZoneInfo:
     """Return a time zone by its exact IANA name.
 
     Raises:
-        ToolError: There is none of that name.
+        ToolError: There is no such zone.
     """
     if not name:
         raise ToolError(f"Missing required argument: {argument}")

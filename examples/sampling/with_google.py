@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import google.genai as genai
 import trio
-from google import genai
 from google.genai import types as google
 
 from trio_mcp import Answers, Client, StdioServerParameters, types

@@ -33,6 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = tmp_path / "project"
     project.mkdir()
     (project / "shop.py").write_text(SHOP)
+    (project / "lib/src").mkdir(parents=True)
+    (project / "lib/src/server.py").touch()
     monkeypatch.chdir(project)
     return tmp_path
 
@@ -151,6 +153,8 @@ async def test_what_was_written_starts_the_server(home: Path) -> None:
     [
         ("shop.py", {"shop": process("run", "FOLDER/shop.py")}),
         ("./shop.py:server --name x", {"x": process("run", "FOLDER/shop.py:server")}),
+        ("lib/src/server.py", {"lib": process("run", "FOLDER/lib/src/server.py")}),
+        ("package.server", {"package": process("run", "package.server")}),
         ("package.module:server", {"module": process("run", "package.module:server")}),
         (
             "https://mcp.example.com:8000/mcp",

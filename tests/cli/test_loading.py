@@ -89,7 +89,9 @@ def test_an_exception_of_theirs_has_a_traceback_of_theirs_alone(
     (tmp_path / "app.py").write_text(source)
     done = run(tmp_path, "run", target)
     assert (done.returncode, done.stdout) == (1, "")
-    assert error in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"trio-mcp run: {target}{'()' if ':' in target else ''} ")
+    assert f": {error}: " in last
     files = [line for line in done.stderr.splitlines() if line.lstrip().startswith("File ")]
     assert files
     assert all("app.py" in line for line in files), done.stderr

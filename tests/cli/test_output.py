@@ -15,7 +15,7 @@ import pytest
 from trio_mcp import Client, Server
 from trio_mcp.cli import main
 from trio_mcp.cli.client_commands import COMMANDS
-from trio_mcp.cli.colours import has_colour, paint
+from trio_mcp.cli.messages import has_colour, paint
 
 # Environment, whether the stream is a terminal, whether it gets colours.
 COLOURS = [
@@ -112,6 +112,8 @@ def nothing_there() -> Iterator[str]:
 @pytest.mark.parametrize("path", ["", "/", "/other"])
 def test_a_url_without_a_path_may_lack_mcp(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     with nothing_there() as url:
-        assert main(["list", url + path, "--mode", "2026-07-28"]) == 3
-    hint = f"; did you mean {url}/mcp?\n"
-    assert capsys.readouterr().err.endswith(hint) is (path != "/other")
+        assert main(["list", url + path, "--mode", "2026-07-28", "--verbose", "--header", "Cookie: crumb"]) == 3
+    said = capsys.readouterr().err
+    assert said.endswith(f"; did you mean {url}/mcp?\n") is (path != "/other")
+    assert "<-- 404 Not Found\n" in said
+    assert " cookie: ***\n" in said

@@ -152,8 +152,8 @@ def test_a_page_is_shown_whole_and_needs_consent(tmp_path: Path, typed: str, act
 def test_a_server_that_waits_for_a_host_says_so(tmp_path: Path) -> None:
     with terminal(tmp_path, "run", "asking.py") as there:
         there.read_until(r"trio-mcp run: waiting for JSON-RPC messages on standard input[^\n]*\n")
-        there.type("\x03")
-        assert there.end() == ("", 130)
+        there.type("\x04")
+        assert there.end() == ("", 0)
 
 
 def test_an_error_is_coloured(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 import trio
 
-from tests.cli.running import command
 from trio_mcp import Client, FailoverParameters, HttpServerParameters, Server, StdioServerParameters
 from trio_mcp.cli.trace import MAX_SHOWN, Trace
 from trio_mcp.jsonrpc.messages import (
@@ -112,12 +111,3 @@ async def test_a_response_tells_what_it_answers(
         "   0.500 s <-- result of tools/list, 500 ms (1) {}",
         "   0.500 s *** lost it broke",
     ]
-
-
-async def test_the_command_line_takes_it() -> None:
-    """Where the server of the TARGET writes as well, and for a command that serves."""
-    words = command("bridge", "--verbose", "--", sys.executable, "-m", "trio_mcp.cli.demo_server")
-    said: list[str] = []
-    async with Client(StdioServerParameters(words[0], words[1:], stderr=said.append)) as client:
-        await client.call_tool("add", {"a": 2, "b": 3})
-    assert any("<-- result of tools/call" in line for line in said)

@@ -13,10 +13,19 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp import ClientGroup, ConfigError, FailoverParameters, HttpServerParameters, StdioServerParameters
+from trio_mcp import (
+    Client,
+    ClientGroup,
+    ConfigError,
+    FailoverParameters,
+    HttpServerParameters,
+    StdioServerParameters,
+    TransportError,
+)
 from trio_mcp.client.config.reading import load_config
 from trio_mcp.client.config.text import locate
 from trio_mcp.client.config.variables import expand, read_env_file
+from trio_mcp.client.targets import target_name
 from trio_mcp.testing.strategies import json_values
 
 
@@ -336,7 +345,13 @@ def test_an_editors_file_has_comments_inputs_and_the_workspace_folder(tmp_path: 
             env={"A": "one", "B": "from the file of the editor"},
         )
     }
-    variables |= {"workspaceFolder": "/elsewhere", "input:level": "high"}
+    high = load_config(path, only="a", variables={**variables, "input:level": "high"})["a"]
+    assert isinstance(high, StdioServerParameters)
+    assert high.args[1] == "high"
+    # Only an editor's own folder says where the workspace is.
+    other = written(tmp_path, '{"servers": {"a": {"command": "${workspaceFolder}"}}}')
+    assert "${workspaceFolder} needs a value; pass variables={'workspaceFolder': …}" in problems(other)[0]
+    variables["workspaceFolder"] = "/elsewhere"
     with pytest.raises(ConfigError, match=r":11: server 'a': envFile: can't be read: No such file"):
         load_config(path, only=["a"], variables=variables)
     with pytest.raises(ConfigError) as caught:
@@ -353,8 +368,30 @@ def test_an_editors_file_has_comments_inputs_and_the_workspace_folder(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"command": "false", "args": ["--key=${input:key}"]}, "the server process \"false '--key=${input:key}'\" "),
+        ({"command": "no-such-${input:key}"}, "can't start 'no-such-${input:key}'"),
+        ({"url": "http://127.0.0.1:9/${input:key}?a=${input:key}"}, "POST http://127.0.0.1:9/${input:key} failed"),
+        ({"url": "${input:all}"}, "POST ${input:all} failed"),
+        ({"url": "ws://127.0.0.1:9/${input:key}"}, "can't connect to ws://127.0.0.1:9/${input:key}"),
+    ],
+)
+async def test_an_input_is_shown_in_no_message(entry: dict[str, Any], said: str) -> None:
+    variables = {"input:key": "s3cret", "input:all": "http://127.0.0.1:9/s3cret"}
+    targets = load_config({"servers": {"a": entry}}, variables=variables)
+    assert "s3cret" not in repr(targets)
+    assert "s3cret" not in target_name(targets["a"])
+    with pytest.raises(TransportError) as caught:
+        async with Client(targets["a"]):
+            raise AssertionError
+    assert said in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_only_the_chosen_servers_are_judged() -> None:
-    content = {"mcpServers": {"a": {"command": "x"}, "b": 5, "c": {"command": "${NO}"}, "d": {"disabled": True}}}
+    content = {"mcpServers": {"a": {"command": "x"}, "b": 5, "c": {"command": "${NO}"}, "d": {"enabled": False}}}
     assert load_config(content, only=["a"]) == {"a": PROCESS}
     assert [len(problems(content)), problems({"mcpServers": {"b": 5}})] == [
         2,

@@ -76,6 +76,7 @@ WRAPPED = {"result": INNER}
         (int | None, {"result": None}, None),
         (TypeAdapter(date), {"result": "2026-07-28"}, date(2026, 7, 28)),
         (Annotated[int, Field(gt=2)], {"result": 3}, 3),
+        (Annotated[int, {"not": "hashable"}], {"result": 3}, 3),
         # Since 2026-07-28 structured content may be any value.
         (list[int], [1, 2], [1, 2]),
         # What is inside of a wrapper comes first, unless the type itself has such a field.
@@ -91,7 +92,8 @@ WRAPPED = {"result": INNER}
     ],
 )
 async def test_a_result_has_the_type_that_was_asked_for(result_type: Any, answer: Any, value: Any) -> None:
-    reply = text(answer) if isinstance(answer, str) else text("", structuredContent=answer)
+    odd = {"_meta": {"k": 1}, "_fields_set": 1, "cls": 2}
+    reply = text(answer, **odd) if isinstance(answer, str) else text("", structuredContent=answer, **odd)
     replies = {"tools/call": reply, "tools/list": {"tools": [], "ttlMs": 0, "cacheScope": "private"}}
     async with scripted(replies, revision="2026-07-28", capabilities=TOOLS) as (client, _, _):
         for result in (
@@ -102,6 +104,7 @@ async def test_a_result_has_the_type_that_was_asked_for(result_type: Any, answer
             assert result.data == value
             assert type(result.data) is type(value)
             assert result.structured_content == (None if isinstance(answer, str) else answer)
+            assert (result.meta, result.model_extra) == ({"k": 1}, {"_fields_set": 1, "cls": 2})
 
 
 @pytest.mark.parametrize(

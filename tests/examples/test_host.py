@@ -39,11 +39,12 @@ async def test_a_host_with_three_servers_of_others(
     user, lines = trio.open_memory_channel[str](100)
 
     async def until(wanted: Callable[[str], bool] | str) -> str:
-        """Return the first line, from now on or of those not looked at yet, that is wanted."""
-        async for line in told:
-            shown.append(line)
-            if line.startswith(wanted) if isinstance(wanted, str) else wanted(line):
-                return line
+        """Return the first line that begins so, or is wanted, of those that no wait has seen."""
+        with trio.move_on_after(DEADLINE / 2):
+            async for line in told:
+                shown.append(line)
+                if line.startswith(wanted) if isinstance(wanted, str) else wanted(line):
+                    return line
         raise AssertionError(shown)
 
     with trio.fail_after(DEADLINE):
@@ -57,7 +58,7 @@ async def test_a_host_with_three_servers_of_others(
                 line.partition(":")[0] for line in shown
             }
 
-            # 1 waits for ever while the others run, one after the other or not; then it is stopped.
+            # The first call runs on while others come and go; then it is stopped.
             user.send_nowait('python__slow {"seconds": 3600}')
             await until("1: 1")
             user.send_nowait(f'files__read_text_file {{"path": "{tmp_path / "note.txt"}"}}')
@@ -88,7 +89,7 @@ async def test_a_host_with_three_servers_of_others(
             user.send_nowait('files__read_text_file {"path": "/etc/passwd"}')
             await until("8: failed: Access denied")
             user.send_nowait("python__ad")
-            await until("9: failed: Unknown tool: ad")
+            await until("9: server 'python': Unknown tool: ad; did you mean 'python__add'?")
             user.send_nowait('python__slow {"seconds": 3600}')
             await until("10: 1")
             killed(official_server)

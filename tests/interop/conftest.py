@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _installed(request: pytest.FixtureRequest, install: Callable[[Callable[[str], None]], T]) -> T:
+def installed_peers(request: pytest.FixtureRequest, install: Callable[[Callable[[str], None]], T]) -> T:
     """Install peers; if that fails, every test that needs one fails: none is skipped silently."""
 
     def say(line: str) -> None:
@@ -34,13 +34,13 @@ def _installed(request: pytest.FixtureRequest, install: Callable[[Callable[[str]
 @pytest.fixture(scope="session")
 def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
     """Return the npm peers."""
-    return _installed(request, node_peers.install)
+    return installed_peers(request, node_peers.install)
 
 
 @pytest.fixture(scope="session")
 def python_v1(request: pytest.FixtureRequest) -> Path:
     """Return the interpreter that has the official Python SDK below 2."""
-    return _installed(request, python_peers.install)
+    return installed_peers(request, python_peers.install)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,24 +40,28 @@ class Case:
         module: The module of the original, if it has one; else it is an example of FastMCP.
         arguments: Those of its command line.
         variable: The name of the example's server.
+        file: The example's path among the examples, unless the port's name says it.
         world: Makes what the calls need in a folder, and yields what stands for `{name}` in them.
         passing: What differs from run to run, as regular expressions, and what is written instead.
         answer: What the user answers to each question.
         known: Where results and lists differ, as regular expressions for paths, and why.
         environment: Variables of its process.
-        mode: How its original is connected to.
+        mode: How the two are connected to.
+        both: Whether the port is connected to in the modern era as well.
     """
 
     calls: list[Call]
     module: str | None = None
     arguments: tuple[str, ...] = ()
     variable: str = "mcp"
+    file: str | None = None
     world: Callable[[Path], Any] | None = None
     passing: dict[str, str] = attrs.field(factory=dict)
     answer: dict[str, dict[str, Any] | None] = attrs.field(factory=dict)
     known: dict[str, str] = attrs.field(factory=dict)
     environment: dict[str, str] = attrs.field(factory=dict)
     mode: str = "auto"
+    both: bool = False
 
 
 AUTHOR = {
@@ -162,11 +166,9 @@ def _fetch(path: str, **arguments: Any) -> Call:
     return "fetch", {"url": "{site}" + path, **arguments}
 
 
-FASTMCP = {
-    r".*/_meta/fastmcp/tags": "FastMCP tells of itself",
-    r"/tools/.*/outputSchema/x-fastmcp-wrap-result": "FastMCP marks for its own client what it has wrapped",
-}
-"""Where every server on FastMCP differs from its port."""
+TAGS = {r".*/_meta/fastmcp/tags": "FastMCP tells of itself"}
+WRAPS = {r"/tools/.*/outputSchema/x-fastmcp-wrap-result": "FastMCP marks for its own client what it has wrapped"}
+"""Where servers on FastMCP differ from their ports."""
 
 CASES = {
     "git_server": Case(
@@ -174,6 +176,7 @@ CASES = {
         world=repository,
         environment=AUTHOR,
         arguments=("--repository", "{repo}"),
+        passing={r"stderr: '[^']*(?s:.*)'": "stderr: <what this version of git says>"},
         calls=[
             _git("status"),
             _git("diff_unstaged"),
@@ -286,7 +289,7 @@ CASES = {
         ],
     ),
     "fastmcp_echo": Case(
-        known=FASTMCP | {"/results/7/code": "a missing argument is the client's mistake: -32602, not -32603"},
+        known=TAGS | WRAPS | {"/results/7/code": "a missing argument is the client's mistake: -32602, not -32603"},
         calls=[
             ("echo_tool", {"text": "hello"}),
             ("echo_tool", {}),
@@ -299,7 +302,7 @@ CASES = {
         ],
     ),
     "fastmcp_complex_inputs": Case(
-        known=FASTMCP | {"/results/1/content.*": "FastMCP has no text for an empty list; here it is `[]`"},
+        known=TAGS | WRAPS | {"/results/1/content.*": "FastMCP has no text for an empty list; here it is `[]`"},
         calls=[
             ("name_shrimp", {"tank": {"shrimp": [{"name": "Bob"}, {"name": "Ann"}]}, "extra_names": ["Eve"]}),
             ("name_shrimp", {"tank": {"shrimp": []}, "extra_names": []}),
@@ -308,16 +311,35 @@ CASES = {
         ],
     ),
     "fastmcp_elicitation": Case(
-        known=FASTMCP,
-        mode="legacy",  # FastMCP asks nobody in the modern era; the port does
+        known=TAGS | WRAPS,
+        mode="legacy",  # FastMCP asks users only in the legacy era, the port in both
+        both=True,
         answer={
             "What is your name?": {"value": "Ada"},
             "Quick survey — tell us about yourself:": {"favorite_color": "red", "lucky_number": 7},
         },
         calls=[("greet", {}), ("survey", {})],
     ),
+    "fastmcp_persistent_state": Case(
+        mode="legacy",  # the modern era has no sessions
+        file="persistent_state/server.py",
+        variable="server",
+        known=TAGS | WRAPS | {"/results/4/.*": "a context does not name its transport"},
+        passing={r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b": "<id>"},
+        calls=[
+            ("get_value", {"key": "tea"}),
+            ("set_value", {"key": "tea", "value": "five"}),
+            ("get_value", {"key": "tea"}),
+            ("set_value", {"key": "tea"}),
+            ("list_session_info", {}),
+        ],
+    ),
+    "fastmcp_tool_result_echo": Case(
+        known=TAGS,
+        calls=[("echo", {"text": "two words"}), ("echo", {"text": ""}), ("echo", {})],
+    ),
     "fastmcp_mount_example": Case(
-        known=FASTMCP,
+        known=TAGS | WRAPS,
         variable="app",
         calls=[
             ("weather_get_weather_forecast", {"location": "Oslo"}),
@@ -370,7 +392,7 @@ def lasting(value: Any, case: Case, names: dict[str, str]) -> Any:
             value = value.replace(found, f"{{{name}}}")
         for pattern, instead in (WORDS | case.passing).items():
             value = re.sub(pattern, instead, value)
-        if value.startswith("{\n"):  # the official SDK indents JSON, and nobody says how else it is written
+        if value.startswith("{\n"):  # the official SDK indents JSON, the others don't
             value = json.dumps(json.loads(value), separators=(",", ":"), ensure_ascii=False)
     return value
 

@@ -52,7 +52,7 @@ def original(name: str, names: dict[str, str]) -> StdioServerParameters:
     if case.module is not None:
         command = [str(python_peers.install(say, "servers")), "-m", case.module, *filled(case.arguments, names)]
     else:
-        file = _fastmcp_examples(say) / f"{name.removeprefix('fastmcp_')}.py"
+        file = _fastmcp_examples(say) / (case.file or f"{name.removeprefix('fastmcp_')}.py")
         code = "import runpy, sys; runpy.run_path(sys.argv[1])[sys.argv[2]].run(show_banner=False)"
         command = [str(python_peers.install(say, "fastmcp")), "-c", code, str(file), case.variable]
     return StdioServerParameters(command[0], command[1:], env=case.environment)

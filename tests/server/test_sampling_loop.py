@@ -11,6 +11,8 @@ import trio
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
+from tests.injection import cancel_everywhere
+from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN, client_of, give_up
 from tests.server.input_harness import Name, hand_client, said, text_of
 from trio_mcp import Answers, Context, Depends, McpError, Server, ToolError, types
@@ -352,6 +354,38 @@ async def test_cancelling_the_request_cancels_the_functions(revision: str, park:
     async with client_of(server, revision, answers=answers) as client:
         await give_up(started.wait, client.call_tool, "tool")
         await ended.wait()
+
+
+@every_way
+async def test_a_cancellation_at_any_step_leaves_no_function_running(revision: str, park: bool) -> None:
+    running = []
+
+    async def work() -> None:
+        running.append(1)
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            running.pop()
+
+    server = Server("test")
+
+    async def tool(ctx: Context) -> int:
+        return await ctx.sample("?", max_tokens=9, tools=[work], result_type=int)
+
+    server.add_tool(tool, park_input=park)
+
+    def model(params: types.CreateMessageRequestParams) -> Reply:
+        return uses(("work", {}), ("work", {})) if len(params.messages) == 1 else uses(("final_response", {"value": 1}))
+
+    answers = Answers(sampling=model, sampling_features=("tools",))
+    async with client_of(server, revision, answers=answers) as client:
+
+        async def check() -> None:
+            await settle()
+            assert not running
+            assert not server.statistics().running
+
+        assert await cancel_everywhere(lambda: client.call_tool("tool"), check) > 5
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN, "2025-06-18"])

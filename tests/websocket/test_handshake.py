@@ -54,6 +54,7 @@ async def test_hosts_and_origins_are_admitted_as_over_http(
         (400, {"Content-Length": "3"}, b"no body"),
         (426, {"Sec-WebSocket-Version": "8"}, b"sec-websocket-version: 13"),
         (426, {"Sec-WebSocket-Version": ""}, b"sec-websocket-version: 13"),
+        (426, {"Upgrade": "", "Connection": "close"}, b"a proxy that passes on the fields upgrade"),
     ],
 )
 async def test_a_handshake_that_is_not_of_mcp_is_refused(

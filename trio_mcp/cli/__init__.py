@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from trio_mcp.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE, Exit, exit_of
-from trio_mcp.cli.parser import complaint, parse
+from trio_mcp.cli.messages import complaint
+from trio_mcp.cli.parser import parse
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["main"]
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return CLOSED_PIPE
     except Exit as exc:
-        return _complain(options.command, str(exc), exc.status, exc.hint)
+        return _complain(options.command, str(exc), exc.status, exc.hint, exc.traceback)
     except TrioMcpError as exc:
         status = exit_of(exc)
         return _complain(options.command, str(exc), status, status == USAGE)
@@ -83,9 +84,11 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(command: str, text: str, status: int, hint: bool) -> int:
+def _complain(command: str, text: str, status: int, hint: bool, traceback: str = "") -> int:
     from trio_mcp.cli.text import clean
 
+    if traceback:
+        print(clean(traceback), file=sys.stderr)
     if text:
         print(complaint(command, clean(text), hint=hint), file=sys.stderr)
     return status

@@ -13,8 +13,8 @@ import trio
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.arguments import as_json_object, check_form, from_words
-from trio_mcp.cli.colours import paint
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
+from trio_mcp.cli.messages import paint
 from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph

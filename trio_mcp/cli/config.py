@@ -6,16 +6,19 @@ import argparse
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from trio_mcp.cli.editing import snippet
 from trio_mcp.cli.exits import OK, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 
 __all__ = ["is_url", "plain_entry", "run", "server_name"]
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+# Names of files that tell nothing: their folder's name is used.
+GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
 # What every host accepts; the names of tools are often made from it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -35,16 +38,20 @@ def server_name(options: argparse.Namespace) -> str:
     """Return the name under which a host lists the server.
 
     Raises:
-        Exit: If not every host would accept it.
+        Exit: If not every host would accept it, or a URL is malformed.
     """
     source: str = options.server
     name: str | None = options.name
     if name is None:
         file = source.partition(":")[0]
         if is_url(source):
-            stem = urlsplit(source).hostname or ""
+            try:
+                stem = urlsplit(source).hostname or ""
+            except ValueError as exc:
+                raise Exit(f"{source!r} is not a valid URL: {exc}") from None
         else:
-            stem = os.path.basename(file).removesuffix(".py") if file.endswith(".py") else file.rpartition(".")[2]
+            words = Path(os.path.abspath(file)).with_suffix("").parts if file.endswith(".py") else file.split(".")
+            stem = next((word for word in reversed(words) if word not in GENERIC), "")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "server"
     if not NAME.fullmatch(name):
         raise Exit(f"a server's name may have letters, digits, - and _ only, and at most 64 of them; got {name!r}")

@@ -56,10 +56,12 @@ class Exit(Exception):
     Attributes:
         status: The exit status.
         hint: Whether ``--help`` may help.
+        traceback: What to show before the message; it may be empty.
     """
 
-    def __init__(self, message: str, status: int = USAGE, *, hint: bool | None = None) -> None:
+    def __init__(self, message: str, status: int = USAGE, *, hint: bool | None = None, traceback: str = "") -> None:
         super().__init__(message)
+        self.traceback = traceback
         self.status = status
         self.hint = status == USAGE if hint is None else hint
 

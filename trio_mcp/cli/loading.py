@@ -15,7 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from trio_mcp.cli.exits import FAILED, USAGE, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["load_server"]
@@ -63,7 +63,7 @@ def _made(factory: Any, name: str) -> BaseServer:
     try:
         made = factory()
     except Exception as exc:
-        raise Exit(f"{name}() failed:\n{_their_traceback(exc)}", FAILED) from None
+        raise _failed(f"{name}() failed", exc) from None
     if inspect.iscoroutine(made):
         made.close()  # or Python would warn of a coroutine that was never awaited
     if _is_foreign(made):
@@ -86,7 +86,7 @@ def _imported(source: str) -> ModuleType:
         if isinstance(exc, ModuleNotFoundError) and exc.name in FOREIGN:
             text = f"{source} needs {FOREIGN[exc.name]}, which is not installed in the environment of trio-mcp"
             raise Exit(f"{text}; for the Python of another one, use `-- PATH/bin/python {source}`", FAILED) from None
-        raise Exit(f"{source} can't be imported:\n{_their_traceback(exc)}", FAILED) from None
+        raise _failed(f"{source} can't be imported", exc) from None
 
 
 def _imported_file(source: str) -> ModuleType:
@@ -195,12 +195,14 @@ def _without_arguments(function: Any) -> bool:
     return True
 
 
-def _their_traceback(exc: Exception) -> str:
-    """Format the traceback from the first frame of the user's code."""
+def _failed(what: str, exc: Exception) -> Exit:
+    """Return the error for an exception of the user's code, with the traceback from its first frame there."""
     found: TracebackType | None = exc.__traceback__
     while found is not None and found.tb_frame.f_code.co_filename.startswith(OURS):
         found = found.tb_next
-    return "".join(traceback.format_exception(type(exc), exc, found)).rstrip()
+    shown = "".join(traceback.format_exception(type(exc), exc, found)).rstrip()
+    summary = ": ".join(filter(None, (type(exc).__name__, str(exc).partition("\n")[0])))
+    return Exit(f"{what}: {summary}", FAILED, traceback=shown)
 
 
 @contextlib.contextmanager

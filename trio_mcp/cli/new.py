@@ -64,7 +64,8 @@ $$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
 ```
 
 `trio-mcp run src/$module/server.py --reload` serves it, and restarts it whenever a file changes.
-In the configuration of a host, such as Claude Desktop, Cursor or VS Code, the command is the absolute path of
+`.venv/bin/trio-mcp install claude-desktop src/$module/server.py` shows what to tell Claude Desktop; it knows
+Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed as well. For any other host, the command is the absolute path of
 `.venv/bin/$name`.
 """,
     ".gitignore": """\

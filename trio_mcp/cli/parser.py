@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -13,13 +12,13 @@ import attrs
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp._version import __version__
-from trio_mcp.cli.colours import paint
 from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.cli.messages import complaint
 from trio_mcp.types.versions import REVISIONS
 
 T = TypeVar("T")
 
-__all__ = ["COMMANDS", "Argument", "Command", "complaint", "parse"]
+__all__ = ["COMMANDS", "Argument", "Command", "parse"]
 
 TARGETS = """\
 TARGET is one of
@@ -70,22 +69,6 @@ class Command:
         if self.has_target:
             found["the connection"] = REACHING if self.own_client else CONNECTION
         return found
-
-
-def complaint(command: str, text: str, *, hint: bool) -> str:
-    """Return what to write to standard error about what went wrong: one line, unless the text has several.
-
-    Args:
-        command: The command; empty without one.
-        text: What went wrong.
-        hint: Whether to name `--help`.
-    """
-    name = f"trio-mcp {command}".rstrip()
-    if hint:
-        # On a line of its own only after several.
-        gap = "\n" if "\n" in text else " " if text.endswith((".", "?", "!")) else ". "
-        text = f"{text}{gap}See `{name} --help`."
-    return f"{paint(f'{name}:', 'error', sys.stderr)} {text}"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ import trio
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["bridge", "run"]

@@ -20,7 +20,7 @@ import attrs
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
-from trio_mcp.cli.suggestions import near_file
+from trio_mcp.cli.messages import near_file
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
@@ -162,11 +162,7 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
             yield client
     except ProcessExited as exc:
         # If it was `trio-mcp run` and could not load the file, it has said why, and its status is the right one.
-        if (
-            not is_open
-            and exc.returncode
-            and any(line.startswith("trio-mcp run: ") for line in exc.stderr_tail.splitlines())
-        ):
+        if not is_open and exc.returncode and exc.stderr_tail.rpartition("\n")[2].startswith("trio-mcp run: "):
             raise Exit("", exc.returncode) from None
         # Without the standard error that it quotes: the process wrote that to ours already.
         raise ProcessExited(exc.command, exc.returncode) from None

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
+from trio_mcp._checks import as_written
 from trio_mcp._version import __version__
-from trio_mcp.cli.colours import Style, paint
+from trio_mcp.cli.messages import Style, paint
 from trio_mcp.cli.text import clean
 from trio_mcp.client.config.reading import Configured
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -38,7 +39,7 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.transcript.masking import Masker, mask_text, mask_words
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx  # noqa: ASYNC127 - the one that this package depends on
 
 __all__ = ["Trace"]
 
@@ -135,7 +136,7 @@ class Trace:
 
 def _described(target: object) -> str:
     if isinstance(target, StdioServerParameters):
-        return f"starts {mask_words(map(shlex.quote, [target.command, *target.args]))}"
+        return f"starts {mask_words(map(shlex.quote, map(as_written, [target.command, *target.args])))}"
     return f"connects to {target}"
 
 

@@ -454,7 +454,7 @@ class Client(EnteredOnce):
         # A tool that failed need not match its output schema, which describes success (`server/tools`).
         elif "structuredContent" in result:
             await self._output_schemas.check(name, result["structuredContent"])
-        return answer if adapter is None else typed(answer, name, adapter)
+        return answer if adapter is None else typed(result, name, adapter)
 
     @overload
     async def call_tool_once(
@@ -547,7 +547,7 @@ class Client(EnteredOnce):
             await self._output_schemas.check_failure(name, answer.text)
         elif "structuredContent" in result:
             await self._output_schemas.check(name, result["structuredContent"])
-        return answer if adapter is None else typed(answer, name, adapter)
+        return answer if adapter is None else typed(result, name, adapter)
 
     # --- resources -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import attrs
 import trio
 
+from trio_mcp._checks import as_written
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -81,6 +82,7 @@ def target_name(target: object) -> str:
     if isinstance(target, HttpServerParameters):
         target = target.url
     if isinstance(target, str):
+        target = as_written(target)
         scheme, separator, rest = target.partition("://")
         # Without the parts that may be secret: the query and a password.
         place = rest.partition("?")[0].partition("#")[0]
@@ -89,7 +91,7 @@ def target_name(target: object) -> str:
         return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else target.partition("?")[0]
     if isinstance(target, StdioServerParameters):
         # Without its arguments, which may contain secrets.
-        return target.command
+        return as_written(target.command)
     # That of a `Server`, which the client must not import, or of a function.
     names = (getattr(getattr(target, "info", target), "name", None), getattr(target, "__qualname__", None))
     return next((name for name in names if isinstance(name, str)), type(target).__name__)

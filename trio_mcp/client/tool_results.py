@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
@@ -16,7 +17,7 @@ from typing_extensions import TypeVar
 
 from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
-from trio_mcp.convert import brief
+from trio_mcp.convert import as_result, brief
 from trio_mcp.errors import (
     CapabilityError,
     McpError,
@@ -92,11 +93,8 @@ class ToolResult(CallToolResult, Generic[DataT]):
 class _TypedResult(ToolResult[DataT]):
     _value: Any = None
 
-    @classmethod
-    def of(cls, answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Self:
-        self = cls.model_construct(answer.model_fields_set, **dict(answer))
-        if not answer.is_error:
-            self._value = _read(answer, name, adapter)
+    def take(self, value: Any) -> Self:
+        self._value = value
         return self
 
     @property
@@ -107,13 +105,14 @@ class _TypedResult(ToolResult[DataT]):
         return value
 
 
-def typed(answer: ToolResult, name: str, adapter: TypeAdapter[DataT]) -> ToolResult[DataT]:
-    """Give the result of a tool a type.
+def typed(result: dict[str, Any], name: str, adapter: TypeAdapter[DataT]) -> ToolResult[DataT]:
+    """Read the result of a tool with its type.
 
     Raises:
         RemoteProtocolError: If it does not fit.
     """
-    return _TypedResult[DataT].of(answer, name, adapter)
+    answer = as_result(result, _TypedResult[DataT], "tools/call")
+    return answer if answer.is_error else answer.take(_read(answer, name, adapter))
 
 
 def _unwrapped(content: Any) -> Any:
@@ -127,10 +126,8 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     Raises:
         TypeError: If it is not a type that pydantic can validate.
     """
-    from pydantic import TypeAdapter
-
     try:
-        adapter = result_type if isinstance(result_type, TypeAdapter) else _adapters()(result_type)
+        adapter = _adapter(result_type) if _is_hashable(result_type) else _adapter.__wrapped__(result_type)
         if not adapter.pydantic_complete:  # it was told to build later, or names a class that is defined later
             adapter.rebuild()
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as exc:
@@ -141,12 +138,20 @@ def adapter_of(result_type: Any) -> TypeAdapter[Any]:
     return adapter
 
 
-@functools.cache
-def _adapters() -> Callable[[Any], TypeAdapter[Any]]:
+# Making one takes longer than a call in memory. Bounded: a program may make types without end.
+@functools.lru_cache(maxsize=128)
+def _adapter(result_type: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    # Making one takes longer than a call in memory. Bounded: a program may make types without end.
-    return functools.lru_cache(maxsize=128)(TypeAdapter)
+    return result_type if isinstance(result_type, TypeAdapter) else TypeAdapter(result_type)
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:  # such as Annotated[int, {…}]
+        return False
+    return True
 
 
 def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
@@ -177,10 +182,13 @@ def _read(answer: ToolResult, name: str, adapter: TypeAdapter[Any]) -> Any:
     )
 
 
+@functools.lru_cache(maxsize=128)
 def _has_result(adapter: TypeAdapter[Any]) -> bool:
     """Return whether a type is an object with a field ``result``."""
     try:
-        schema = adapter.json_schema()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of defaults that are not JSON, which does not matter here
+            schema = adapter.json_schema()
     except PydanticUserError:  # there are types that can be validated, but have no schema
         return False
     # A recursive model is only a reference at the root.
@@ -212,10 +220,6 @@ class OutputSchemas:
     def __len__(self) -> int:
         return len(self._schemas)
 
-    def knows(self, name: str) -> bool:
-        """Return whether listing the tools again would not say more about a tool."""
-        return name in self._schemas or self._all_known
-
     def learn(self, page: ListToolsResult, cursor: str | None) -> None:
         """Remember the output schemas of a page of tools, which was asked for with a cursor."""
         for tool in page.tools:
@@ -244,14 +248,15 @@ class OutputSchemas:
         Raises:
             RemoteProtocolError: If it breaks the schema, or the schema can't be used.
         """
-        if not self.knows(name):
+        known = self._schemas.get(name)
+        if known is None and not self._all_known:
             try:
                 await self._learn_all()
             except (TransportError, RequestTimeout) as exc:
                 # The tool has run. Its result must not be lost with the link, as the caller could not know of it.
                 text = "the result of the tool %r is not checked, as its schema can't be read: %s"
                 logger.warning(text, name, exc)
-        known = self._schemas.get(name)
+            known = self._schemas.get(name)
         if known is None or known.schema is None:
             return
         try:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import trio
 
-from trio_mcp._checks import check_on_trio
+from trio_mcp._checks import as_written, check_on_trio
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_pipes
 from trio_mcp.errors import ProcessExited, TransportError
@@ -135,7 +135,7 @@ class _Connection:
         self.inbound.close()
 
     def _cause(self) -> TransportError:
-        command = shlex.join([self._params.command, *self._params.args])
+        command = shlex.join(map(as_written, [self._params.command, *self._params.args]))
         tail = "\n".join(self._stderr.tail)
         # Only its standard input has ended: the process runs and can still write.
         if self._child.returncode is None and not self._output_ended.is_set():

@@ -37,7 +37,7 @@ def client_fixture(
     async def client(**needed: Any) -> AsyncIterator[Client]:
         (found,) = needed.values() or [cast(Target, target)]
         async with Client(found, **options) as connected:
-            yield connected
+            yield connected  # noqa: ASYNC119 - pytest-trio closes it
 
     # pytest finds the fixtures that a function needs by the names of its parameters.
     needed = [] if fixture is None else [inspect.Parameter(fixture, inspect.Parameter.KEYWORD_ONLY)]

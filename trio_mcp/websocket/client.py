@@ -17,7 +17,7 @@ import trio
 from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp._checks import check_count, check_headers, check_on_trio, check_seconds, check_url
+from trio_mcp._checks import Filled, as_written, check_count, check_headers, check_on_trio, check_seconds, check_url
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
@@ -157,7 +157,8 @@ class _Target:
         self._authority = given.pop("host", named)
         self._headers = [(name.encode(), value.encode()) for name, value in given.items()]
         # Without the query, which may hold a secret.
-        self.shown = f"{parts.scheme}://{named}{parts.path}"
+        secret = isinstance(url, Filled)
+        self.shown = as_written(url).partition("?")[0] if secret else f"{parts.scheme}://{named}{parts.path}"
         self._where = self.shown if self._path is None else f"{self.shown} on the socket {self._path}"
 
     async def connect(self) -> trio.abc.Stream:

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import attrs
 import trio
 
+from trio_mcp._checks import as_written
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
@@ -96,8 +97,8 @@ def _text_of(exc: BaseException) -> str:
 
 def _shown(url: str) -> str:
     """Return a URL for a message, without the parts that may be secret: the query and a password."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    parts = urlsplit(as_written(url))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".removeprefix("://")
 
 
 class HttpResponse:

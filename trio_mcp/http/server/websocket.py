@@ -44,7 +44,12 @@ HEAD: Final = (
 
 
 def wants_websocket(headers: Headers) -> bool:
-    """Return whether a GET asks for a WebSocket (RFC 6455, section 4.2.1)."""
+    """Return whether a GET asks for a WebSocket, even if a proxy has dropped half of what it said."""
+    return _is_handshake(headers) or headers.get("Sec-WebSocket-Key") is not None
+
+
+def _is_handshake(headers: Headers) -> bool:
+    """Return whether a GET is the handshake of a WebSocket (RFC 6455, section 4.2.1)."""
     # Connection is a list: Firefox, for example, sends `keep-alive, Upgrade`.
     asked = {option.strip() for option in (headers.get("Connection") or "").lower().split(",")}
     return "upgrade" in asked and (headers.get("Upgrade") or "").lower() == "websocket"
@@ -100,8 +105,10 @@ class WebSockets:
     def _judge(self, request: HttpRequest) -> Refusal | None:
         headers = request.headers
         # HTTP/1.0 has no Upgrade, and over HTTP/2 a WebSocket begins with a CONNECT (RFC 8441).
-        if request.method != "GET" or not wants_websocket(headers) or request.scope.get("http_version") != "1.1":
+        if request.method != "GET" or not _is_handshake(headers) or request.scope.get("http_version") != "1.1":
             text = "only WebSockets are served at this path"
+            if headers.get("Sec-WebSocket-Key") is not None:
+                text = "a WebSocket needs HTTP/1.1, and a proxy that passes on the fields Upgrade and Connection"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))
         # The refusal has to name the version that is spoken here (RFC 6455, section 4.4).
         if headers.get("Sec-WebSocket-Version") != "13":
