@@ -1,6 +1,6 @@
 """Write the docs for language models, beside the HTML: ``llms.txt`` (https://llmstxt.org) and ``llms-full.txt``.
 
-``llms.txt`` is a list of the pages with their first paragraphs; ``llms-full.txt`` is the pages in the order of the
+``llms.txt`` lists the pages, in their groups, with their first paragraphs; ``llms-full.txt`` is the pages in the order of the
 contents, as plain text, with the reference written out.
 """
 
@@ -50,9 +50,10 @@ def write(app: Sphinx, exception: Exception | None) -> None:
         if depth == 1:
             listed += [f"# {title}", "", f"> {about}", "", f"All pages as one text: [{FULL}]({FULL})"]
         elif page in env.toctree_includes:
-            listed += ["", f"{'#' * depth} {title}", "", about, ""]
+            listed += ["", f"{'#' * depth} {title}", "", about]
         else:
-            listed.append(f"- [{title}]({app.builder.get_target_uri(page)}): {about}")
+            gap = [] if listed[-1].startswith("- [") else [""]
+            listed += [*gap, f"- [{title}]({app.builder.get_target_uri(page)}): {about}"]
         if page not in LEFT_OUT:
             writer = TextWriter(text)
             writer.write(document, StringOutput(encoding="unicode"))
