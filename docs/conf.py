@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pydantic
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -156,7 +157,9 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 def show_defaults(
     app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None] | None:
-    """Attrs writes its `__init__` in words of its own: show the defaults that it means."""
+    """Attrs writes its `__init__` in words of its own: show the defaults that it means. Pydantic's has nothing to read."""
+    if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):
+        return None if signature is None else ("", returns)
     if not (isinstance(obj, type) and attrs.has(obj) and signature):
         return None
     for field in attrs.fields(obj):
