@@ -157,7 +157,7 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 def show_defaults(
     app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None] | None:
-    """Attrs writes its `__init__` in words of its own: show the defaults that it means. Pydantic's has nothing to read."""
+    """Show the defaults that attrs means by the words of its `__init__`, and nothing of that of pydantic's models."""
     if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):
         return None if signature is None else ("", returns)
     if not (isinstance(obj, type) and attrs.has(obj) and signature):

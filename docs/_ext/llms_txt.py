@@ -1,7 +1,7 @@
 """Write the docs for language models, beside the HTML: ``llms.txt`` (https://llmstxt.org) and ``llms-full.txt``.
 
-``llms.txt`` lists the pages, in their groups, with their first paragraphs; ``llms-full.txt`` is the pages in the order of the
-contents, as plain text, with the reference written out.
+``llms.txt`` lists the pages, in their groups, with their first paragraphs; ``llms-full.txt`` is the pages in the order
+of the contents, as plain text, with the reference written out.
 """
 
 from __future__ import annotations
