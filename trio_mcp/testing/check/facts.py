@@ -226,6 +226,6 @@ def _callable(
     if writing:
         shown = ", ".join(writing[:10]) + (", …" if len(writing) > 10 else "")
         notes.append(
-            f"not called, since not annotated as read-only: {shown} (name them as tools, or allow writes, to call them)"
+            f"not called, since not annotated as read-only: {shown} (to call them, name them with --tool, or tools=, or allow all with --allow-writes, or allow_writes=)"
         )
     return tuple(allowed), notes
