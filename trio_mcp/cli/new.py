@@ -67,7 +67,8 @@ $$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
 Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed as well, and `--write` does it. For any other host, the command
 is the absolute path of `.venv/bin/$name`.
 
-`.venv/bin/trio-mcp run src/$module/server.py --reload` is for hosts, too: it restarts the server whenever a file changes.
+`.venv/bin/trio-mcp run src/$module/server.py --reload` is for hosts, too: it restarts the server whenever a file
+changes.
 """,
     ".gitignore": """\
 .venv/
