@@ -218,7 +218,7 @@ def test_the_file_as_it_was_is_kept_and_another_server_is_not_replaced(
         (b"\xff", "it is not valid UTF-8"),
         (b"[" * 100_000, "it is not valid JSON: it is nested too deeply"),
         (b'{"n": ' + b"1" * 5000 + b"}", "it is not valid JSON: a number in it has too many digits"),
-        (b" " * 10_000_001, "has more than 10,000,000 bytes"),
+        (b" " * 10_000_001, "it has more than 10,000,000 bytes"),
     ],
 )
 def test_a_file_that_can_not_be_edited_is_left_as_it_was(
@@ -241,7 +241,7 @@ def test_what_a_host_writes_meanwhile_is_not_lost(
     monkeypatch.setattr(os, "fsync", lambda descriptor: file.write_text('{"a": 1}'))
     assert main(["install", "claude-code", "shop.py", "--write"]) == 1
     assert f"{file} has just been changed, perhaps by its host, and is left so" in capsys.readouterr().err
-    assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file, home / ".claude.json.bak"])
+    assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file])
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,17 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
         if text.encode() == before:
             return f"{path} has this server already; nothing was changed."
         backup = None if before is None else _backup(file, before)
-        _replace(file, text.encode(), before)
+        try:
+            _replace(file, text.encode(), before)
+        except BaseException:
+            if backup is not None:
+                backup.unlink()
+            raise
     except Taken:
         raise Exit(f"{path} has another server {name!r}; add --force to replace it, or --name", FAILED) from None
     except (NotEditable, ValueError) as exc:
-        why = "it is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
+        why = "is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
+        why = why if isinstance(exc, NotEditable) else f"it {why}"
         raise Exit(f"{path} is left as it was: {why}; run this without --write, and edit it by hand", FAILED) from None
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror or exc}", FAILED) from None
