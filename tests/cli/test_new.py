@@ -35,6 +35,16 @@ def test_its_tests_pass(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         del sys.modules[name]
 
 
+@pytest.mark.parametrize("name", ["../x", "_a", "a.b", "café", "class", "json", "pydantic", "pytest-trio", "Trio-mcp"])
+def test_a_name_that_would_not_work(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", name]) == 2
+    assert f"a project can't be called {name!r}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_folder_stays_as_it_is(project: Path) -> None:
     (project / "README.md").write_text("mine")
     assert main(["new", project.name]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import keyword
 import re
@@ -20,8 +21,8 @@ __all__ = ["run"]
 
 # What packages may be called (PEP 508), less what a module may not: a dot, or a digit at the beginning.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
-TAKEN = ("trio_mcp", "trio", "pytest", "tests")
-"""Modules that the project itself imports."""
+TAKEN = ("pytest", "pytest_trio", "tests")
+"""Modules that the project itself has or installs, besides this package and what it needs."""
 
 FILES = {
     "pyproject.toml": """\
@@ -199,10 +200,10 @@ def _module(name: str) -> str:
             " have only letters, digits, - and _ in between"
         )
     module = name.lower().replace("-", "_")
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in TAKEN:
-        raise Exit(
-            f"a project can't be called {name!r}, as Python or the project has another use for the word {module}"
-        )
+    # Also what is installed here: the project would hide it from this package, if it did not hide the project.
+    known = module in (*TAKEN, *sys.stdlib_module_names) or keyword.iskeyword(module)
+    if known or importlib.util.find_spec(module) is not None:
+        raise Exit(f"a project can't be called {name!r}, as there is another use for the word {module}")
     return module
 
 
