@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
+import pydantic
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -151,7 +154,24 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
             lines[number] = lines[number].replace(": ", " \N{EN DASH} ", 1)
 
 
+def show_defaults(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None] | None:
+    """Show the defaults that attrs means by the words of its `__init__`, and nothing of that of pydantic's models."""
+    if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):
+        return None if signature is None else ("", returns)
+    if not (isinstance(obj, type) and attrs.has(obj) and signature):
+        return None
+    for field in attrs.fields(obj):
+        signature = signature.replace(f"attr_dict['{field.name}'].default", repr(field.default))
+        if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a function, to mypy
+            made = getattr(field.default.factory, "__name__", "…")
+            signature = re.sub(rf"(\b{field.alias}: [^=]*) = NOTHING", rf"\1 = {made}()", signature)
+    return signature, returns
+
+
 def setup(app: Sphinx) -> None:
     """Register with Sphinx."""
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-signature", show_defaults)
     app.connect("autodoc-process-docstring", keep_colons, priority=100)

@@ -9,7 +9,7 @@ import sys
 
 import trio
 
-from trio_mcp import Client, Context, Server
+from trio_mcp import Client, Context, Server, ToolError
 from trio_mcp.types import LoggingMessageNotificationParams
 
 server = Server("chat", version="1.0.0")
@@ -19,8 +19,9 @@ MEMBERS: dict[str, trio.MemorySendChannel[str]] = {}
 @server.tool
 async def join(name: str, ctx: Context) -> None:
     """Join the room, and hear what is said until you cancel the call."""
-    send, receive = trio.open_memory_channel[str](100)
-    MEMBERS[name] = send
+    if name in MEMBERS:
+        raise ToolError(f"{name} is already in the room")
+    MEMBERS[name], receive = trio.open_memory_channel[str](100)
     try:
         await ctx.info(f"welcome, {name}")
         async for line in receive:
@@ -31,7 +32,7 @@ async def join(name: str, ctx: Context) -> None:
 
 @server.tool
 async def say(name: str, text: str) -> list[str]:
-    """Say something to all others in the room; return who missed it because they don't listen."""
+    """Say something to all others in the room; return who missed it."""
     missed = []
     for other, channel in MEMBERS.items():
         try:

@@ -1,4 +1,4 @@
-"""A server over HTTP whose clients are told when a price changes or a new tool appears.
+"""A server over HTTP whose clients are told when a price or the list of tools changes.
 
 $ python examples/prices.py          # a server and a client in one program
 $ python examples/prices.py serve    # only the server, at http://127.0.0.1:8000/mcp
@@ -29,14 +29,19 @@ async def change_price(item: str, to: int) -> str:
     """Change the price of an item."""
     PRICES[item] = to
     server.notify_resource_updated(f"price://{item}")
-    if item == "pear":
-        server.add_tool(buy_pears)  # every client that listens is told
     return f"{item}: {to}"
 
 
-async def buy_pears(pieces: int) -> int:
-    """Buy pears while they are cheap."""
-    return PRICES["pear"] * pieces
+@server.tool
+async def open_shop() -> None:
+    """Begin to sell."""
+    server.remove_tool("open_shop")
+    server.add_tool(buy)  # clients that listen are told of both
+
+
+async def buy(item: str, pieces: int) -> int:
+    """Buy something."""
+    return PRICES[item] * pieces
 
 
 async def main() -> None:
@@ -49,16 +54,14 @@ async def main() -> None:
             listener.listen(tools_list_changed=True, resources=["price://pear"]) as events,
         ):
             await shop.call_tool("change_price", {"item": "pear", "to": 20})
-            seen = 0
             async for event in events:
                 match event:
                     case ResourceUpdated(uri):
                         print("changed:", uri)
+                        await shop.call_tool("open_shop")
                     case ToolsListChanged():
                         print("tools:", [tool.name async for tool in listener.iter_tools()])
-                seen += 1
-                if seen == 2:
-                    break
+                        break
         nursery.cancel_scope.cancel("all is shown")
 
 

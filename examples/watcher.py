@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import trio
 
@@ -48,6 +49,10 @@ def look(folder: Path) -> dict[str, int]:
     return found
 
 
+def uri_of(name: str) -> str:
+    return f"folder:///{quote(name)}"
+
+
 def text_of(file: Path) -> str:
     return file.read_text()
 
@@ -60,12 +65,12 @@ async def watch(server: Server, folder: Path, *, task_status: trio.TaskStatus[No
         now = await trio.to_thread.run_sync(look, folder)
         for name in now.keys() - known.keys():
             read = functools.partial(text_of, folder / name)  # a sync function: it runs in a thread
-            server.add_resource(f"folder:///{name}", read, name=name, mime_type="text/plain")
+            server.add_resource(uri_of(name), read, name=name, mime_type="text/plain")
         for name in known.keys() - now.keys():
-            server.remove_resource(f"folder:///{name}")
+            server.remove_resource(uri_of(name))
         for name in now.keys() & known.keys():
             if now[name] != known[name]:
-                server.notify_resource_updated(f"folder:///{name}")
+                server.notify_resource_updated(uri_of(name))
         known = now
         if not started:
             task_status.started()

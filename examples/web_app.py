@@ -43,7 +43,7 @@ async def main() -> None:
     config = Config()
     config.bind = ["127.0.0.1:0"]
     async with trio.open_nursery() as nursery:
-        application = cast("ASGIFramework", app)  # what Starlette calls a scope, hypercorn calls by other types
+        application = cast("ASGIFramework", app)  # the two have types of their own for the same thing
         (url,) = await nursery.start(partial(hypercorn.trio.serve, application, config, mode="asgi"))
         async with httpx.AsyncClient() as browser:
             print((await browser.get(url, params={"name": "Ada"})).text)

@@ -1,7 +1,7 @@
 """Write the docs for language models, beside the HTML: ``llms.txt`` (https://llmstxt.org) and ``llms-full.txt``.
 
-``llms.txt`` is a list of the pages with their first paragraphs; ``llms-full.txt`` is the pages in the order of the
-contents, as plain text, with the reference written out.
+``llms.txt`` lists the pages, in their groups, with their first paragraphs; ``llms-full.txt`` is the pages in the order
+of the contents, as plain text, with the reference written out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LEFT_OUT = ("reference/requirements", "reference/statements")
 """Tables of what the specification says and which test checks it: two thirds of the text, and no help to users."""
 
 
-def pages(env: BuildEnvironment, page: str) -> Iterator[str]:
-    """Yield a page and those below it, in the order of the contents."""
-    yield page
+def pages(env: BuildEnvironment, page: str, depth: int = 1) -> Iterator[tuple[str, int]]:
+    """Yield a page and those below it, in the order of the contents, each with its depth in it."""
+    yield page, depth
     for below in env.toctree_includes.get(page, ()):
-        yield from pages(env, below)
+        yield from pages(env, below, depth + 1)
 
 
 def first_paragraph(document: nodes.document) -> str:
@@ -43,16 +43,17 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     text.init()
     listed: list[str] = []
     whole: list[str] = []
-    for page in pages(env, env.config.root_doc):
+    for page, depth in pages(env, env.config.root_doc):
         title = env.titles[page].astext()
         document = env.get_and_resolve_doctree(page, text)
         about = first_paragraph(document)
-        if not listed:
+        if depth == 1:
             listed += [f"# {title}", "", f"> {about}", "", f"All pages as one text: [{FULL}]({FULL})"]
-        elif page in env.toctree_includes[env.config.root_doc]:
-            listed += ["", f"## {title}", ""]
+        elif page in env.toctree_includes:
+            listed += ["", f"{'#' * depth} {title}", "", about]
         else:
-            listed.append(f"- [{title}]({app.builder.get_target_uri(page)}): {about}")
+            gap = [] if listed[-1].startswith("- [") else [""]
+            listed += [*gap, f"- [{title}]({app.builder.get_target_uri(page)}): {about}"]
         if page not in LEFT_OUT:
             writer = TextWriter(text)
             writer.write(document, StringOutput(encoding="unicode"))

@@ -31,14 +31,19 @@ class TimeConversionResult(BaseModel):
     time_difference: str
 
 
-def zone(name: str, argument: str) -> ZoneInfo:
+def require(**arguments: str) -> None:
+    """Refuse arguments that are empty."""
+    for name, value in arguments.items():
+        if not value:
+            raise ToolError(f"Missing required argument: {name}")
+
+
+def zone(name: str) -> ZoneInfo:
     """Return a time zone by its exact IANA name.
 
     Raises:
         ToolError: There is no such zone.
     """
-    if not name:
-        raise ToolError(f"Missing required argument: {argument}")
     try:
         found = ZoneInfo(name)
     except Exception as exc:
@@ -79,7 +84,8 @@ def make_server(local: str) -> Server:
         ],
     ) -> TimeResult:
         """Get current time in a specific timezone"""
-        return describe(datetime.now(zone(timezone, "timezone")), timezone)
+        require(timezone=timezone)
+        return describe(datetime.now(zone(timezone)), timezone)
 
     @server.tool(annotations=READS)
     async def convert_time(
@@ -99,10 +105,8 @@ def make_server(local: str) -> Server:
         ],
     ) -> TimeConversionResult:
         """Convert time between timezones"""
-        for name, value in (("source_timezone", source_timezone), ("target_timezone", target_timezone)):
-            if not value:
-                raise ToolError(f"Missing required argument: {name}")
-        here, there = zone(source_timezone, "source_timezone"), zone(target_timezone, "target_timezone")
+        require(source_timezone=source_timezone, target_timezone=target_timezone)
+        here, there = zone(source_timezone), zone(target_timezone)
         try:
             clock = datetime.strptime(time, "%H:%M").time()
         except ValueError:

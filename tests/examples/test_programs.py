@@ -61,7 +61,7 @@ PRINTED = {
     """,
     "prices": """
         changed: price://pear
-        tools: ['change_price', 'buy_pears']
+        tools: ['change_price', 'buy']
     """,
     "chat": """
         welcome, Ada

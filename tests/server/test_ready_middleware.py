@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +113,9 @@ ALL: list[Callable[[], Any]] = [
 ]
 
 
+NAMED = [("tools/call", "name"), ("prompts/get", "name"), ("resources/read", "uri")]
+
+
 @both_eras
 async def test_together_they_change_nothing_that_they_need_not(revision: str, autojump_clock: MockClock) -> None:
     plain, wrapped = Counting(), Counting(*(make() for make in ALL))
@@ -126,6 +131,8 @@ async def test_together_they_change_nothing_that_they_need_not(revision: str, au
         ("resources/read", {"uri": "note://1"}),
         ("resources/read", {"uri": "note://2"}),
         ("prompts/get", {"name": "greet", "arguments": {"name": "Ann"}}),
+        # They see the parameters before anything has validated them.
+        *((method, {key: wrong}) for method, key in NAMED for wrong in (None, [], {"a": []}, 1.5, "x\n" * 1000)),
     ]
     async with client_named(plain, revision=revision) as one, client_named(wrapped, revision=revision) as other:
         for method, params in requests:
@@ -274,6 +281,25 @@ async def test_the_number_of_buckets_is_bounded(autojump_clock: MockClock) -> No
         assert await refusals(client, 1) == [0]
 
 
+async def test_a_full_bucket_is_not_kept(autojump_clock: MockClock) -> None:
+    class Caller:
+        pass
+
+    callers: list[weakref.ref[Caller]] = []
+
+    def new_caller(context: Context[Any]) -> Caller:
+        caller = Caller()
+        callers.append(weakref.ref(caller))
+        return caller
+
+    async with client_named(Counting(RateLimit(1, 5, key=new_caller)), revision=LEGACY) as client:
+        for pause in (0.5, 0.7, 0):
+            await refusals(client, 1)
+            await trio.sleep(pause)
+        gc.collect()
+        assert [each() is not None for each in callers] == [False, True, True]
+
+
 @both_eras
 async def test_a_result_that_is_too_large_is_refused(revision: str) -> None:
     server = Server("test", middleware=[SizeLimit(1000)])
@@ -397,19 +423,19 @@ async def test_a_result_larger_than_the_cache_is_not_kept() -> None:
 
 
 def test_another_run_of_trio_has_another_clock() -> None:
-    caching, limit = Caching(NAMES), RateLimit(1, 1)
-    counting = Counting(limit, caching)
+    """What an earlier run has left is not taken for fresh, and makes no caller wait for longer than usual."""
+    cached, limited = Counting(Caching(NAMES)), Counting(RateLimit(1, 1))
 
-    async def call() -> list[float]:
+    async def call(counting: Counting) -> list[float]:
         async with client_named(counting, "ann", revision=LEGACY) as client:
             return await refusals(client, 2)
 
-    for start in (1000.0, 0.0, 5000.0):
+    for start, waits in ((1000.0, [0, 1]), (0.0, [1, 1]), (5000.0, [0, 1])):
         clock = MockClock()
         clock.jump(start)
-        waits = trio.run(call, clock=clock)
-        assert waits[1] == 1
-    assert counting.calls >= 2
+        trio.run(call, cached, clock=clock)
+        assert trio.run(call, limited, clock=clock) == waits
+    assert cached.calls == 3
 
 
 @both_eras

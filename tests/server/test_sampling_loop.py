@@ -236,6 +236,35 @@ async def test_a_function_may_have_dependencies_ask_and_be_sync(revision: str, p
     assert sorted(questions) == ["Last?", "Really a?", "Really b?"]
 
 
+def secret() -> str:
+    return "real"
+
+
+@every_way
+async def test_a_mounted_server_calls_functions_by_its_own_settings(
+    revision: str, park: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reveal(it: Annotated[str, Depends(secret)]) -> str:
+        return it
+
+    def fail() -> None:
+        raise RuntimeError("told")
+
+    inner, outer = Server("inner", expose_errors=True), Server("outer")
+
+    async def tool(ctx: Context) -> None:
+        await ctx.sample("?", max_tokens=9, tools=[reveal, fail])
+
+    inner.add_tool(tool, park_input=park)
+    outer.mount(inner)
+    model = Model(uses(("reveal", {}), ("fail", {})), said("done"))
+    answers = Answers(sampling=model, sampling_features=("tools",))
+    async with client_of(outer, revision, answers=answers) as client:
+        with inner.override(secret, lambda: "stand-in"):
+            assert not (await client.call_tool("tool")).is_error
+    assert model.results == [("stand-in", False), ("the tool 'fail' failed: RuntimeError: told", True)]
+
+
 TYPES: dict[str, tuple[Any, Any, dict[str, Any], Any]] = {
     "a model": (City, City(name="Oslo", people=7), {"name": "Oslo", "people": 7}, {"name": "Oslo", "people": 0}),
     "a date in it": (
@@ -303,9 +332,12 @@ async def test_a_client_without_tools_is_asked_for_text(
 
 
 LOOK = uses(("look", {}))
+RESULT = {"type": "tool_result", "toolUseId": "u0", "content": []}
 ENDS: dict[str, tuple[dict[str, Any], list[Reply], int, str]] = {
     "only calls": ({}, [LOOK] * 3, 2, "gave no answer in 3 rounds"),
     "no valid answer": ({"result_type": int}, [said("five"), LOOK, LOOK], 1, "gave no answer in 3 rounds"),
+    "uses of a user": ({}, [LOOK | {"role": "user"}], 0, "the client's reply is not one of a model"),
+    "results": ({}, [LOOK | {"content": [RESULT]}], 0, "the client's reply is not one of a model"),
     "too many at once": ({}, [uses(*[("look", {})] * 33)], 0, "called 33 tools at once; 32 is the limit"),
 }
 

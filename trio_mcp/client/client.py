@@ -438,13 +438,13 @@ class Client(EnteredOnce):
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
         # Taken before the first round, as `total_timeout` covers all of them.
-        started = trio.current_time()
+        started, refused = trio.current_time(), None
         try:
             result = await self._connection.request("tools/call", params, limits)
         except McpError as exc:
-            if (unknown := await self._output_schemas.refusal(name, exc)) is None:
-                raise
-            raise unknown from exc
+            refused = exc
+        if refused is not None:
+            raise await self._output_schemas.refusal(name, refused)
         # Looked at here, so that a call without rounds, the usual one, needs no further coroutine.
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
@@ -532,14 +532,15 @@ class Client(EnteredOnce):
         adapter = None if result_type is None else adapter_of(result_type)
         params = _tool_params(name, arguments)
         self._add_meta(params, meta, f"the call of {name!r}")
+        refused = None
         try:
             result, answer = await self._rounds.once(
                 "tools/call", ToolResult, params, input_responses, request_state, limits
             )
         except McpError as exc:
-            if (unknown := await self._output_schemas.refusal(name, exc)) is None:
-                raise
-            raise unknown from exc
+            refused = exc
+        if refused is not None:
+            raise await self._output_schemas.refusal(name, refused)
         # Only a final result is checked; one that asks for input has nothing that a schema describes.
         if not isinstance(answer, ToolResult):
             return answer

@@ -272,11 +272,13 @@ class OutputSchemas:
         if problem is not None:
             raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
 
-    async def refusal(self, name: str, error: McpError) -> UnknownTool | None:
-        """Return an `UnknownTool` for an error that says that the server has no such tool; None for another one."""
+    async def refusal(self, name: str, error: McpError) -> McpError:
+        """Return an `UnknownTool` for an error that says that the server has no such tool; another one as it is."""
         if not _says_unknown(error.message, name):
-            return None
-        return UnknownTool(name, await self._similar(name) or (), error.message, error.data)
+            return error
+        unknown = UnknownTool(name, await self._similar(name) or (), error.message, error.data)
+        unknown.__cause__ = error
+        return unknown
 
     async def check_failure(self, name: str, text: str) -> None:
         """Raise an `UnknownTool` for a result with ``isError`` that says so, of a tool that is not listed either.

@@ -38,7 +38,7 @@ class Caching:
     only what depends on nothing else: not on a session, on headers, on what the client can do or the user answers. An
     answer from the cache is not checked against ``visible=`` again, and a disabled tool has it until it is too old.
 
-    Errors and questions to the user are never cached, nor are requests that bring the user's answers.
+    Errors and questions to the user are never cached.
 
     Attributes:
         names: The names of tools and prompts, and the URIs, whose results may be cached. For tools only those that
@@ -82,7 +82,8 @@ class Caching:
     def _key(self, context: Context[Any]) -> bytes | None:
         params = {name: value for name, value in context.params.items() if name != "_meta"}
         named_by = _NAMED_BY.get(context.method)
-        if named_by is None or params.get(named_by) not in self.names or {"requestState", "inputResponses"} & {*params}:
+        named = None if named_by is None else params.get(named_by)
+        if type(named) is not str or named not in self.names:  # parameters are not validated yet: it may be a list
             return None
         whose = None if context.principal is None else [context.principal.identity, sorted(context.principal.scopes)]
         # A digest, as parameters may be long.

@@ -151,7 +151,8 @@ def read_config(
         raise TypeError(f"a configuration must be the path of a file or a mapping, got {type(source).__name__}")
     name = os.fspath(source)
     if name.endswith((".yaml", ".yml")):
-        raise ConfigError(name, (f"{name}: YAML is not read: parse it yourself, and pass the mapping",))
+        instead = "name the server's own file, or parse the YAML yourself and pass the mapping to load_config()"
+        raise ConfigError(name, (f"{name}: YAML is not read: {instead}",))
     # In any file, as hosts differ in which of theirs may have them.
     text = without_comments(_text_of(name))
     try:
