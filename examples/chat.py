@@ -23,9 +23,9 @@ async def join(name: str, ctx: Context) -> None:
         raise ToolError(f"{name} is already in the room")
     MEMBERS[name], receive = trio.open_memory_channel[str](100)
     try:
-        await ctx.log("info", f"welcome, {name}")
+        await ctx.info(f"welcome, {name}")
         async for line in receive:
-            await ctx.log("info", line)
+            await ctx.info(line)
     finally:
         del MEMBERS[name]
 

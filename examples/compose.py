@@ -1,4 +1,4 @@
-"""One server made of others: two mounted in it, one of them a proxy's upstream as well.
+"""One server made of others: two are mounted in it, and a proxy stands in front of one.
 
 $ python examples/compose.py
 $ trio-mcp list examples/compose.py:office

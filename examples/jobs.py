@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from trio_mcp import Client, Context, ResourceNotFound, ResourceUpdated, Server, types
+from trio_mcp import Client, Context, ResourceNotFound, ResourceUpdated, Server
 
 
 @dataclass
@@ -61,9 +61,7 @@ async def main() -> None:
         print("started", (await client.call_tool("start", {"steps": 3})).data)
         async for event in events:
             if isinstance(event, ResourceUpdated):
-                for contents in (await client.read_resource(event.uri)).contents:
-                    if isinstance(contents, types.TextResourceContents):
-                        print(event.uri, "is at", contents.text)
+                print(event.uri, "is at", (await client.read_resource(event.uri)).text)
             break
 
 

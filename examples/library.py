@@ -54,10 +54,10 @@ async def main() -> None:
             print("resource", resource.uri)
         async for template in client.iter_resource_templates():
             print("template", template.uri_template)
-        await show(client, "library://shelves")
-        await show(client, "book://poems/raven")
+        for uri in ("library://shelves", "book://poems/raven"):
+            print(uri, "is", (await client.read_resource(uri)).text)
         try:
-            await show(client, "book://poems/emma")
+            await client.read_resource("book://poems/emma")
         except McpError as exc:
             print(f"refused: {exc}")
 
@@ -66,15 +66,7 @@ async def main() -> None:
 
         prompt = await client.get_prompt("review", {"title": "Emma", "stars": "4"})
         for message in prompt.messages:
-            if isinstance(message.content, types.TextContent):
-                print(f"{message.role}: {message.content.text}")
-
-
-async def show(client: Client, uri: str) -> None:
-    """Print what a resource contains."""
-    for contents in (await client.read_resource(uri)).contents:
-        if isinstance(contents, types.TextResourceContents):
-            print(uri, "is", contents.text)
+            print(f"{message.role}: {message.text}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 
 import trio
 
-from trio_mcp import Client, ResourceUpdated, Server, ToolsListChanged
+from trio_mcp import Client, ResourceNotFound, ResourceUpdated, Server, ToolsListChanged
 
 PRICES = {"apple": 30, "pear": 45}
 
@@ -19,6 +19,8 @@ server = Server("prices", version="1.0.0")
 @server.resource("price://{item}")
 async def price(item: str) -> int:
     """The price of an item."""
+    if item not in PRICES:
+        raise ResourceNotFound(f"price://{item}")
     return PRICES[item]
 
 

@@ -8,7 +8,7 @@ import functools
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,7 +42,11 @@ def make_server(folder: Path) -> Server:
 
 def look(folder: Path) -> dict[str, int]:
     """Return when each text file was changed."""
-    return {file.name: file.stat().st_mtime_ns for file in folder.glob("*.txt")}
+    found = {}
+    for file in folder.glob("*.txt"):
+        with suppress(FileNotFoundError):  # it may be gone by now
+            found[file.name] = file.stat().st_mtime_ns
+    return found
 
 
 def uri_of(name: str) -> str:

@@ -175,6 +175,8 @@ class Mine(Server):
         (lambda: ClientGroup({"a": SERVER}, per_server={"a": {"modes": ""}}), r"server 'a': Client\(\) .* 'mode'\?$"),  # type: ignore[typeddict-unknown-key]
         (lambda: trio.run(partial(ClientGroup({}).add, "a", SERVER, modes="")), r"ClientGroup\.add\(\) .* 'mode'\?$"),
         (lambda: SERVER.run("http", stateless_http=True), r"Server\.run\(\) .*: write stateless=True$"),  # type: ignore[call-arg]
+        (lambda: SERVER.run(show_banner=False), r"Server\.run\(\) .* 'show_banner': there is no banner$"),
+        (lambda: SERVER.mount(SERVER, namespace="a"), r"Server\.mount\(\) .* 'namespace': write prefix=…$"),  # type: ignore[arg-type]
         (lambda: SERVER.run(port=5), r"Server\.run\('stdio'\) takes no 'port': write run\('http', port=…\)$"),
         (lambda: trio.run(partial(SERVER.serve_http, bort=5)), r"Server\.serve_http\(\) .*; did you mean 'port'\?$"),
         (lambda: trio.run(partial(ProxyServer(SERVER).serve_sse, json_response=True)), r"ProxyServer\.serve_sse\(\) "),

@@ -49,6 +49,10 @@ _SWITCH = {
     "version": _VERSION,
     "only": "disable what shall not be offered",
 }
+_MOUNT = {
+    "namespace": "write prefix=…",
+    "as_proxy": "mount a Server, and serve a ProxyServer by itself",
+}
 _ONE_ROUND = {
     "progress_callback": "write on_progress=…",
     "progress_handler": "write on_progress=…",
@@ -166,6 +170,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
         "mask_error_details": "errors of functions are masked, but ToolError; Server(expose_errors=True) shows them",
         "tool_concurrency": "what the model calls in one reply runs at the same time",
     },
+    "Server.mount": _MOUNT,
     "Server.enable": _SWITCH,
     "Server.disable": _SWITCH,
     "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},
@@ -221,6 +226,10 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind in kinds and each.name != "self"]  # methods are unbound
 
 
+# What other libraries call a choice that is not spelt like ours.
+_RENAMED = {"streamable-http": "http"}
+
+
 # The name may come from a model, the known ones from a server: both are bounded.
 def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
     """Return the known names that are similar to a name, the most similar first."""
@@ -229,5 +238,8 @@ def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the most similar known name, if any."""
-    near = similar_names(name, known, 1) if isinstance(name, str) else ()
+    if not isinstance(name, str):
+        return ""
+    ours = _RENAMED.get(name)
+    near = (ours,) if ours is not None and ours in known else similar_names(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""

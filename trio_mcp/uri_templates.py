@@ -305,7 +305,8 @@ def _parse_expression(piece: str, template: str) -> _Expression:
         if not _NAME.fullmatch(name) or keyword.iskeyword(name):
             raise ValueError(
                 f"{template!r}: {name!r} can't be a variable here: it must be a valid parameter name; "
-                "prefixes ('{x:3}') are not supported, '*' only at the end of a query ('{?x*}')"
+                "prefixes ('{x:3}') are not supported, '*' only at the end of a query ('{?x*}'); "
+                "for a value with slashes write '{+x}'"
             )
     return operator, names, exploded
 

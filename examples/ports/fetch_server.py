@@ -216,14 +216,14 @@ def make_server(settings: Settings) -> Server:
 
 def configured(arguments: list[str] | None = None) -> Server:
     """Return the server, set up by the arguments of a command line."""
-    parser = argparse.ArgumentParser(description="give a model the ability to make web requests")
-    parser.add_argument("--user-agent", help="Custom User-Agent string")
-    parser.add_argument("--ignore-robots-txt", action="store_true", help="Ignore robots.txt restrictions")
-    parser.add_argument("--proxy-url", help="Proxy URL to use for requests")
+    parser = argparse.ArgumentParser(description="Serve a tool that fetches web pages.")
+    parser.add_argument("--user-agent", help="what to tell sites instead of this program's name")
+    parser.add_argument("--ignore-robots-txt", action="store_true", help="fetch what sites allow only people to read")
+    parser.add_argument("--proxy-url", help="the proxy that all requests go through")
     parser.add_argument(
         "--allow-private-ips",
         action="store_true",
-        help="Allow fetching private, loopback and link-local addresses (refused by default)",
+        help="fetch from this machine and its networks, too",
     )
     return make_server(Settings(**vars(parser.parse_args(arguments))))
 

@@ -311,8 +311,8 @@ async def show_commit(git: Repository, commit: str) -> str:
 
 def configured(arguments: list[str] | None = None) -> Server:
     """Return the server, set up by the arguments of a command line."""
-    parser = argparse.ArgumentParser(description="MCP Git Server - Git functionality for MCP")
-    parser.add_argument("--repository", "-r", type=Path, help="Git repository path")
+    parser = argparse.ArgumentParser(description="Serve tools that use git.")
+    parser.add_argument("--repository", "-r", type=Path, help="the only repository that may be used")
     parser.parse_args(arguments, settings)
     return server
 

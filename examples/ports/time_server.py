@@ -132,8 +132,10 @@ def make_server(local: str) -> Server:
 
 def configured(arguments: list[str] | None = None) -> Server:
     """Return the server, set up by the arguments of a command line."""
-    parser = argparse.ArgumentParser(description="give a model the ability to handle time queries")
-    parser.add_argument("--local-timezone", default=local_zone(), help="Override local timezone")
+    parser = argparse.ArgumentParser(description="Serve tools that tell and convert times.")
+    parser.add_argument(
+        "--local-timezone", default=local_zone(), help="what to call local instead of the zone of this machine"
+    )
     return make_server(parser.parse_args(arguments).local_timezone)
 
 

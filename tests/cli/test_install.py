@@ -18,7 +18,7 @@ from trio_mcp import Client, HttpServerParameters, StdioServerParameters, load_c
 from trio_mcp.cli import main
 from trio_mcp.cli.editing import NotEditable, Taken, with_json_entry, with_yaml_entry
 from trio_mcp.cli.hosts import HOSTS
-from trio_mcp.client.config.text import without_comments, without_trailing_commas
+from trio_mcp.client.config.text import parsed, without_comments
 from trio_mcp.testing.strategies import json_values
 
 URL = "https://host.example/mcp"
@@ -217,6 +217,8 @@ def test_the_file_as_it_was_is_kept_and_another_server_is_not_replaced(
         (b'{"mcpServers": {}, "mcpServers": {}}', "it has the key 'mcpServers' twice"),
         (b"\xff", "it is not valid UTF-8"),
         (b"[" * 100_000, "it is not valid JSON: it is nested too deeply"),
+        (b'{"n": ' + b"1" * 5000 + b"}", "it is not valid JSON: a number in it has too many digits"),
+        (b" " * 10_000_001, "it has more than 10,000,000 bytes"),
     ],
 )
 def test_a_file_that_can_not_be_edited_is_left_as_it_was(
@@ -239,7 +241,27 @@ def test_what_a_host_writes_meanwhile_is_not_lost(
     monkeypatch.setattr(os, "fsync", lambda descriptor: file.write_text('{"a": 1}'))
     assert main(["install", "claude-code", "shop.py", "--write"]) == 1
     assert f"{file} has just been changed, perhaps by its host, and is left so" in capsys.readouterr().err
-    assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file, home / ".claude.json.bak"])
+    assert (file.read_text(), sorted(home.glob(".*"))) == ('{"a": 1}', [file])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["\udcff.py"], "a word of the command line is not valid UTF-8, and so can't stand in a host's file"),
+        (["shop.py", "--env", "A=\udcff"], "a word of the command line is not valid UTF-8, and so can't"),
+        (["shop.py"], "this user has no home; set HOME to the folder with the host's files"),
+    ],
+)
+def test_what_can_not_be_told_a_host(
+    words: list[str], said: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("\udcff.py").touch()
+    if "home" in said:
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert main(["install", "cursor", *words, "--write"]) == 2
+    assert said in capsys.readouterr().err
+    assert not (home / ".cursor").exists()
 
 
 def test_a_file_that_can_not_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,7 +322,7 @@ def test_any_json_keeps_the_rest_and_its_comments(content: dict[str, Any], data:
     text = f"{first}{{{last}{text[1:-1]}{comma}{first}}}{last}"
     edited = with_json_entry(text, "t", "n", ENTRY, force=False)
     table = {**content.get("t", {}), "n": ENTRY}
-    assert json.loads(without_trailing_commas(without_comments(edited))) == {**content, "t": table}
+    assert parsed(without_comments(edited))[0] == {**content, "t": table}
     # Everything that was there is there, in its order.
     rest = iter(edited)
     assert all(character in rest for character in text)

@@ -284,11 +284,15 @@ def test_each_is_one_line_and_a_usage_error(folder: Path, capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_examples_that_are_right(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_examples_that_are_right(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert COMMANDS[command].examples
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit, match=r"^0$"):
         parse([command, "--help"])
     shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
     for example in COMMANDS[command].examples:
         assert f"\n  {example}\n" in shown
         words = example.partition(" > ")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,30 @@ def test_its_tests_pass(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         del sys.modules[name]
 
 
+@pytest.mark.parametrize("name", ["../x", "_a", "a.b", "café", "class", "json", "pydantic", "pytest-trio", "Trio-mcp"])
+def test_a_name_that_would_not_work(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", name]) == 2
+    assert f"a project can't be called {name!r}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_folder_stays_as_it_is(project: Path) -> None:
     (project / "README.md").write_text("mine")
     assert main(["new", project.name]) == 2
     assert (project / "README.md").read_text() == "mine"
+
+
+def test_from_a_clone_both_it_and_the_readme_install_the_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(metadata.PathDistribution, "read_text", lambda *_: '{"url": "file:///a%20clone"}')
+    assert main(["new", "word-counter"]) == 0
+    for text in (capsys.readouterr().out, (tmp_path / "word-counter" / "README.md").read_text()):
+        assert ".venv/bin/pip install '/a clone' -e \".[test]\"\n" in text
 
 
 @pytest.mark.again

@@ -181,4 +181,5 @@ def test_without_a_terminal_the_user_is_not_asked(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "elicitation" in done.stderr
+    assert "'elicitation.form', which the client has not declared" in done.stderr
+    assert done.stderr.endswith(": the tool asks the user, so call it on a terminal\n")

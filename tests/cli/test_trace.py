@@ -84,7 +84,10 @@ LINES: list[tuple[Incoming, str]] = [
     (Notification("n\x1b/x", {"progressToken": 5, "token": "t"}), """n\\x1b/x {"progressToken": 5, "token": "***"}"""),
     (Response(9, {"x": "a" * 2 * MAX_SHOWN}), f'result (9) {{"x": "{"a" * (MAX_SHOWN - 8)}… (1,010 characters)'),
     (ErrorResponse(9, ErrorData(-32602, "no", {"a": 1})), 'error -32602 (9) no {"a": 1}'),
-    (ErrorResponse(None, ErrorData(-32700, "no\nsense")), "error -32700 no\nsense"),
+    # No message can look like a line of the trace.
+    (ErrorResponse(None, ErrorData(-32700, "no\nsense")), "error -32700 no\n              sense"),
+    (Notification("n" * 2 * MAX_SHOWN), "n" * (MAX_SHOWN - 1) + "…"),
+    (Notification("n\n   0.000 s --> ping (1)"), "n 0.000 s --> ping (1)"),
     (Batch((Request(1, "ping"), Notification("x"))), "a batch of 2\n   0.000 s <-- ping (1)\n   0.000 s <-- x"),
     (Malformed(-32700, "not JSON"), "malformed not JSON"),
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from trio_mcp import (
     TransportError,
 )
 from trio_mcp.client.config.reading import load_config
-from trio_mcp.client.config.text import locate
+from trio_mcp.client.config.text import DEEPEST, locate
 from trio_mcp.client.config.variables import expand, read_env_file
 from trio_mcp.client.targets import target_name
 from trio_mcp.testing.strategies import json_values
@@ -215,6 +217,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
         ('{"mcpServers": [1]}', r":1: mcpServers: must be an object, not an array"),
         ('{"mcpServers": {},\n "mcpServers": {}}', r":2: mcpServers: the key appears twice"),
         ("[" * 100_000, r": not a valid configuration: it is nested too deeply"),
+        ("1" * 5000, r": not a valid configuration: a number in it has too many digits"),
     ],
 )
 def test_a_file_that_is_not_a_configuration(text: str, message: str, tmp_path: Path) -> None:
@@ -225,11 +228,44 @@ def test_a_file_that_is_not_a_configuration(text: str, message: str, tmp_path: P
 
 def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
     assert problems(tmp_path / "no.json") == [f"{tmp_path / 'no.json'}: can't be read: No such file or directory"]
-    assert problems(tmp_path) == [f"{tmp_path}: can't be read: Is a directory"]
+    assert problems(tmp_path) == [f"{tmp_path}: is not a regular file"]
+    os.mkfifo(tmp_path / "pipe")
+    for each in (tmp_path / "pipe", Path("/dev/zero")):  # neither of which ends
+        assert problems(each) == [f"{each}: is not a regular file"]
+    assert problems(written(tmp_path, " " * 10_000_001)) == [f"{tmp_path / 'mcp.json'}: has more than 10,000,000 bytes"]
     (tmp_path / "mcp.json").write_bytes(b'{"\xff": 1}')
     assert "not valid UTF-8" in problems(tmp_path / "mcp.json")[0]
     with pytest.raises(TypeError, match="the path of a file or a mapping, got int"):
         load_config(5)  # type: ignore[arg-type]
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    servers: Any = {"a": {"command": "x"}, "b": {"command": "${userHome}"}}
+    assert list(load_config({"mcpServers": servers}, only=["a"])) == ["a"]
+    assert "needs a value" in problems({"mcpServers": servers})[0]
+
+
+DEEP = '{"mcpServers": {"a": {"command": "x"}}, "b": ' + "[" * 900 + "1" + ",1" * 50_000 + "]" * 900 + "}"
+MANY = {f"s{number}": {"command": "x"} for number in range(5000)}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ('{"mcpServers": {"a": {"command": "x", "args": ["' + "${" * 100_000 + '"]}}}', 1),
+        (DEEP, 1),
+        (json.dumps({"mcpServers": MANY}), len(MANY)),
+        ('{"mcpServers": {' + '"gone": {"disabled": true},' * 5000 + json.dumps(MANY)[1:] + "}", len(MANY)),
+    ],
+    ids=["references", "depth", "servers", "repeated"],
+)
+def test_a_hostile_file_is_read_at_once(text: str, count: int, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    began = time.process_time()
+    assert len(load_config(path, environ={})) == count
+    assert time.process_time() - began < 3  # each took from ten seconds to minutes, or gigabytes
 
 
 def test_values_are_never_shown_as_they_may_be_secrets() -> None:
@@ -288,6 +324,7 @@ REMOTE = HttpServerParameters("https://x.example")
             "the configuration: server 'a': colour: unknown key; it is",
         ),
         ({"a": {"command": "x", "args": [], "tags": []}}, PROCESS, "tags: unknown key; it is ignored"),
+        ({"a": {"command": "x", "args": [], "\x1b[2J": 1}}, PROCESS, "'\\x1b[2J': unknown key; it is ignored"),
     ],
 )
 def test_the_keys_of_hosts(
@@ -506,7 +543,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
 @given(json_values(20), st.sampled_from([None, 0, 2]))
 def test_everything_in_a_text_has_its_line(value: Any, indent: int | None) -> None:
     places = locate(json.dumps(value, indent=indent))
-    everything = list(paths(value))
+    everything = [path for path in paths(value) if len(path) <= DEEPEST]
     assert list(places.lines) == everything or set(places.lines) == set(everything)
     assert places.repeated == []
     lines = [places.lines[path] for path in everything]

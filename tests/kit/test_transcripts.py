@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (r"{\"secret\":\"s\"}", r"{\"secret\":\"***\"}"),
         ("see sk-abcdefghijklmnop1234 or ghp_abcdefghijklmnop1234", "see *** or ***"),
         ("eyJhbGciOi.eyJzdWIiOi.c2ln", "***"),
+        ("id-eyJhbGciOi.eyJzdWIiOi.c2ln, eyJhbGciOi.eyJzdWIiOi", "id-***, eyJhbGciOi.eyJzdWIiOi"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", "***"),
         ("max_tokens=100, basic authentication", "max_tokens=100, basic authentication"),
     ],
@@ -139,6 +141,18 @@ def test_what_looks_like_a_secret_is_masked(text: str, masked: str) -> None:
 )
 def test_what_stands_under_the_name_of_a_secret_is_masked(value: Any, masked: Any) -> None:
     assert Masker().value(value) == masked
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["eyJaaaaa-" * 50_000, {"n" * 20_000: ["a"] * 10_000}, {"password" + "n" * 50_000: 0}],
+    ids=["tokens without an end", "a long name of many", "a long name of one"],
+)
+def test_no_value_takes_more_than_linear_time(value: Any) -> None:
+    """A peer may send megabytes: what took minutes here takes tens of milliseconds."""
+    began = time.process_time()
+    Masker().value(value)
+    assert time.process_time() - began < 5
 
 
 def test_sessions_can_be_told_apart() -> None:

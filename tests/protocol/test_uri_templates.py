@@ -219,6 +219,7 @@ def test_the_steps_grow_no_faster_than_the_uri(text: str, filling: str) -> None:
         "'x' occurs twice": "a:{x}/{x} | a:{x}{?x} | a:{x}{?x*} | a:{x,x}",
         "unknown operator": ["a:{|x}", "a:{=x}"],
         "prefixes": "a:{x:3}",
+        r"with slashes write '\{\+x\}'": "a:{x*}",
         "at the end of a query": "a:{x*} | a:{/x*} | a:{?x*,y}",
         "last in the query": "a:{?x*}{&y}",
         "can't be a variable": "a:{} | a:{?} | a:{x.y} | a:{%41} | a:{class} | a:{1x}",

@@ -361,7 +361,7 @@ async def test_headers_are_those_of_http_with_names_in_lower_case() -> None:
     async with client_of(server) as client:
         await client.call_tool("tool")
     async with server.asgi_app(allowed_hosts=["test"]) as app:
-        headers = [("X-User", "ann"), ("x-many", "1"), ("X-Many", "2")]
+        headers = [("X-User", "ann"), ("x-many", "1"), ("X-Many", "2"), ("Cookie", "a=1"), ("cookie", "b=2")]
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), headers=headers) as http:
             for revision in (LEGACY, MODERN):
                 async with Client(
@@ -370,7 +370,7 @@ async def test_headers_are_those_of_http_with_names_in_lower_case() -> None:
                     await client.call_tool("tool")
     assert seen[0] == {}
     for each in seen[1:]:
-        assert (each["x-user"], each["x-many"]) == ("ann", "1, 2")
+        assert (each["x-user"], each["x-many"], each["cookie"]) == ("ann", "1, 2", "a=1; b=2")
         assert all(name == name.lower() for name in each)
         with pytest.raises(TypeError):
             each["x-user"] = "bob"

@@ -1,6 +1,7 @@
 """Pictures, sounds, files and plain bytes, returned by tools, resources and prompts."""
 
 import base64
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,6 +140,12 @@ def test_a_file_that_no_message_can_carry_is_not_read_whole(tmp_path: Path) -> N
         file.truncate(MAX_FILE + 1)  # a hole, which takes no room on the disk
     with pytest.raises(ValueError, match=r"large\.bin' is larger than 33554432 bytes"):
         File(path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(ValueError, match=r"pipe\.png' is not a regular file"):
+        Image(tmp_path / "pipe.png")
 
 
 def test_media_inside_of_data_are_refused_when_registered() -> None:

@@ -113,6 +113,9 @@ ALL: list[Callable[[], Any]] = [
 ]
 
 
+NAMED = [("tools/call", "name"), ("prompts/get", "name"), ("resources/read", "uri")]
+
+
 @both_eras
 async def test_together_they_change_nothing_that_they_need_not(revision: str, autojump_clock: MockClock) -> None:
     plain, wrapped = Counting(), Counting(*(make() for make in ALL))
@@ -128,6 +131,8 @@ async def test_together_they_change_nothing_that_they_need_not(revision: str, au
         ("resources/read", {"uri": "note://1"}),
         ("resources/read", {"uri": "note://2"}),
         ("prompts/get", {"name": "greet", "arguments": {"name": "Ann"}}),
+        # They see the parameters before anything has validated them.
+        *((method, {key: wrong}) for method, key in NAMED for wrong in (None, [], {"a": []}, 1.5, "x\n" * 1000)),
     ]
     async with client_named(plain, revision=revision) as one, client_named(wrapped, revision=revision) as other:
         for method, params in requests:

@@ -343,8 +343,9 @@ async def test_wrong_arguments(arguments: dict[str, Any], error: str) -> None:
         ("tcp", {"mode": 0o600}, "unexpected keyword argument 'mode'"),
         ("http", {"mode": 0o600}, "unexpected keyword argument 'mode'"),
         ("stdio", {"path": "x"}, "takes no 'path'"),
+        ("streamable-http", {}, r"got 'streamable-http'; did you mean 'http'\?$"),
     ],
 )
-def test_run_refuses_the_arguments_of_another_transport(transport: Any, arguments: Any, error: str) -> None:
-    with pytest.raises(TypeError, match=error):
+def test_run_refuses_the_arguments_and_names_of_others(transport: Any, arguments: Any, error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
         Server("test").run(transport, **arguments)

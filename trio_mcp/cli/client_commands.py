@@ -16,12 +16,12 @@ from trio_mcp.cli.arguments import as_json_object, check_form, from_words
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
 from trio_mcp.cli.messages import paint
 from trio_mcp.cli.targets import connected
-from trio_mcp.cli.terminal import ProgressBar
+from trio_mcp.cli.terminal import ProgressBar, has_terminal
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
 from trio_mcp.client.client import Client
 from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.errors import McpError, TrioMcpError
-from trio_mcp.types.error_codes import METHOD_NOT_FOUND
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 from trio_mcp.types.prompts import Prompt
 from trio_mcp.types.resources import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 from trio_mcp.types.tools import Tool
@@ -229,6 +229,10 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         result = await client.call_tool(
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
+    except McpError as exc:
+        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY and "elicitation" in str(exc) and not has_terminal():
+            raise Exit(f"{exc}: the tool asks the user, so call it on a terminal", FAILED) from None
+        raise
     finally:
         # After an error or Ctrl-C as well: whatever is printed next begins on a clean line.
         bar.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -93,7 +94,13 @@ def plain_entry(options: argparse.Namespace, *, only_commands: bool = False) -> 
 def _process(options: argparse.Namespace, words: list[str]) -> dict[str, Any]:
     # By absolute path: hosts search a PATH of their own, and know nothing of virtual environments.
     entry: dict[str, Any] = {"command": os.path.abspath(sys.executable), "args": ["-m", "trio_mcp", *words]}
-    return {**entry, "env": dict(options.env)} if options.env else entry
+    entry |= {"env": dict(options.env)} if options.env else {}
+    try:
+        json.dumps(entry, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # Without the word: it may be a secret.
+        raise Exit("a word of the command line is not valid UTF-8, and so can't stand in a host's file") from None
+    return entry
 
 
 def _found(source: str) -> str:

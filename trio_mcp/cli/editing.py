@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trio_mcp.client.config.text import Places, locate, without_comments, without_trailing_commas
+from trio_mcp.client.config.text import Places, parsed, without_comments
 
 __all__ = ["NotEditable", "Taken", "snippet", "with_json_entry", "with_yaml_entry", "yaml_snippet"]
 
@@ -68,13 +68,13 @@ def with_json_entry(text: str, table: str, name: str, entry: Mapping[str, Any], 
 
 
 def _parsed(plain: str) -> tuple[Any, Places]:
-    text = without_trailing_commas(plain.removeprefix("\ufeff"))
     try:
-        content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as exc:
-        where = f"line {exc.lineno}: {exc.msg}" if isinstance(exc, json.JSONDecodeError) else "it is nested too deeply"
-        raise NotEditable(f"it is not valid JSON: {where}") from None
-    return content, locate(" " * (len(plain) - len(text)) + text)
+        # A space in place of a byte order mark, so that everything keeps its offset.
+        return parsed(" " + plain[1:] if plain.startswith("\ufeff") else plain)
+    except json.JSONDecodeError as exc:
+        raise NotEditable(f"it is not valid JSON: line {exc.lineno}: {exc.msg}") from None
+    except ValueError as exc:
+        raise NotEditable(f"it is not valid JSON: {exc}") from None
 
 
 def _with_member(

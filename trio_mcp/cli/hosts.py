@@ -46,6 +46,9 @@ class Host:
             scope: ``"user"`` or ``"project"``, which is the current directory.
             platform: `sys.platform`.
             environ: The environment variables.
+
+        Raises:
+            RuntimeError: If the user has no home.
         """
         if scope == "project":
             return Path.cwd() / self.project

@@ -15,6 +15,7 @@ from trio_mcp.cli.config import is_url, plain_entry, server_name
 from trio_mcp.cli.editing import NotEditable, Taken, snippet, with_json_entry, with_yaml_entry, yaml_snippet
 from trio_mcp.cli.exits import FAILED, OK, Exit
 from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.client.config.text import read_regular
 
 __all__ = ["run"]
 
@@ -28,7 +29,10 @@ def run(options: argparse.Namespace) -> int:
     # Goose itself finds an extension by its name in small letters.
     name = name.lower() if host.yaml else name
     entry = host.entry(name, plain_entry(options, only_commands=host.remote is None))
-    path = host.file(options.scope, sys.platform, os.environ)
+    try:
+        path = host.file(options.scope, sys.platform, os.environ)
+    except RuntimeError:
+        raise Exit("this user has no home; set HOME to the folder with the host's files") from None
     if options.write:
         print(_put(path, host.table, name, entry, yaml=host.yaml, force=options.force))
     else:
@@ -52,17 +56,23 @@ def _put(path: Path, table: str, name: str, entry: dict[str, object], *, yaml: b
     # The file itself, where it is a link: many people keep such files elsewhere.
     file = Path(os.path.realpath(path))
     try:
-        before = file.read_bytes() if file.exists() else None
+        before = read_regular(file) if file.exists() else None
         edit = with_yaml_entry if yaml else with_json_entry
         text = edit((before or b"").decode(), table, name, entry, force=force)
         if text.encode() == before:
             return f"{path} has this server already; nothing was changed."
         backup = None if before is None else _backup(file, before)
-        _replace(file, text.encode(), before)
+        try:
+            _replace(file, text.encode(), before)
+        except BaseException:
+            if backup is not None:
+                backup.unlink()
+            raise
     except Taken:
         raise Exit(f"{path} has another server {name!r}; add --force to replace it, or --name", FAILED) from None
-    except (NotEditable, UnicodeDecodeError) as exc:
-        why = str(exc) if isinstance(exc, NotEditable) else "it is not valid UTF-8"
+    except (NotEditable, ValueError) as exc:
+        why = "is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
+        why = why if isinstance(exc, NotEditable) else f"it {why}"
         raise Exit(f"{path} is left as it was: {why}; run this without --write, and edit it by hand", FAILED) from None
     except OSError as exc:
         raise Exit(f"can't write {path}: {exc.strerror or exc}", FAILED) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import keyword
 import re
@@ -20,8 +21,8 @@ __all__ = ["run"]
 
 # What packages may be called (PEP 508), less what a module may not: a dot, or a digit at the beginning.
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
-TAKEN = ("trio_mcp", "trio", "pytest", "tests")
-"""Modules that the project itself imports."""
+TAKEN = ("pytest", "pytest_trio", "tests")
+"""Modules that the project itself has or installs, besides this package and what it needs."""
 
 FILES = {
     "pyproject.toml": """\
@@ -57,16 +58,18 @@ An MCP server.
 
 ```console
 $$ python3 -m venv .venv
-$$ .venv/bin/pip install -e ".[test]"
+$$ $install
 $$ .venv/bin/pytest
 $$ .venv/bin/trio-mcp inspect src/$module/server.py
 $$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
 ```
 
-`trio-mcp run src/$module/server.py --reload` serves it, and restarts it whenever a file changes.
 `.venv/bin/trio-mcp install claude-desktop src/$module/server.py` shows what to tell Claude Desktop; it knows
-Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed as well. For any other host, the command is the absolute path of
-`.venv/bin/$name`.
+Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed as well, and `--write` does it. For any other host, the command
+is the absolute path of `.venv/bin/$name`.
+
+`.venv/bin/trio-mcp run src/$module/server.py --reload` is for hosts, too: it restarts the server whenever a file
+changes.
 """,
     ".gitignore": """\
 .venv/
@@ -175,7 +178,8 @@ def run(options: argparse.Namespace) -> int:
         for path, text in FILES.items():
             file = folder / Template(path).substitute(module=module)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(Template(text).substitute(name=name, module=module), encoding="utf-8")
+            filled = Template(text).substitute(name=name, module=module, install=_install())
+            file.write_text(filled, encoding="utf-8")
     except FileExistsError:
         raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
     except OSError as exc:
@@ -196,20 +200,24 @@ def _module(name: str) -> str:
             " have only letters, digits, - and _ in between"
         )
     module = name.lower().replace("-", "_")
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in TAKEN:
-        raise Exit(
-            f"a project can't be called {name!r}, as Python or the project has another use for the word {module}"
-        )
+    # Also what is installed here: the project would hide it from this package, if it did not hide the project.
+    known = module in (*TAKEN, *sys.stdlib_module_names) or keyword.iskeyword(module)
+    if known or importlib.util.find_spec(module) is not None:
+        raise Exit(f"a project can't be called {name!r}, as there is another use for the word {module}")
     return module
 
 
 def _next(name: str, module: str) -> Iterator[str]:
     yield f"cd {name}"
     yield "python3 -m venv .venv"
-    source = _own_source()
-    yield f'.venv/bin/pip install {f"{shlex.quote(source)} " if source else ""}-e ".[test]"'
+    yield _install()
     yield ".venv/bin/pytest"
     yield f".venv/bin/trio-mcp inspect src/{module}/server.py"
+
+
+def _install() -> str:
+    source = _own_source()
+    return f'.venv/bin/pip install {f"{shlex.quote(source)} " if source else ""}-e ".[test]"'
 
 
 def _own_source() -> str:

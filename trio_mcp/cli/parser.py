@@ -22,12 +22,12 @@ __all__ = ["COMMANDS", "Argument", "Command", "parse"]
 
 TARGETS = """\
 TARGET is one of
-  server.py, server.py:name      a server's file, started as `trio-mcp run` does
-  package.module:name            the same, by import name
-  mcp.json#name                  an entry of an mcpServers file
-  https://host/mcp               a URL, which may also begin with http:, ws:, wss:, tcp:, tls: or unix:
-After the file or module of a server, the line may end with -- [ARGUMENT ...], the arguments that it is started with.
-Instead of a TARGET, it may end with -- COMMAND [ARGUMENT ...], a command that starts a server."""
+  server.py, server.py:name    a server's file, started as `trio-mcp run` does
+  package.module:name          the same, by import name
+  mcp.json#name                an entry of an mcpServers file
+  https://host/mcp             a URL; also http:, ws:, wss:, tcp:, tls:, unix:
+After a file or module, the line may end with -- ARGUMENT ..., arguments for it.
+Instead of a TARGET, it may end with -- COMMAND ..., which starts a server."""
 
 
 class Argument:
@@ -369,7 +369,7 @@ COMMANDS = {
         own_client=True,
     ),
     "replay": Command(
-        "send once more what a recorded client said, and compare what comes back",
+        "send what a recorded client said, and compare the responses",
         (
             Argument("file", metavar="FILE", help="a transcript, or what `check` wrote for a failure"),
             TIMEOUT,
@@ -385,7 +385,7 @@ COMMANDS = {
         examples=("trio-mcp new word-counter",),
     ),
     "install": Command(
-        "show what to put where so that a host uses a server, or put it there",
+        "show a host's entry for a server, or write it",
         (
             Argument("host", choices=tuple(HOSTS), metavar="HOST", help=", ".join(HOSTS)),
             *ENTRY,
@@ -402,7 +402,7 @@ COMMANDS = {
         examples=(
             "trio-mcp install claude-desktop server.py",
             "trio-mcp install vscode server.py --scope project --write",
-            "trio-mcp install cursor server.py --name shop --env API_KEY=key -- --root /data",
+            "trio-mcp install cursor server.py --env API_KEY=key -- --root /data",
             "trio-mcp install claude-code https://host.example/mcp --write",
         ),
         passes_arguments=True,
@@ -418,9 +418,7 @@ COMMANDS = {
         (Argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish"),),
         examples=("trio-mcp completion bash > ~/.local/share/bash-completion/completions/trio-mcp",),
     ),
-    "demo": Command(
-        "start a server over each transport, call its tools, and show what happened", examples=("trio-mcp demo",)
-    ),
+    "demo": Command("start a server over each transport, and call its tools", examples=("trio-mcp demo",)),
 }
 
 
@@ -433,10 +431,13 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
     """
     command = COMMANDS[name]
     examples = "\n".join(["examples:", *(f"  {each}" for each in command.examples)])
+    about = (
+        TARGETS if command.has_target else "What follows -- is for the file itself." if command.passes_arguments else ""
+    )
     parser = _Parser(
         prog=f"trio-mcp {name}",
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
-        epilog=f"{TARGETS}\n\n{examples}" if command.has_target else examples,
+        epilog=f"{about}\n\n{examples}".lstrip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         # A shortened option would mean something else, or nothing, once there is another one that begins like it.
         allow_abbrev=False,

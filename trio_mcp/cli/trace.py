@@ -15,7 +15,7 @@ import trio
 from trio_mcp._checks import as_written
 from trio_mcp._version import __version__
 from trio_mcp.cli.messages import Style, paint
-from trio_mcp.cli.text import clean
+from trio_mcp.cli.text import clean, clean_line, shorten
 from trio_mcp.client.config.reading import Configured
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import HttpConnector, LinkFactory, Target, link_factory, target_name
@@ -85,7 +85,7 @@ class Trace:
         """Write the head of an HTTP message."""
         # As pairs, which the masker recognises by the name of the list.
         shown = self._masker.value({"headers": [[*each] for each in (headers or {}).items()]})["headers"]
-        self._write(mark, mask_text(line), "".join(f"\n{' ' * 14}{name}: {value}" for name, value in shown))
+        self._write(mark, mask_text(line), "".join(f"\n{name}: {value}" for name, value in shown))
 
     def message(self, mark: str, message: Incoming) -> None:
         """Write a message, or what came in place of one."""
@@ -131,7 +131,9 @@ class Trace:
             rest = f"{rest[:MAX_SHOWN]}… ({len(rest):,} characters)"
         self._before()
         time = paint(f"{now - self._began:8.3f} s", "aside", sys.stderr)
-        print(f"{time} {mark} {paint(clean(what), style, sys.stderr)}{clean(rest)}", file=sys.stderr, flush=True)
+        # A peer's text must not look like lines of this trace.
+        what, rest = clean_line(shorten(what, MAX_SHOWN)), clean(rest).replace("\n", f"\n{' ' * 14}")
+        print(f"{time} {mark} {paint(what, style, sys.stderr)}{rest}", file=sys.stderr, flush=True)
 
 
 def _described(target: object) -> str:

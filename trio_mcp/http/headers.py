@@ -105,7 +105,8 @@ class Headers:
 
     def as_dict(self) -> dict[str, str]:
         """Return all fields as a dict, with names in lower case."""
-        return {name: ", ".join(values) for name, values in self._values.items()}
+        # HTTP/2 may split a cookie into several fields, which belong together as one cookie (RFC 9113, section 8.2.3).
+        return {name: ("; " if name == "cookie" else ", ").join(values) for name, values in self._values.items()}
 
     def count(self, name: str) -> int:
         """Return how many times a field was sent."""

@@ -82,7 +82,8 @@ class Caching:
     def _key(self, context: Context[Any]) -> bytes | None:
         params = {name: value for name, value in context.params.items() if name != "_meta"}
         named_by = _NAMED_BY.get(context.method)
-        if named_by is None or params.get(named_by) not in self.names:
+        named = None if named_by is None else params.get(named_by)
+        if type(named) is not str or named not in self.names:  # parameters are not validated yet: it may be a list
             return None
         whose = None if context.principal is None else [context.principal.identity, sorted(context.principal.scopes)]
         # A digest, as parameters may be long.

@@ -23,7 +23,7 @@ from trio_mcp._checks import (
     check_text,
     given_or_default,
 )
-from trio_mcp._keywords import refuse_unknown
+from trio_mcp._keywords import did_you_mean, refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
@@ -567,7 +567,10 @@ class BaseServer:
             RuntimeError: If it is called on an event loop.
         """
         transports = self.transports
-        check_choice("transport", transport, transports)
+        try:
+            check_choice("transport", transport, transports)
+        except ValueError as exc:
+            raise ValueError(f"{exc}{did_you_mean(transport, transports)}") from None
         check_no_loop("run()", f"serve_{transport}()")
         transports[transport](**arguments)
 
@@ -586,6 +589,9 @@ class BaseServer:
 
     def _run_stdio(self, **arguments: Any) -> None:
         if arguments:
+            from trio_mcp.http.serve import RunSettings
+
+            refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
             name = next(iter(arguments))
             raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
         serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)

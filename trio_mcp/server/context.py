@@ -114,7 +114,7 @@ class Context(RequestContext, Generic[StateT]):
         """The HTTP header fields of the request, by name in lower case; empty where there is no HTTP.
 
         Over WebSocket they are those of the handshake. A field that was sent more than once has its values joined by
-        commas.
+        commas, a cookie by semicolons.
         """
         given = self.transport_metadata.get("headers")
         return MappingProxyType({} if given is None else given.as_dict())

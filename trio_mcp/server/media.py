@@ -7,6 +7,7 @@ import functools
 import mimetypes
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -90,7 +91,7 @@ class Image(_Media):
 
     Raises:
         TypeError: If not exactly one of path and data is given, or of a wrong type.
-        ValueError: If the file is too large, or nothing tells its kind.
+        ValueError: If the file is too large or no regular one, or nothing tells its kind.
         OSError: If the file can't be read.
     """
 
@@ -211,6 +212,9 @@ def _bytes_of(path: str | os.PathLike[str] | None, data: bytes | None, what: str
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"the data of {what} must be bytes, got {type(data).__name__}")
         return bytes(data)
+    # First, as opening a pipe would wait for its other end.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{os.fspath(path)!r} is not a regular file")
     with open(path, "rb") as file:
         found = file.read(MAX_FILE + 1)
     if len(found) > MAX_FILE:

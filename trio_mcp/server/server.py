@@ -442,7 +442,7 @@ class Server(BaseServer):
 
     # --- mounting ------------------------------------------------------------------------------------------------
 
-    def mount(self, other: Server, *, prefix: str | None = None) -> None:
+    def mount(self, other: Server, *, prefix: str | None = None, **unknown: Never) -> None:
         """Offer everything that another server offers, now and later, and notify clients of its changes.
 
         Tools and prompts are named ``prefix__name``. If that is longer than 64 characters or contains characters other
@@ -468,6 +468,7 @@ class Server(BaseServer):
                 mounted then. Afterwards, adding something to ``other`` that conflicts here is refused there.
             RuntimeError: If ``other`` has a lifespan and this server is already running.
         """
+        refuse_unknown(Server.mount, unknown)
         if isinstance(other, Server):
             self._mounts.add(other._mounts, prefix)
             return

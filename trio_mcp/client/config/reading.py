@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -12,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from trio_mcp._checks import Filled
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp._log import logger
-from trio_mcp.client.config.text import Places, locate, without_comments, without_trailing_commas
+from trio_mcp.client.config.text import Place, Places, parsed, read_regular, without_comments
 from trio_mcp.client.config.variables import expand, read_env_file
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import LinkFactory
@@ -150,26 +151,29 @@ def read_config(
         raise TypeError(f"a configuration must be the path of a file or a mapping, got {type(source).__name__}")
     name = os.fspath(source)
     if name.endswith((".yaml", ".yml")):
-        raise ConfigError(name, (f"{name}: YAML is not read: parse it yourself, and pass the mapping",))
+        instead = "name the server's own file, or parse the YAML yourself and pass the mapping to load_config()"
+        raise ConfigError(name, (f"{name}: YAML is not read: {instead}",))
     # In any file, as hosts differ in which of theirs may have them.
-    text = without_trailing_commas(without_comments(_text_of(name)))
+    text = without_comments(_text_of(name))
     try:
-        content = json.loads(text)
+        content, places = parsed(text)
     except json.JSONDecodeError as exc:
         problem = f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}"
         raise ConfigError(name, (problem,)) from None
-    except RecursionError:
-        raise ConfigError(name, (f"{name}: not a valid configuration: it is nested too deeply",)) from None
-    return Config(name, content, locate(text), environ, variables or {}, Path(name).absolute().parent)
+    except ValueError as exc:
+        raise ConfigError(name, (f"{name}: not a valid configuration: {exc}",)) from None
+    return Config(name, content, places, environ, variables or {}, Path(name).absolute().parent)
 
 
 def _text_of(name: str) -> str:
     try:
-        return Path(name).read_text("utf-8-sig")  # some editors write a byte order mark
+        return read_regular(Path(name)).decode("utf-8-sig")  # some editors write a byte order mark
     except OSError as exc:
         raise ConfigError(name, (f"{name}: can't be read: {exc.strerror or exc}",)) from exc
     except UnicodeDecodeError as exc:
         raise ConfigError(name, (f"{name}: not valid UTF-8: {exc.reason} at byte {exc.start}",)) from None
+    except ValueError as exc:
+        raise ConfigError(name, (f"{name}: {exc}",)) from None
 
 
 class Config:
@@ -213,7 +217,9 @@ class Config:
             raise self.error((self.table,), "the key appears twice")
         # An editor's own folder lies in that of the workspace.
         workspace = folder.parent if folder is not None and folder.name in (".cursor", ".vscode") else None
-        known = {"pathSeparator": os.sep, "/": os.sep, "userHome": str(Path.home())}
+        known = {"pathSeparator": os.sep, "/": os.sep}
+        with contextlib.suppress(RuntimeError):  # a user without a home, as in some containers
+            known["userHome"] = str(Path.home())
         known |= {} if workspace is None else {"workspaceFolder": str(workspace)}
         self.variables = {**known, **_defaults(content.get("inputs")), **variables}
         if "workspaceFolder" in self.variables:
@@ -222,6 +228,11 @@ class Config:
         self.folder = Path(self.variables.get("workspaceFolder") or folder or ".")
         names = [name for name, entry in self._entries.items() if not _is_off(entry)]
         self.names = tuple(sorted(names, key=lambda name: places.line((self.table, name)) or 0))
+        # By server, as a file may have thousands of either.
+        self._repeated: dict[Any, list[tuple[Place, int]]] = {}
+        for each, line in places.repeated:
+            if each[0] == self.table:
+                self._repeated.setdefault(each[1], []).append((each, line))
 
     @property
     def listed(self) -> str:
@@ -234,14 +245,13 @@ class Config:
         Raises:
             ConfigError: If its entry is invalid, or there is no enabled server of that name. It lists every problem.
         """
-        if name not in self.names:
+        if name not in self._entries or _is_off(self._entries[name]):
             meant = did_you_mean(name, map(str, self.names)) or f"; its servers are: {self.listed}"
             raise ConfigError(self.source, (f"{self.source} has no enabled server {name!r}{meant}",))
         path = (self.table, name)
         judge = _Judge(self)
-        for repeated, line in self.places.repeated:
-            if repeated[:2] == path:
-                judge.problems.append((line, f"{self.source}:{line}: {_where(repeated)}the key appears twice"))
+        for repeated, line in self._repeated.get(name, ()):
+            judge.problems.append((line, f"{self.source}:{line}: {_where(repeated)}the key appears twice"))
         found = None
         if not isinstance(name, str) or not name:
             judge.problem(path, "a server's name must be a non-empty string")
@@ -489,9 +499,14 @@ def _where(path: tuple[Any, ...]) -> str:
     if not path:
         return ""
     if path[0] not in TABLES or len(path) == 1:
-        return f"{path[0]}: "
-    inner = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path[2:])
+        return f"{_shown(path[0])}: "
+    inner = "".join(f"[{key}]" if isinstance(key, int) else f".{_shown(key)}" for key in path[2:])
     return f"server {path[1]!r}: " + (f"{inner[1:]}: " if inner else "")
+
+
+def _shown(key: object) -> str:
+    """Return a key for a message, which may end on a terminal."""
+    return str(key) if str(key).isprintable() else repr(key)
 
 
 def _kind(value: object) -> str:

@@ -4,11 +4,37 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TypeAlias
+import stat
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import attrs
 
-__all__ = ["Place", "Places", "locate", "without_comments", "without_trailing_commas"]
+__all__ = ["LARGEST", "Place", "Places", "locate", "parsed", "read_regular", "without_comments"]
+
+LARGEST = 10_000_000
+"""Bytes that a configuration may have (chosen: some hosts keep more in theirs than servers)."""
+
+DEEPEST = 8
+"""How deep keys and values are located (chosen): a server's settings lie within six."""
+
+
+def read_regular(path: Path, most: int = LARGEST) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is too large, or not a regular file.
+    """
+    # First, as opening a pipe would wait for its other end.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"has more than {most:,} bytes")
+    return content
+
 
 # The end of a string, or of a comment, is optional: without that, each quote of a text without end would be tried anew.
 _STRING = r'"(?:[^"\\]|\\.)*"?'
@@ -21,9 +47,27 @@ def without_comments(text: str) -> str:
     return _COMMENTS.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\r\n]", " ", found[0]), text)
 
 
-def without_trailing_commas(text: str) -> str:
+def _without_trailing_commas(text: str) -> str:
     """Return a text without comments, with spaces in place of its trailing commas."""
     return _TRAILING_COMMAS.sub(lambda found: " " if found[0] == "," else found[0], text)
+
+
+def parsed(text: str) -> tuple[Any, Places]:
+    """Return the content of a JSON text that may have trailing commas, and where it has what.
+
+    Raises:
+        JSONDecodeError: If it is not valid JSON.
+        ValueError: If it is more than Python can parse.
+    """
+    text = _without_trailing_commas(text)
+    try:
+        return json.loads(text), locate(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError("a number in it has too many digits") from None
 
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -64,7 +108,7 @@ class _Container:
 
 
 def locate(text: str) -> Places:
-    """Find every key and every value.
+    """Find every key and every value, down to a depth.
 
     Args:
         text: Valid JSON: a parser has accepted it, so that one regular expression for tokens is enough.
@@ -80,7 +124,8 @@ def locate(text: str) -> Places:
         mark = token[0]
         if mark in "}]":
             closed = containers.pop()
-            places.spans[closed.path] = closed.start, token.end()
+            if len(closed.path) <= DEEPEST:
+                places.spans[closed.path] = closed.start, token.end()
         elif mark == ",":
             assert inner is not None
             inner.expects_key = True
@@ -92,18 +137,22 @@ def locate(text: str) -> Places:
             # Decoded, as a parser takes two spellings of a key, with and without escapes, for the same.
             key = json.loads(mark)
             inner.key, inner.expects_key = key, False
-            path = (*inner.path, key)
+            path = (*inner.path, key)[: DEEPEST + 1]
             if key in inner.keys:
                 # A parser keeps the last one silently: the first server of that name would just be missing.
                 places.repeated.append((path, line))
             inner.keys.add(key)
-            places.lines[path] = line  # of the last one, which json.loads keeps
+            if len(path) <= DEEPEST:
+                places.lines[path] = line  # of the last one, which json.loads keeps
         else:
-            path = () if inner is None else (*inner.path, inner.key)
+            # What lies deeper has the path of what it lies in: with paths of its own, a file of a megabyte could fill
+            # gigabytes.
+            path = () if inner is None else (*inner.path, inner.key)[: DEEPEST + 1]
             # Keys have their line already, and it is the better place for a message than that of the value.
-            places.lines.setdefault(path, line)
+            if len(path) <= DEEPEST:
+                places.lines.setdefault(path, line)
             if mark in "{[":
                 containers.append(_Container(path, mark == "{", token.start()))
-            else:
+            elif len(path) <= DEEPEST:
                 places.spans[path] = token.span()
     return places

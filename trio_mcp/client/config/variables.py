@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from trio_mcp.client.config.text import read_regular
+
 __all__ = ["HOST_VARIABLES", "expand", "read_env_file"]
 
-_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+# The brace is optional: without that, each beginning of a text without end would be tried anew.
+_REFERENCE = re.compile(r"\$\{([^}]*)(\}?)")
 # The names that POSIX shells accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -36,6 +38,8 @@ def expand(text: str, environ: Mapping[str, str], variables: Mapping[str, str] =
     problems: list[str] = []
 
     def value(reference: re.Match[str]) -> str:
+        if not reference[2]:
+            return reference[0]
         name, has_default, default = reference[1].partition(":-")
         plain = name.removeprefix("env:")
         is_plain = name not in HOST_VARIABLES and _NAME.fullmatch(plain)
@@ -80,13 +84,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         OSError: If it can't be read.
         ValueError: If it is too large, or not in this form. The text shows no value, as it may be secret.
     """
-    # First, as opening a pipe would wait for its other end.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("is not a regular file")
-    with path.open("rb") as file:
-        content = file.read(LARGEST_ENV_FILE + 1)
-    if len(content) > LARGEST_ENV_FILE:
-        raise ValueError(f"has more than {LARGEST_ENV_FILE:,} bytes")
+    content = read_regular(path, LARGEST_ENV_FILE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:

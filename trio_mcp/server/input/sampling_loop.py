@@ -25,7 +25,7 @@ from trio_mcp.server.input.questions import can_be_asked
 from trio_mcp.server.input.rounds import AskingContext, Rounds
 from trio_mcp.server.input.sampling import Messages, as_messages, ask_model
 from trio_mcp.server.outputs import NAME, Output, OutputError, describes_object, read_output, text_result
-from trio_mcp.types.content import TextContent, ToolUseContent
+from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage, ToolChoice
 from trio_mcp.types.tools import Tool
 
@@ -168,6 +168,9 @@ class _Loop:
             last = number == self.max_rounds
             reply = await self._ask(messages, f"{name}.{number}", first=number == 1, last=last)
             uses = [block for block in reply.content_as_list if isinstance(block, ToolUseContent)]
+            # The client's fault, not one of the function that samples.
+            if (uses and reply.role != "assistant") or any(map(_is_result, reply.content_as_list)):
+                raise SamplingError("the client's reply is not one of a model: it has tool results, or uses of a user")
             if not uses:
                 if self.answer is None:
                     return reply
@@ -264,6 +267,10 @@ class _Loop:
 
 def _text_of(reply: CreateMessageResult) -> str:
     return "\n".join(block.text for block in reply.content_as_list if isinstance(block, TextContent))
+
+
+def _is_result(block: object) -> bool:
+    return isinstance(block, ToolResultContent)
 
 
 def _user(text: str) -> SamplingMessage:

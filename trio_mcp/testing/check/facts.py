@@ -226,6 +226,7 @@ def _callable(
     if writing:
         shown = ", ".join(writing[:10]) + (", …" if len(writing) > 10 else "")
         notes.append(
-            f"not called, since not annotated as read-only: {shown} (name them as tools, or allow writes, to call them)"
+            f"not called, since not annotated as read-only: {shown} (name those to call with --tool or tools=, or allow"
+            " all with --allow-writes or allow_writes=True)"
         )
     return tuple(allowed), notes

@@ -20,6 +20,8 @@ MASK: Final = "***"
 
 MAX_DEPTH = 200
 """How deep a value is looked into; what lies deeper is masked as a whole. Chosen: Python's own limit is near 1000."""
+MAX_NAME = 200
+"""The longest name that is looked at as a whole (chosen); of longer ones, the beginning and the end."""
 
 # Of the protocol, and of schemas and sampling: no secrets, though their names look like it.
 _HARMLESS = re.compile(r"progress_?tokens?|(max|min|input|output|total|prompt|completion|stop)_?tokens?", re.IGNORECASE)
@@ -31,11 +33,13 @@ _SECRET = re.compile(
 )
 _SESSIONS = re.compile(r"session_?-?id", re.IGNORECASE)
 
-# Every pattern takes linear time: no repetition stands inside another one.
+# Every pattern takes linear time: no repetition stands inside another one, and none that may fail at its end begins
+# anew within what it has read.
 _LOOKS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?"), MASK),
     (re.compile(r"\b(Bearer|Basic|Digest|Token)\s+(?=\S*[0-9+/=_.-])[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
-    (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+\.[\w-]*"), MASK),  # a JSON Web Token
+    # A JSON Web Token: the first one of a run, which may have other words before it.
+    (re.compile(r"(?<![\w-])((?:(?!\beyJ[\w-]{5})[\w-])*+)eyJ[\w-]{5,}+\.[\w-]++\.[\w-]*"), rf"\1{MASK}"),
     (re.compile(r"\b(sk|pk|rk)[-_](live[-_]|test[-_]|proj[-_]|ant[-_])?[\w-]{16,}"), MASK),
     (re.compile(r"\b(gh[pousr]|github_pat|glpat|xox[abprs]|hf|npm|pypi)[-_][\w-]{16,}"), MASK),
     (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
@@ -45,6 +49,9 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
 
 
 def _is_secret(name: str) -> bool:
+    # A peer may choose it, and it is looked at again for each item of a list.
+    if len(name) > MAX_NAME:
+        name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
     return _SECRET.search(name) is not None and _HARMLESS.fullmatch(name) is None
 
 
