@@ -7,6 +7,8 @@ from datetime import date
 from typing import Annotated, Any
 
 import pytest
+import trio
+import trio.testing
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
@@ -227,6 +229,22 @@ async def test_a_result_that_says_no_more_is_an_unknown_tool_if_the_list_has_non
                 await client.call_tool("prise")
     async with scripted(silent, capabilities=TOOLS) as (client, _, _):
         assert (await client.call_tool("prise")).text == said, "what the list says is not known"
+
+
+async def test_a_refused_call_does_not_wait_long_for_suggestions(autojump_clock: trio.testing.MockClock) -> None:
+    """The server never answers `tools/list`."""
+    began = trio.current_time()
+    async with scripted({"tools/call": ErrorData(-32602, "unknown tool: prise")}, capabilities=TOOLS) as (client, _, _):
+        with pytest.raises(UnknownTool) as refused:
+            await client.call_tool("prise")
+    assert refused.value.suggestions == ()
+    async with scripted({"tools/call": text("unknown tool: prise", isError=True)}, capabilities=TOOLS) as (
+        client,
+        _,
+        _,
+    ):
+        assert (await client.call_tool("prise")).is_error
+    assert trio.current_time() - began < 10
 
 
 async def test_an_agent_survives_names_that_a_model_invents() -> None:

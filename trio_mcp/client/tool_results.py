@@ -49,6 +49,9 @@ _BEFORE = r"((mcp )?error( -\d+)?: |error (calling|executing) tool NAME: )?"
 LONGEST_REFUSAL = 1000
 """The longest text, in characters, that is searched for such words. Chosen: these texts are short."""
 
+LONGEST_LISTING = 2.0
+"""Seconds that listing the tools may take only to suggest a name. Chosen: a refused call should not wait for long."""
+
 
 def _says_unknown(text: str, name: str, *, alone: bool = False) -> bool:
     """Return whether a server's text says that it has no tool of a name; ``alone``: and hardly more than that."""
@@ -297,11 +300,14 @@ class OutputSchemas:
 
     async def _similar(self, name: str) -> tuple[str, ...] | None:
         """Return the tools with similar names; list the tools if they are unknown. None if they can't be listed."""
-        try:
-            if not self._all_known:
-                await self._learn_all()
-        except TrioMcpError:
-            return None  # what the server said about the name counts for more than this failure
+        with trio.move_on_after(LONGEST_LISTING) as scope:
+            try:
+                if not self._all_known:
+                    await self._learn_all()
+            except TrioMcpError:
+                return None  # what the server said about the name counts for more than this failure
+        if scope.cancelled_caught:
+            return None
         # Without the name itself, which an outdated list may have.
         return similar_names(name, (each for each in self._schemas if each != name))
 
