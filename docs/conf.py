@@ -163,7 +163,8 @@ def show_defaults(
     if not (isinstance(obj, type) and attrs.has(obj) and signature):
         return None
     for field in attrs.fields(obj):
-        signature = signature.replace(f"attr_dict['{field.name}'].default", repr(field.default))
+        default = getattr(field.default, "__name__", repr(field.default))
+        signature = signature.replace(f"attr_dict['{field.name}'].default", default)
         if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a function, to mypy
             made = getattr(field.default.factory, "__name__", "…")
             signature = re.sub(rf"(\b{field.alias}: [^=]*) = NOTHING", rf"\1 = {made}()", signature)
