@@ -59,7 +59,7 @@ class Host:
             try:
                 result = await self.group.call_tool(tool, arguments, on_progress=lambda now: told(now.progress))
                 told(f"{'failed: ' if result.is_error else ''}{result.text}")
-            except TrioMcpError as exc:
+            except (TrioMcpError, TypeError) as exc:  # TypeError: the arguments are no object
                 told(exc)
         if self.calls.pop(number).cancelled_caught:
             told("stopped")
@@ -77,7 +77,7 @@ class Host:
         else:
             try:
                 nursery.start_soon(self.call, next(self.numbers), command, json.loads(rest or "{}"))
-            except json.JSONDecodeError as exc:
+            except (ValueError, RecursionError) as exc:
                 self.show(f"the arguments are not JSON: {exc}")
 
     async def run(self, lines: AsyncIterable[str]) -> None:

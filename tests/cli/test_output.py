@@ -24,11 +24,9 @@ COLOURS = [
     ({"NO_COLOR": "1"}, True, False),
     ({"NO_COLOR": ""}, True, True),
     ({"TERM": "dumb"}, True, False),
-    ({"CLICOLOR": "0"}, True, False),
     ({"FORCE_COLOR": "1"}, False, True),
     ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
     ({"FORCE_COLOR": "0"}, False, False),
-    ({"CLICOLOR_FORCE": "1"}, False, True),
     ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
 ]
 
@@ -37,7 +35,7 @@ COLOURS = [
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of a plain terminal, whatever that of the tests is."""
     monkeypatch.setenv("TERM", "xterm")
-    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "CLICOLOR"):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -85,18 +85,20 @@ async def test_a_host_with_three_servers_of_others(
             user.send_nowait("")  # the user declines
             assert "decline" in await until("7: ❌")
 
-            # A call that fails is one line; so is a misspelt name, and a server that is killed comes back.
+            # A call that fails is one line; so is a misspelt name, or one without an object; and a server that is killed comes back.
             user.send_nowait('files__read_text_file {"path": "/etc/passwd"}')
             await until("8: failed: Access denied")
             user.send_nowait("python__ad")
             await until("9: server 'python': Unknown tool: ad; did you mean 'python__add'?")
+            user.send_nowait("python__add [1]")
+            await until("10: arguments must be a mapping, got list")
             user.send_nowait('python__slow {"seconds": 3600}')
-            await until("10: 1")
+            await until("11: 1")
             killed(official_server)
-            await until(lambda line: line.startswith("10: server 'python': "))
+            await until(lambda line: line.startswith("11: server 'python': "))
             await until("python is connected")
             user.send_nowait('python__add {"a": 2, "b": 3}')
-            await until("11: 5")
+            await until("12: 5")
             user.close()
             for _ in launches:
                 await until(lambda line: line.endswith("is closed"))

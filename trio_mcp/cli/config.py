@@ -15,9 +15,10 @@ from trio_mcp.cli.editing import snippet
 from trio_mcp.cli.exits import OK, Exit
 from trio_mcp.cli.messages import near_file
 
-__all__ = ["is_url", "plain_entry", "run", "server_name"]
+__all__ = ["MODULE", "is_url", "plain_entry", "run", "server_name"]
 
 DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
 # Names of files that tell nothing: their folder's name is used.
 GENERIC = ("__init__", "__main__", "app", "main", "mcp", "mcp_server", "server", "src")
 # What every host accepts; the names of tools are often made from it.
@@ -111,6 +112,6 @@ def _found(source: str) -> str:
             raise Exit(f"there is no file {file!r}{near_file(file)}")
         # Not resolved: a link may lead to another version tomorrow.
         return os.path.abspath(file) + colon + attribute
-    if re.fullmatch(f"{DOTTED}(:{DOTTED})?", source):
+    if MODULE.fullmatch(source):
         return source
     raise Exit(f"{source!r} is neither a server's file, such as server.py, nor package.module:name nor a URL")

@@ -17,13 +17,13 @@ CODES: dict[Style, str] = {"heading": "1", "name": "36", "error": "1;31", "aside
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Return whether to write colours to a stream: by no-color.org, force-color.org and bixense.com/clicolors."""
+    """Return whether to write colours to a stream: by no-color.org and force-color.org."""
     given = os.environ.get
     if given("NO_COLOR"):
         return False
-    if any(given(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+    if given("FORCE_COLOR", "0") not in ("", "0"):
         return True
-    return given("TERM") != "dumb" and given("CLICOLOR") != "0" and stream.isatty()
+    return given("TERM") != "dumb" and stream.isatty()
 
 
 def paint(text: str, style: Style, stream: TextIO | None = None) -> str:

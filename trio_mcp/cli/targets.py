@@ -7,7 +7,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from trio_mcp._keywords import did_you_mean
+from trio_mcp.cli.config import MODULE
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.messages import near_file
 from trio_mcp.cli.terminal import Dialogue, has_terminal
@@ -37,9 +37,6 @@ __all__ = ["connected", "target_of", "traced"]
 
 # YAML is not read, but the error says so.
 CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
-
-DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
-MODULE = re.compile(rf"({DOTTED})(:{DOTTED})?")
 
 
 def target_of(options: argparse.Namespace) -> Configured:
