@@ -138,7 +138,7 @@ def form_of(model: type[ModelT]) -> Form[ModelT]:
         TypeError: If it is not a pydantic model, or not flat; the message names the field.
     """
     if not isinstance(model, type) or not issubclass(model, BaseModel):
-        raise TypeError(f"a form must be a pydantic model class, got {model!r}")
+        raise TypeError(f"a form must be a pydantic model class, with a field for each value; got {model!r}")
     return _form_of(model)
 
 
