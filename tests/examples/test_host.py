@@ -85,7 +85,7 @@ async def test_a_host_with_three_servers_of_others(
             user.send_nowait("")  # the user declines
             assert "decline" in await until("7: ❌")
 
-            # A call that fails is one line; so is a misspelt name, or one without an object; and a server that is killed comes back.
+            # A failed call is one line, as is one of a misspelt name or without an object; a killed server comes back.
             user.send_nowait('files__read_text_file {"path": "/etc/passwd"}')
             await until("8: failed: Access denied")
             user.send_nowait("python__ad")
