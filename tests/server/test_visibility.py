@@ -378,6 +378,30 @@ async def test_a_listener_hears_nothing_of_what_is_hidden(absent: Callable[[], S
     assert heard == ["open://it", "unknown://it"]
 
 
+async def test_many_uris_that_may_be_hidden_hold_up_no_other_task() -> None:
+    asked: list[str] = []
+
+    def visible(context: Context, entry: Entry) -> bool:
+        asked.append(entry.name)
+        return True
+
+    server = public(visible=visible)
+    most = 0
+
+    async def count() -> None:
+        nonlocal most
+        while True:
+            asked.clear()
+            await trio.lowlevel.checkpoint()
+            most = max(most, len(asked))
+
+    async with client_of(server) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        async with client.listen(resources=[f"open://of/{number}" for number in range(100)]):
+            nursery.cancel_scope.cancel()
+    assert 0 < most < 10
+
+
 async def test_the_first_entry_that_matches_a_uri_decides_even_if_it_is_hidden() -> None:
     """Or a mounting server would pass on a URI that means the hidden one in the mounted server."""
     inner = Server("inner")

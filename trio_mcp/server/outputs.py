@@ -24,7 +24,7 @@ from trio_mcp.types._base import WireModel
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.tools import CallToolResult
 
-__all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result"]
+__all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result", "wrapped_as"]
 
 # `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -172,9 +172,7 @@ def _structured(
     schema = json_schema_of(adapter, "serialization", subject)
     wrapped = not describes_object(schema)
     if wrapped:
-        # Definitions must stay at the root, as references begin with "#/$defs/".
-        definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
-        schema = {"type": "object", "properties": {"result": schema}, "required": ["result"], **definitions}
+        schema = wrapped_as("result", schema)
     elif "type" not in schema:
         # A bare $ref to an object: until 2025-11-25 the root itself must have "type": "object".
         schema = {"type": "object", **schema}
@@ -249,6 +247,14 @@ def describes_object(schema: dict[str, Any]) -> bool:
     if isinstance(reference, str):
         schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
     return schema.get("type") == "object"
+
+
+def wrapped_as(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with one property, of which this is the schema."""
+    # Definitions must stay at the root, as references begin with "#/$defs/".
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    return {"type": "object", "properties": {name: inner}, "required": [name], **definitions}
 
 
 def _items(value: Any, declared: bool = False) -> list[Any]:

@@ -6,7 +6,7 @@ with the legacy era.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from trio_mcp.eras.capabilities import declares
@@ -45,13 +45,14 @@ class ListeningFeature:
 
     Args:
         declared: Returns the capabilities that the server declares to clients of a revision.
-        hidden: Returns those of some URIs that name something that the client of a request must not hear of.
+        hidden: Returns those of some URIs that name something that the client of a request must not hear of; None if
+            nothing is ever hidden.
     """
 
     def __init__(
         self,
         declared: Callable[[str], dict[str, Any]],
-        hidden: Callable[[Iterable[str], Context[Any]], Collection[str]] = lambda uris, context: (),
+        hidden: Callable[[Collection[str], Context[Any]], Awaitable[Collection[str]]] | None = None,
     ) -> None:
         self.methods = {"subscriptions/listen": self._listen}
         self._declared = declared
@@ -77,9 +78,11 @@ class ListeningFeature:
         connection = context.connection
         # Before the acknowledgement, so that the refusal is a plain error response.
         connection.audience.check_room_for(topics)
-        # Acknowledged like one that is unknown, and never told of.
-        hidden = self._hidden(honored.get(URIS, ()), context)
-        topics = [topic for topic in topics if topic[1] not in hidden]
+        if self._hidden is not None:
+            # Acknowledged like one that is unknown, and never told of.
+            hidden = await self._hidden(honored.get(URIS, ()), context)
+            topics = [topic for topic in topics if topic[1] not in hidden]
+            connection.audience.check_room_for(topics)  # again: other requests of the client may have taken it
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
             # The acknowledgement must come first, so the listener is registered but not running yet: changes from here

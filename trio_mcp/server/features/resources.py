@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import attrs
+import trio
 from pydantic_core import to_jsonable_python
 
 from trio_mcp._checks import check_count
@@ -224,7 +225,7 @@ class ResourceFeature:
             not resource.filtered or self._settings.shows(resource, context)
         )
 
-    def hidden(self, uris: Iterable[str], context: Context[Any]) -> set[str]:
+    async def hidden(self, uris: Collection[str], context: Context[Any]) -> set[str]:
         """Return those URIs that name something that is disabled or hidden from this client."""
         # Most servers hide nothing, and need no matching of URIs against templates here.
         everything = (*self.registry.everything(), *self.templates.everything())
@@ -232,8 +233,14 @@ class ResourceFeature:
             each.filtered for each in everything
         ):
             return set()
-        found = {uri: self._first(uri, context) for uri in uris}
-        return {uri for uri, first in found.items() if first is not None and not self._offers(first[0], context)}
+        hidden = set()
+        for uri in uris:
+            # A URI is matched against every template, which takes a while if there are many of both.
+            await trio.lowlevel.checkpoint()
+            first = self._first(uri, context)
+            if first is not None and not self._offers(first[0], context):
+                hidden.add(uri)
+        return hidden
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)

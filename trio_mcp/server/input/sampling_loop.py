@@ -24,7 +24,7 @@ from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
 from trio_mcp.server.input.questions import can_be_asked
 from trio_mcp.server.input.rounds import AskingContext, Rounds
 from trio_mcp.server.input.sampling import Messages, as_messages, ask_model
-from trio_mcp.server.outputs import NAME, Output, OutputError, describes_object, read_output, text_result
+from trio_mcp.server.outputs import NAME, Output, OutputError, describes_object, read_output, text_result, wrapped_as
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage, ToolChoice
 from trio_mcp.types.tools import Tool
@@ -67,11 +67,7 @@ class _Answer:
 
     def tool(self) -> Tool:
         """Return the tool by which the model gives it."""
-        schema = self.schema
-        if self.wrapped:  # definitions stay at the root, as references begin with "#/$defs/"
-            definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-            inner = {key: value for key, value in schema.items() if key != "$defs"}
-            schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
+        schema = wrapped_as("value", self.schema) if self.wrapped else self.schema
         return Tool(name=FINAL, description="Give the final answer.", input_schema={"type": "object", **schema})
 
     def read_call(self, arguments: dict[str, Any]) -> Any:
