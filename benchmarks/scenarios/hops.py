@@ -139,7 +139,9 @@ def _over_http(runner: str) -> dict[str, list[list[str]]]:
         return {**seen, "client over HTTP": json.loads(ended.stdout)}
 
 
-GOALS = {"stdio server": (45, 14), "HTTP server on h11, modern": (85, 18), "client over HTTP": (60, 18)}
+# One file more for servers than when the goals were set: what a tool returns is turned into a result by
+# server/outputs.py, which tools share with the functions that a client's model may call.
+GOALS = {"stdio server": (45, 15), "HTTP server on h11, modern": (85, 19), "client over HTTP": (60, 18)}
 
 
 def run(options: Options) -> Iterator[Group]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.running import FASTMCP
 from trio_mcp.cli import main
-from trio_mcp.cli.exits import USAGE
+from trio_mcp.cli.exits import FAILED, USAGE
 from trio_mcp.cli.parser import COMMANDS, Argument, parse
 from trio_mcp.cli.run import OPTIONS
 
@@ -299,3 +299,16 @@ def test_help_shows_examples_that_are_right(
         program, *rest = shlex.split(words)
         assert program == "trio-mcp"
         assert parse(rest).command == command
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_a_deleted_folder_is_one_line(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"FILE": "x.py", "TARGET": "x.py", "NAME": "x", "HOST": "cursor", "SOURCE": "x.py", "SHELL": "bash"}
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main([command, *(words.get(word, word) for word in LINES[command])]) == FAILED
+    assert "the current folder has been deleted" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.effort import examples
+from trio_mcp.testing.transcript import masking
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.testing.transcript.files import (
     TranscriptError,
@@ -159,6 +160,13 @@ def test_sessions_can_be_told_apart() -> None:
     masker = Masker()
     names = [masker.value({"sessionId": each})["sessionId"] for each in ("one", "two", "one")]
     assert names == ["session-1", "session-2", "session-1"]
+
+
+def test_a_masker_tells_a_bounded_number_of_sessions_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking, "MAX_SESSIONS", 2)
+    masker = Masker()
+    names = [masker.value(each, "Mcp-Session-Id") for each in ("a", "b", "c", "b", "a")]
+    assert names == ["session-1", "session-2", "session-3", "session-2", "session-4"]
 
 
 def test_an_option_for_a_secret_hides_what_follows() -> None:

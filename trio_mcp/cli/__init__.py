@@ -27,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
+        os.getcwd()
+    except FileNotFoundError:  # names of files mean nothing then, and even absolute paths can't be made from them
+        return _complain(options.command, "the current folder has been deleted; change to another one", FAILED, False)
+    try:
         status = _command(options.command)(options)
         # Here, so that a closed pipe or a full disk is noticed now and not by the interpreter as it exits.
         sys.stdout.flush()

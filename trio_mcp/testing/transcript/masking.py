@@ -97,6 +97,10 @@ def mask_words(words: Iterable[str]) -> str:
     return " ".join(shown)
 
 
+MAX_SESSIONS = 10_000
+"""How many ids of sessions a masker tells apart."""
+
+
 class Masker:
     """Masks the secrets of one transcript.
 
@@ -105,6 +109,7 @@ class Masker:
 
     def __init__(self) -> None:
         self._sessions: dict[str, str] = {}
+        self._numbered = 0
 
     def event(self, event: Event) -> Event:
         """Return an event without its secrets; one from which something was taken has the fact ``masked``."""
@@ -118,6 +123,16 @@ class Masker:
         if text == event.text and message == event.message and facts == event.facts:
             return event
         return attrs.evolve(event, text=text, message=message, facts={**facts, "masked": True})
+
+    def _session(self, identifier: str) -> str:
+        name = self._sessions.get(identifier)
+        if name is None:
+            self._numbered += 1
+            name = self._sessions[identifier] = f"session-{self._numbered}"
+            # Only a trace that runs for days forgets one: were it seen again, it would get another number.
+            if len(self._sessions) > MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+        return name
 
     def value(self, value: Any, name: str = "", depth: int = 0) -> Any:
         """Return a JSON value without its secrets.
@@ -152,7 +167,7 @@ class Masker:
             return type(value)(0)  # a number stays one of its kind
         # A name for each: with one mask for all, a request under the wrong session would look right.
         if _SESSIONS.search(name) and value:
-            return self._sessions.setdefault(value, f"session-{len(self._sessions) + 1}")
+            return self._session(value)
         # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
         # 11.4).
         scheme, separator, rest = value.partition(" ")
