@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interop
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "peers.md"
 
 DEADLINE = 150.0
-"""Seconds for each run, which takes a third of that beside other tests on two cores: its examples are what limits it."""
+"""Seconds for each run, which takes a third of that beside other tests on two cores: the examples limit it."""
 
 EVERY_DAY = {"typescript-v2", "memory", "typescript-v2-client"}
 """Peers that are checked with the other interop tests: a server of both eras and transports, a small one, a client."""
