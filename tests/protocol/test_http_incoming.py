@@ -367,11 +367,15 @@ def test_what_is_remembered_of_heads_is_bounded(parse: Any, monkeypatch: pytest.
     for number in range(5):
         verdict(heads, [GET + b"X: %d\r\n\r\n" % number])
     tracemalloc.start()
+    held = []
     try:
-        for number in range(incoming.MAX_SEEN * 2):
+        for number in range(incoming.MAX_SEEN * 8):
             for fields in (b"Y: " + b"z" * 1000 + b"\r\n", b"Y: " + b"z" * 15_000 + b"\r\n", b"y:\r\n" * 400):
                 assert verdict(heads, [GET + b"X: %d\r\n" % number + fields + b"\r\n"])[1] == "more"
-        assert tracemalloc.get_traced_memory()[0] < incoming.MAX_SEEN * 4000
+            held.append(tracemalloc.get_traced_memory()[0])
+        # Python 3.13 takes a little more for each than 3.11; what counts is that more heads take no more.
+        assert held[-1] < incoming.MAX_SEEN * 5000
+        assert held[-1] < held[incoming.MAX_SEEN * 2] * 1.2
     finally:
         tracemalloc.stop()
 

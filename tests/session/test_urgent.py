@@ -22,7 +22,7 @@ from trio_mcp import Client, ClientSession, Context, HandlerOptions, RequestCont
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import IncomingRequest, OutgoingRequest, RequestStarted
 from trio_mcp.jsonrpc.messages import Message, Notification, Request, Response, SessionMessage
-from trio_mcp.jsonrpc.order import MOST_IN_A_ROW
+from trio_mcp.jsonrpc.order import MOST_IN_A_ROW, MessageQueue
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import BUFFER
 from trio_mcp.session.notices import Notices
@@ -293,6 +293,21 @@ class NoticesMachine(Overtaking):
             notification = Notification(method, {"number": self.next_number()})
             self.judge.put(notification, method == "now")
             self.notices.put(notification)
+
+
+def test_an_urgent_message_that_goes_before_a_worthless_one_overtakes_nothing() -> None:
+    """So as many go before the next plain one as ever."""
+    worthless = {0}
+    queue = MessageQueue[int](lambda item: item not in worthless)
+    queue.put(0, Request(1, "tools/list"))
+    queue.put(1, Notification("note"), urgent=True)
+    queue.put(2, Notification("note"))
+    urgent = range(3, 4 + MOST_IN_A_ROW)
+    for item in urgent:
+        queue.put(item, Notification("note"), urgent=True)
+    taken = [queue.take() for _ in range(3 + MOST_IN_A_ROW)]
+    assert taken == [1, *urgent[:MOST_IN_A_ROW], 2, urgent[-1]]
+    assert queue.take() is None
 
 
 @pytest.mark.parametrize("machine", [OutboxMachine, PeerMachine, NoticesMachine])

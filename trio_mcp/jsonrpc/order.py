@@ -76,6 +76,9 @@ class MessageQueue(Generic[T]):
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
         while self.plain or self.urgent:
+            # First of all, as an urgent one that goes before something worthless overtakes nothing.
+            while self.plain and not self._wanted(self.plain[0][2]):
+                self.plain.popleft()
             # Without a plain message it is above all serial numbers: then nothing is overtaken, and nothing counts.
             first = self.plain[0][0] if self.plain else self._serial + 1
             if self.urgent and (
@@ -84,8 +87,10 @@ class MessageQueue(Generic[T]):
                 serial, _, item = self.urgent.popleft()
                 # One that was put first overtakes nothing, so it doesn't count.
                 overtaking = self._in_a_row + 1 if first < serial else 0
-            else:
+            elif self.plain:
                 item, overtaking = self.plain.popleft()[2], 0
+            else:
+                break
             # Only what is taken counts: what is dropped takes no place from anyone.
             if self._wanted(item):
                 self._in_a_row = overtaking
