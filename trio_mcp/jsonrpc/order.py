@@ -75,7 +75,7 @@ class MessageQueue(Generic[T]):
 
     def take(self) -> T | None:
         """Remove and return the item whose turn it is; None if the queue is empty."""
-        while self.plain or self.urgent:
+        while True:
             # First of all, as an urgent one that goes before something worthless overtakes nothing.
             while self.plain and not self._wanted(self.plain[0][2]):
                 self.plain.popleft()
@@ -85,17 +85,16 @@ class MessageQueue(Generic[T]):
                 self.urgent[0][0] < first or (self.urgent[0][1] < first and self._in_a_row < MOST_IN_A_ROW)
             ):
                 serial, _, item = self.urgent.popleft()
+                # Only what is taken counts: what is dropped takes no place from anyone.
+                if not self._wanted(item):
+                    continue
                 # One that was put first overtakes nothing, so it doesn't count.
-                overtaking = self._in_a_row + 1 if first < serial else 0
-            elif self.plain:
-                item, overtaking = self.plain.popleft()[2], 0
-            else:
-                break
-            # Only what is taken counts: what is dropped takes no place from anyone.
-            if self._wanted(item):
-                self._in_a_row = overtaking
+                self._in_a_row = self._in_a_row + 1 if first < serial else 0
                 return item
-        return None
+            if not self.plain:
+                return None
+            self._in_a_row = 0
+            return self.plain.popleft()[2]
 
     def remove(self, item: T) -> None:
         """Remove an item that waits."""
