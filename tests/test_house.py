@@ -32,6 +32,7 @@ SMALL = {
 """Files that may be shorter, and why."""
 
 BY_STRING = {
+    "auth/__init__.py": "public names, each with what it needs",
     "__init__.py": "the table of public names",
     "types/__init__.py": "its second half: the public names of `trio_mcp.types`",
     "http/client/door.py": "the door to the legacy era of clients",

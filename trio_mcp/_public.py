@@ -33,11 +33,13 @@ from trio_mcp.client.tool_results import ToolResult as ToolResult
 from trio_mcp.eras.client_negotiation import ServerDeclaration as ServerDeclaration
 from trio_mcp.eras.server_negotiation import ClientDeclaration as ClientDeclaration
 from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
+from trio_mcp.errors import AuthorizationError as AuthorizationError
 from trio_mcp.errors import CapabilityError as CapabilityError
 from trio_mcp.errors import ConfigError as ConfigError
 from trio_mcp.errors import HttpError as HttpError
 from trio_mcp.errors import InputError as InputError
 from trio_mcp.errors import LocalProtocolError as LocalProtocolError
+from trio_mcp.errors import LoginRequired as LoginRequired
 from trio_mcp.errors import McpError as McpError
 from trio_mcp.errors import MessageTooLarge as MessageTooLarge
 from trio_mcp.errors import NegotiationError as NegotiationError

@@ -16,12 +16,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 __all__ = [
+    "AuthorizationError",
     "CapabilityError",
     "ConfigError",
     "HttpError",
     "HttpTrouble",
     "InputError",
     "LocalProtocolError",
+    "LoginRequired",
     "McpError",
     "MessageTooLarge",
     "NegotiationError",
@@ -272,6 +274,37 @@ _ADVICE: dict[HttpTrouble, str] = {
     "unauthorized": "the server wants credentials, or different ones",
     "not_streamable": "is this the URL of an MCP server?",
 }
+
+
+class AuthorizationError(TransportError):
+    """A client could not get, or use, the authorization that a server asks for; see `trio_mcp.auth`.
+
+    Attributes:
+        step: What failed, such as ``"resource metadata"``, ``"registration"``, ``"authorization"`` or ``"refresh"``.
+        problem: What happened, to what.
+        issuer: The authorization server concerned, if it is known by then.
+        error: The error code of OAuth that the server answered with, such as ``"access_denied"``; None without one.
+        advice: What to do about it; empty if there is nothing to say.
+    """
+
+    def __init__(
+        self, step: str, problem: str, *, issuer: str | None = None, error: str | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(step, problem)
+        self.step = step
+        self.problem = problem
+        self.issuer = issuer
+        self.error = error
+        self.advice = advice
+
+    def _text(self) -> str:
+        code = f" ({self.error})" if self.error else ""
+        where = f" at {self.issuer}" if self.issuer else ""
+        return f"{self.step}{where} failed: {self.problem}{code}" + (f"; {self.advice}" if self.advice else "")
+
+
+class LoginRequired(AuthorizationError):
+    """A person would have to sign in, but no person can be asked here."""
 
 
 class LocalProtocolError(TrioMcpError):

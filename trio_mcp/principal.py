@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -34,6 +35,8 @@ class Principal:
         issuer: The authority that vouches for the subject, usually a URL; a subject is unique only within its issuer.
         client_id: The client software that acts for the subject, as the issuer knows it.
         scopes: What the caller has been granted.
+        claims: What the issuer says of the subject, read-only; empty if that is unknown.
+        expires_at: Until when all this holds, in seconds since the epoch; None forever.
 
     Raises:
         TypeError: If a name is not a string.
@@ -44,6 +47,11 @@ class Principal:
     issuer: str | None = attrs.field(default=None, validator=_check_name)
     client_id: str | None = attrs.field(default=None, validator=_check_name)
     scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
+    # Of one token, not of the identity: they make no difference between two principals.
+    claims: Mapping[str, Any] = attrs.field(
+        factory=dict, converter=MappingProxyType, eq=False, repr=False, kw_only=True
+    )
+    expires_at: float | None = attrs.field(default=None, eq=False, kw_only=True)
 
     @property
     def identity(self) -> tuple[str | None, str, str | None]:

@@ -1,0 +1,27 @@
+"""Authorization: clients that sign in and stay signed in, and servers that are protected.
+
+Public names are imported on first use, so a client loads nothing of a server, and what needs the extra ``auth`` (JWT,
+DPoP, private keys) is loaded only when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# Type checkers can't follow `__getattr__`.
+if TYPE_CHECKING:
+    pass
+
+__all__: list[str] = []
+
+_LATE: dict[str, tuple[str, ...]] = {}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
+
+
+# PEP 562: called for names that the module does not have yet.
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value

@@ -1,0 +1,1 @@
+"""Clients that sign in, and stay signed in."""

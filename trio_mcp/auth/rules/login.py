@@ -1,0 +1,71 @@
+"""What a client remembers of a login: all that it takes to go on without asking a person."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+__all__ = ["AuthMethod", "ClientRecord", "Login", "Origin"]
+
+AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+"""How a client proves who it is at the token endpoint."""
+
+Origin: TypeAlias = Literal["given", "document", "registered"]
+"""Where a client's id comes from: the user, the client's own metadata document, or dynamic registration."""
+
+
+@attrs.frozen
+class ClientRecord:
+    """A client as its authorization server knows it.
+
+    Attributes:
+        id: Its ``client_id``.
+        origin: Where the id comes from.
+        secret: Its secret; None for a public client.
+        method: How it proves who it is.
+        redirect: The redirect URI that it was registered with, if any.
+        secret_expires_at: Until when the secret holds, in seconds since the epoch; None forever.
+    """
+
+    id: str
+    origin: Origin
+    secret: str | None = attrs.field(default=None, repr=False)
+    method: AuthMethod = "none"
+    redirect: str | None = None
+    secret_expires_at: float | None = None
+
+
+@attrs.frozen
+class Login:
+    """A login at one authorization server, for one resource.
+
+    Attributes:
+        resource: The resource that the tokens are for, byte for byte as it was sent; None if the server named none.
+        issuer: The issuer, as its own metadata has it.
+        client: The client that signed in.
+        token_endpoint: Where to refresh.
+        access_token: The access token.
+        token_type: Its scheme: ``"Bearer"`` or ``"DPoP"``.
+        expires_at: Until when it holds, in seconds since the epoch; None if that is not known.
+        refresh_token: The refresh token, if there is one.
+        scopes: What was granted; None if nothing is known of it.
+        asked: What was asked for.
+        revocation_endpoint: Where to revoke tokens, if the server has such an endpoint.
+        dpop_key: The private key of DPoP as a JWK in JSON; None without DPoP.
+        id_token: The ID token of an OpenID provider, for an `IdentityAssertion`.
+    """
+
+    resource: str | None
+    issuer: str
+    client: ClientRecord
+    token_endpoint: str
+    access_token: str = attrs.field(repr=False)
+    token_type: Literal["Bearer", "DPoP"] = "Bearer"
+    expires_at: float | None = None
+    refresh_token: str | None = attrs.field(default=None, repr=False)
+    scopes: frozenset[str] | None = None
+    asked: frozenset[str] = frozenset()
+    revocation_endpoint: str | None = None
+    dpop_key: str | None = attrs.field(default=None, repr=False)
+    id_token: str | None = attrs.field(default=None, repr=False)

@@ -1,0 +1,89 @@
+"""The steps that a flow yields, and what comes back for each.
+
+A flow is a generator: it yields a step, is sent the outcome, and returns what it was for. So it reads from top to
+bottom, and knows neither an event loop nor a network. Errors end it as `AuthorizationError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from trio_mcp.http.headers import Headers
+
+__all__ = ["Ask", "Fetch", "Fetched", "Flow", "ShowCode", "Wait"]
+
+ResultT = TypeVar("ResultT")
+
+
+@attrs.frozen
+class Fetch:
+    """Make an HTTP exchange. Sent back: a `Fetched`, whatever its status.
+
+    The one who makes it holds it to the URL policy, bounds it in size and time, and raises an `AuthorizationError` into
+    the flow if it fails; redirections are followed only for a GET, under the same policy.
+
+    Attributes:
+        step: What it is for, as `AuthorizationError.step` names it.
+        method: The HTTP method.
+        url: The URL, as it came.
+        fields: The header fields.
+        body: The body of a POST.
+        limit: The longest body accepted in response, in bytes.
+    """
+
+    step: str
+    method: str
+    url: str
+    fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    body: bytes = attrs.field(default=b"", repr=False)
+    limit: int = 64 * 1024
+
+
+@attrs.frozen
+class Fetched:
+    """The response to a `Fetch`, read to its end."""
+
+    status: int
+    headers: Headers = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class Ask:
+    """Let a person sign in in a browser. Sent back: the parameters of the redirection, a mapping of strings.
+
+    Attributes:
+        url: The URL to open.
+        state: The ``state`` of the redirection to wait for; others are not this flow's.
+        redirect: The redirect URI, as it is in the URL.
+        issuer: The authorization server, to show to the person.
+    """
+
+    url: str = attrs.field(repr=False)
+    state: str = attrs.field(repr=False)
+    redirect: str
+    issuer: str
+
+
+@attrs.frozen
+class ShowCode:
+    """Show a person where to enter a code (RFC 8628). Sent back: None, at once."""
+
+    url: str
+    code: str = attrs.field(repr=False)
+    complete_url: str | None
+    expires_in: float
+
+
+@attrs.frozen
+class Wait:
+    """Wait before the next step. Sent back: None."""
+
+    seconds: float
+
+
+Step: TypeAlias = Fetch | Ask | ShowCode | Wait
+Flow: TypeAlias = Generator[Step, Any, ResultT]

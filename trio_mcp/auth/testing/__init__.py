@@ -1,0 +1,1 @@
+"""An authorization server for tests and demos; never for production."""

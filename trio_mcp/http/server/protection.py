@@ -1,0 +1,54 @@
+"""What a server's HTTP endpoint needs from its ``auth=``; `trio_mcp.auth` implements it and is not imported here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import Protocol
+
+import attrs
+
+from trio_mcp.http.rules.statuses import Refusal
+from trio_mcp.http.server.asgi import HttpRequest
+from trio_mcp.principal import Principal
+
+__all__ = ["Identified", "Protection"]
+
+
+@attrs.frozen
+class Identified:
+    """A request whose token was accepted.
+
+    Attributes:
+        principal: Whose token it is.
+        fields: Header fields for the response, such as a new nonce.
+    """
+
+    principal: Principal
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+class Protection(Protocol):
+    """What can be passed to a server as ``auth=``.
+
+    Attributes:
+        resource: The URL by which clients know the server, as it is configured.
+    """
+
+    resource: str
+
+    def opened(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Return a block in which requests can be judged; its tasks end with the block."""
+
+    def document(self, path: str) -> bytes | None:
+        """Return the metadata that is served at a path of the origin, as JSON; None if none is.
+
+        Args:
+            path: The path from the root of the origin, whatever the application is mounted at.
+        """
+
+    async def identify(self, request: HttpRequest) -> Identified | Refusal:
+        """Judge the token of a request by the head alone."""
+
+    def permit(self, principal: Principal, needed: Collection[str]) -> Refusal | None:
+        """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted."""
