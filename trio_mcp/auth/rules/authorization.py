@@ -89,7 +89,7 @@ def authorize(
 
 def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
     # The endpoint may have a query of its own, which is kept (RFC 6749, section 3.1).
-    endpoint, mark, query = at.need("authorization", STEP).partition("?")
+    endpoint, _, query = at.need("authorization", STEP).partition("?")
     taken = {name for name, _ in parse_qsl(query, keep_blank_values=True)} & {*parameters, "scope", "resource"}
     if taken:
         problem = f"its authorization_endpoint already sets {', '.join(sorted(taken))}"

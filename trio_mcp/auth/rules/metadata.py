@@ -1,4 +1,4 @@
-"""Metadata of resources (RFC 9728) and of authorization servers (RFC 8414, OpenID Connect Discovery): found and read."""
+"""Metadata of resources (RFC 9728) and of authorization servers (RFC 8414, OpenID Connect Discovery)."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
 
 
 def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy) -> AuthorizationServer:
-    endpoints: dict[str, str | None] = {}
+    endpoints: dict[str, Any] = {}
     for name, field in _ENDPOINTS.items():
         url = document.get(field)
         endpoints[name] = url if isinstance(url, str) else None

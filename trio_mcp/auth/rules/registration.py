@@ -1,4 +1,4 @@
-"""How a client gets its id at an authorization server: given, by its own metadata document, or registered (RFC 7591)."""
+"""How a client gets its id at an authorization server: given, its own metadata document, or registered (RFC 7591)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import attrs
 
@@ -38,12 +38,21 @@ class RegisteredClient:
         secret: Its secret, if it has one.
         issuer: The issuer of the authorization server that knows it. Any other gets nothing of it.
         method: How it proves who it is at the token endpoint; None: as the authorization server's metadata allows.
+
+    Raises:
+        ValueError: If the method needs a secret, and there is none.
     """
 
     id: str
     secret: str | None = attrs.field(default=None, repr=False, kw_only=True)
     issuer: str | None = attrs.field(default=None, kw_only=True)
-    method: AuthMethod | None = attrs.field(default=None, kw_only=True)
+    method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
+        default=None, kw_only=True
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.method not in (None, "none") and self.secret is None:
+            raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
 
 
 def register(
@@ -83,7 +92,7 @@ def register(
     request: dict[str, Any] = {
         "client_name": name,
         "grant_types": [grant for grant in grants if grant in offered],
-        # Nothing is gained by a secret that anyone can get. Who doesn't say what it supports gets what most clients send.
+        # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
         "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
     }
     if redirect is not None:
@@ -121,7 +130,7 @@ def _public(methods: Collection[str] | None) -> bool:
 
 
 def _advice(response: Fetched, redirect: str | None) -> str:
-    if 500 <= response.status or response.status == 429:
+    if response.status >= 500 or response.status == 429:
         return "try again later"
     if (json_object(response) or {}).get("error") == "invalid_redirect_uri":
         return f"it does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
@@ -142,7 +151,7 @@ def _read(
     registered = answer.get("redirect_uris")
     if redirect is not None and isinstance(registered, list) and redirect not in registered:
         raise unusable("another redirect URI was registered than the one that was asked for")
-    method = answer.get("token_endpoint_auth_method")
+    method: Any = answer.get("token_endpoint_auth_method")
     if method is None:
         method = request["token_endpoint_auth_method"]
         if (method == "none") is (secret is not None):  # it decided otherwise, and didn't say so
@@ -152,9 +161,8 @@ def _read(
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires = answer.get("client_secret_expires_at")
-    number = isinstance(expires, int | float) and not isinstance(expires, bool) and math.isfinite(expires)
-    until = float(expires) if number and expires > 0 else None
-    return ClientRecord(id, "registered", secret, method, redirect, until if secret else None)
+    limited = secret is not None and isinstance(expires, int | float) and 0 < expires < math.inf  # 0: it never expires
+    return ClientRecord(id, "registered", secret, method, redirect, float(expires) if limited else None)
 
 
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:
