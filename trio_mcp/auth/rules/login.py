@@ -26,6 +26,7 @@ class ClientRecord:
         method: How it proves who it is.
         redirect: The redirect URI that it was registered with, if any.
         secret_expires_at: Until when the secret holds, in seconds since the epoch; None forever.
+        scopes: The scopes that it was registered for; None if there is no such limit.
     """
 
     id: str
@@ -34,6 +35,7 @@ class ClientRecord:
     method: AuthMethod = "none"
     redirect: str | None = None
     secret_expires_at: float | None = None
+    scopes: frozenset[str] | None = None
 
 
 @attrs.frozen
