@@ -71,3 +71,16 @@ class Login:
     revocation_endpoint: str | None = None
     dpop_key: str | None = attrs.field(default=None, repr=False)
     id_token: str | None = attrs.field(default=None, repr=False)
+
+    def to_json(self) -> str:
+        """Return the login as JSON, for a store. It is secret."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, text: str) -> Login:
+        """Read what `to_json` returned.
+
+        Raises:
+            ValueError: If it is anything else; the message does not quote it.
+        """
+        raise NotImplementedError
