@@ -97,7 +97,7 @@ def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> 
         optional: Whether a target that can't use it is returned as it is.
 
     Raises:
-        TypeError: If it is no `Auth`, or the target can't use it.
+        TypeError: If it can't be passed as ``auth=``, or the target can't use it.
     """
     check_auth(auth)
     if auth is None:

@@ -48,7 +48,7 @@ async def websocket_client(
         ping_timeout: Seconds of silence after which the link is lost.
 
     Raises:
-        AuthorizationError: If the server asks for an authorization that can't be had.
+        AuthorizationError: If the server asks for an authorization that could not be obtained.
         HttpError: If the server answers the handshake with an HTTP status.
         TransportError: If it can't be reached, or is not such a server.
         TypeError: If an argument is of the wrong type.

@@ -261,7 +261,7 @@ class HttpWire:
         for its authorization, so that the server has nothing of it to carry out, and with False before it is sent.
 
         Raises:
-            AuthorizationError: If the server asks for an authorization that can't be had.
+            AuthorizationError: If the server asks for an authorization that could not be obtained.
             Disconnected: If the connection could not be made, or broke, also within the block.
             TransportError: If a hook of the caller's client failed, or the response can't be read.
         """
