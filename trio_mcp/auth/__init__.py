@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from trio_mcp.auth.client.browser import open_browser
     from trio_mcp.auth.client.stores.files import FileTokens
     from trio_mcp.auth.client.stores.keychain import KeyringTokens
-    from trio_mcp.auth.client.stores.memory import MemoryTokens
-    from trio_mcp.auth.client.stores.store import TokenStore
+    from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
     from trio_mcp.auth.client.terminal import paste_redirect
 
 __all__ = ["FileTokens", "KeyringTokens", "MemoryTokens", "TokenStore", "open_browser", "paste_redirect"]
@@ -24,8 +23,7 @@ _LATE: dict[str, tuple[str, ...]] = {
     "client.browser": ("open_browser",),
     "client.stores.files": ("FileTokens",),
     "client.stores.keychain": ("KeyringTokens",),
-    "client.stores.memory": ("MemoryTokens",),
-    "client.stores.store": ("TokenStore",),
+    "client.stores.memory": ("MemoryTokens", "TokenStore"),
     "client.terminal": ("paste_redirect",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
