@@ -1,6 +1,6 @@
 """A program: its children save a login, and are killed at each call of the system in turn; others share a lock.
 
-A process of its own that is no run of Trio, so that it can fork.
+A process of its own, outside any run of Trio, so that it can fork.
 """
 
 from __future__ import annotations

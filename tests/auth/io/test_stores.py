@@ -81,7 +81,7 @@ async def test_one_at_a_time_holds_a_lock(store: Any) -> None:
         for _ in range(5):
             nursery.start_soon(enter, KEY)
     async with store.lock(KEY), store.lock("other"):
-        # Whoever stops waiting holds nothing.
+        # A task that stops waiting holds nothing.
         with trio.move_on_after(0) as scope:
             await enter(KEY)
         assert scope.cancelled_caught
@@ -177,7 +177,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "of another key": (edited(key="https://evil.example.com"), "is damaged"),
     "no text": (edited(text=None), "is damaged"),
     "a folder": (lambda path: (path.unlink(), path.mkdir(0o700)), "Is a directory"),
-    "a pipe": (piped, "is no file"),
+    "a pipe": (piped, "is not a file"),
 }
 
 
@@ -209,7 +209,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "readable by all": (lambda path: path.mkdir(0o755), "open to other users (mode 0755)"),
     "symbolic link": (lambda path: (path.with_name("x").mkdir(0o700), path.symlink_to("x")), "is a symbolic link"),
     "dangling link": (lambda path: path.symlink_to("nowhere"), "is a symbolic link"),
-    "a file": (lambda path: path.touch(), "is no folder"),
+    "a file": (lambda path: path.touch(), "is not a folder"),
     "below a file": (lambda path: (path.parent.rmdir(), path.parent.touch()), "Not a directory"),
 }
 

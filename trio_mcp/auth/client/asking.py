@@ -13,7 +13,6 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.client.listener import Redirections, listening
 from trio_mcp.auth.client.terminal import show_code
 from trio_mcp.auth.rules.steps import Ask, ShowCode
-from trio_mcp.auth.rules.urls import is_loopback
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Asker", "Person", "Show"]
@@ -27,7 +26,7 @@ class Person:
     """A person who can be asked, until the block of `Asker.opened` ends.
 
     Attributes:
-        redirect: The redirect URI to register and to send, with its port; None if there is none.
+        redirect: The redirect URI to register and to send, with its port; None without one.
     """
 
     def __init__(
@@ -88,10 +87,11 @@ class Asker:
         """Return a block in which a person can be asked.
 
         Args:
-            redirect: The redirect URI. On loopback, redirections to it are awaited (see `listening`); others arrive
-                elsewhere, and only what is pasted counts. None for the device grant, which has none.
+            redirect: The redirect URI. With ``http``, it is one on loopback, and redirections to it are awaited (see
+                `listening`); others arrive elsewhere, and only what is pasted counts. None for the device grant, which
+                has none.
         """
-        if redirect is None or not is_loopback(redirect):
+        if redirect is None or not redirect.startswith("http:"):
             await trio.lowlevel.checkpoint()
             yield Person(self._show, self._show_code, redirect, Redirections(redirect or ""))
             return

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from trio_mcp.auth.client.terminal import printable, tell
+from trio_mcp.auth.client.terminal import tell
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["open_browser"]
@@ -46,7 +46,7 @@ def _host_of(url: str) -> str:
     except ValueError:
         host = ""
     # Browsers know schemes that run programs, and some take an argument apart at blanks.
-    if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or printable(url) != url:
+    if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or not url.isprintable():
         raise AuthorizationError("authorization", "the URL to open is not one of https or http; nothing was opened")
     return host
 

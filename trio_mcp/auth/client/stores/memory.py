@@ -22,7 +22,7 @@ class TokenStore(Protocol):
     """
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None if there is none.
+        """Return the text under a key; None without one.
 
         Raises:
             AuthorizationError: If the store can't be read, or holds something that it did not write.
@@ -51,7 +51,7 @@ class MemoryTokens:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None if there is none."""
+        """Return the text under a key; None without one."""
         await trio.lowlevel.checkpoint()
         return self._texts.get(key)
 
