@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import attrs
 import pytest
 import trio
 
+from tests.auth.io.keychain import keychain
 from trio_mcp.auth.client.stores.files import FileTokens, default_folder
 from trio_mcp.auth.client.stores.keychain import KeyringTokens
 from trio_mcp.auth.client.stores.memory import MemoryTokens
@@ -24,32 +25,11 @@ KEY, SECRET = "https://mcp.example.com/mcp", "canary-token"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="has no modes")
 
 
-class Keychain:
-    """Stands in for a keychain of the system, in place of the package's functions."""
-
-    def __init__(self) -> None:
-        self.items: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, name: str) -> str | None:
-        return self.items.get((service, name))
-
-    def set_password(self, service: str, name: str, text: str) -> None:
-        self.items[service, name] = text
-
-    def delete_password(self, service: str, name: str) -> None:
-        del self.items[service, name]
-
-
-@pytest.fixture(params=["memory", "files", "keychain"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(params=[MemoryTokens, FileTokens, KeyringTokens])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    if request.param == "keychain":
-        import keyring
-
-        keychain = Keychain()
-        for name in ("get_password", "set_password", "delete_password"):
-            monkeypatch.setattr(keyring, name, getattr(keychain, name))
-    return {"memory": MemoryTokens, "files": FileTokens, "keychain": KeyringTokens}[request.param]()
+    with keychain():
+        yield request.param()
 
 
 async def test_a_text_is_kept_until_it_is_replaced_or_removed(store: Any) -> None:

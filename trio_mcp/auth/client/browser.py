@@ -31,6 +31,7 @@ async def open_browser(url: str) -> None:
         AuthorizationError: If it is another kind of URL; nothing is opened then.
     """
     host = _host_of(url)
+    await trio.lowlevel.checkpoint()
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
         # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.

@@ -49,3 +49,4 @@ async def file_locked(path: str) -> AsyncIterator[None]:
             unlock(descriptor)
     finally:
         os.close(descriptor)
+    await trio.lowlevel.checkpoint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import threading
 from collections import defaultdict
@@ -21,6 +22,8 @@ class TokenStore(Protocol):
     One object may serve any number of clients, threads and runs of Trio.
     """
 
+    # Abstract although a protocol: a subclass that lacks a method fails when it is made.
+    @abc.abstractmethod
     async def load(self, key: str) -> str | None:
         """Return the text under a key; None without one.
 
@@ -28,6 +31,7 @@ class TokenStore(Protocol):
             AuthorizationError: If the store can't be read, or holds something that it did not write.
         """
 
+    @abc.abstractmethod
     async def save(self, key: str, text: str | None) -> None:
         """Replace the text under a key, all at once; None removes it. Once it returns, the text is safe.
 
@@ -35,6 +39,7 @@ class TokenStore(Protocol):
             AuthorizationError: If the store can't be written.
         """
 
+    @abc.abstractmethod
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
         """Return a block that one task at a time may be in for each key, over all processes that share the store.
 
@@ -72,6 +77,7 @@ class MemoryTokens:
             yield
         finally:
             lock.release()
+        await trio.lowlevel.checkpoint()
 
     async def keys(self) -> list[str]:
         """Return the keys under which there is a text, sorted."""
