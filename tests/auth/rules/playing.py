@@ -1,4 +1,4 @@
-"""A world for flows in a table: which URL gives what. Whatever else a flow asks for is a 404, and all of it is noted."""
+"""A world for flows, in a table: which URL gives what. All else that a flow asks for is a 404."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +77,7 @@ def test_urls_that_are_fetched(url: str, server: str) -> None:
         ("https://id.example.com/ x", PUBLIC, "characters"),
         (" https://id.example.com/", PUBLIC, "characters"),
         ("https://id.exämple.com/", PUBLIC, "characters"),
-        ("https://ｌocalhost/", PUBLIC, "characters"),
+        ("https://\uff4cocalhost/", PUBLIC, "characters"),
         ("https://id%2eexample.com/", PUBLIC, "no valid host"),
         ("https:///x", PUBLIC, "no valid host"),
         ("https://:443/", PUBLIC, "no valid host"),
@@ -98,7 +101,7 @@ def test_urls_that_are_refused(url: str, server: str, why: str) -> None:
 
 @given(st.text())
 def test_any_text_is_a_url_or_refused(text: str) -> None:
-    """Nothing else happens, whoever looks at it."""
+    """Nothing else happens, whichever function looks at it."""
     try:
         UrlPolicy().check(text, PUBLIC, "token")
     except AuthorizationError:
@@ -153,13 +156,8 @@ def test_reach(expected: Reach, address: str) -> None:
 def test_addresses(address: str, near: str, allowed: bool) -> None:
     """An address is global, or no more private than the MCP server's own."""
     url = "https://id.example.com/token"
-    try:
+    with contextlib.nullcontext() if allowed else pytest.raises(AuthorizationError, match=re.escape(f"({address})")):
         UrlPolicy().check_address(url, address, near.split(), "token")
-    except AuthorizationError as exc:
-        assert not allowed
-        assert address in exc.problem
-    else:
-        assert allowed
 
 
 def test_hosts_that_are_trusted() -> None:
@@ -168,13 +166,11 @@ def test_hosts_that_are_trusted() -> None:
     url = "http://id.corp.example:8080/token"
     policy.check(url, PUBLIC, "token")
     policy.check_address(url, "10.0.0.1", ["1.1.1.1"], "token")
-    for refused in (
-        lambda: policy.check_address(url, "169.254.169.254", ["1.1.1.1"], "token"),
-        lambda: policy.check("http://id.corp.example.evil.example/", PUBLIC, "token"),
-        lambda: policy.check("file://id.corp.example/etc/passwd", PUBLIC, "token"),
-    ):
+    with pytest.raises(AuthorizationError):
+        policy.check_address(url, "169.254.169.254", ["1.1.1.1"], "token")
+    for other in ("http://id.corp.example.evil.example/", "file://id.corp.example/etc/passwd"):
         with pytest.raises(AuthorizationError):
-            refused()
+            policy.check(other, PUBLIC, "token")
 
 
 def test_the_advice_names_the_setting() -> None:

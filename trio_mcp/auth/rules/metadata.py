@@ -237,7 +237,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         server: The URL of the MCP server, as `UrlPolicy.check` takes it.
 
     Raises:
-        AuthorizationError: If there is none, or it is of another issuer, or names a URL that is refused.
+        AuthorizationError: If nothing is found, or it belongs to another issuer, or names a URL that is refused.
     """
     policy.check(issuer, server, SERVER)
     try:
@@ -309,7 +309,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
 def _document(
     step: str, url: str, server: str, policy: UrlPolicy, fields: Mapping[str, str] | None = None
 ) -> Flow[dict[str, Any] | None]:
-    """Fetch a metadata document; None if there is none at this place."""
+    """Fetch a metadata document; None if this is not the place."""
     policy.check(url, server, step)
     response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
     # 429 says nothing about the place: to go on would end in what older revisions assume.

@@ -164,23 +164,21 @@ def _read(
         raise unusable("it has no client_secret")
     expires = answer.get("client_secret_expires_at")
     # 0: it never expires. A date far beyond all dates doesn't fit into a float, and means the same.
-    limit = float(expires) if isinstance(expires, int | float) and 0 < expires < 1e12 else None
+    limit = float(expires) if type(expires) in (int, float) and 0 < expires < 1e12 else None
     return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
 
 
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:
     """Return whether a client that was registered before can sign in again, at the same issuer.
 
-    Not if its secret has expired, or if it was registered with another redirect URI or for fewer scopes.
+    Not if its secret has expired, or if it was registered with another redirect URI or for fewer scopes; nor if it was
+    not registered at all, as `register` gives the same client then, and asks no one for it.
     """
+    if record.origin != "registered" or record.redirect != redirect:
+        return False
     if record.secret_expires_at is not None and record.secret_expires_at <= now:
         return False
-    return (
-        record.origin == "registered"
-        and record.redirect == redirect
-        and record.scopes is not None
-        and (record.scopes.issuperset(scopes))
-    )
+    return record.scopes is None or record.scopes.issuperset(scopes)
 
 
 def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool = False) -> AuthMethod | None:
