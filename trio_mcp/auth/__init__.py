@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 # Type checkers can't follow `__getattr__`.
 if TYPE_CHECKING:
-    pass
+    from trio_mcp.auth.client.bearer import BearerToken
+    from trio_mcp.auth.client.enterprise import IdentityAssertion
+    from trio_mcp.auth.client.machines import ClientCredentials, WorkloadIdentity
+    from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 
-__all__: list[str] = []
+__all__ = [
+    "BearerToken",
+    "ClientCredentials",
+    "IdentityAssertion",
+    "PrivateKeyJwt",
+    "WorkloadIdentity",
+]
 
-_LATE: dict[str, tuple[str, ...]] = {}
+_LATE: dict[str, tuple[str, ...]] = {
+    "client.bearer": ("BearerToken",),
+    "client.enterprise": ("IdentityAssertion",),
+    "client.machines": ("ClientCredentials", "WorkloadIdentity"),
+    "rules.private_keys": ("PrivateKeyJwt",),
+}
 _HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
 
 

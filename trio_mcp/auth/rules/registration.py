@@ -12,6 +12,7 @@ import attrs
 
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServer
+from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import json_object, refusal
@@ -36,15 +37,17 @@ class RegisteredClient:
     Args:
         id: Its ``client_id``.
         secret: Its secret, if it has one.
+        key: Its private key, if it has one instead of a secret.
         issuer: The issuer of the authorization server that knows it. Any other gets nothing of it.
         method: How it proves who it is at the token endpoint; None: as the authorization server's metadata allows.
 
     Raises:
-        ValueError: If the method needs a secret, and there is none.
+        ValueError: If the method needs a secret, and there is none; or if there is a secret and a key.
     """
 
     id: str
     secret: str | None = attrs.field(default=None, repr=False, kw_only=True)
+    key: PrivateKeyJwt | None = attrs.field(default=None, kw_only=True)
     issuer: str | None = attrs.field(default=None, kw_only=True)
     method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
         default=None, kw_only=True
@@ -53,6 +56,8 @@ class RegisteredClient:
     def __attrs_post_init__(self) -> None:
         if self.method not in (None, "none") and self.secret is None:
             raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
+        if self.key is not None and (self.secret is not None or self.method is not None):
+            raise ValueError(f"RegisteredClient({self.id!r}) proves who it is by its key; leave out secret and method")
 
 
 def register(
@@ -118,9 +123,10 @@ def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | No
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
-    method = client.method or choose_method(at.methods, secret=client.secret is not None)
+    method = client.method or choose_method(at.methods, secret=client.secret is not None, key=client.key is not None)
     if method is None:
-        problem = f"it supports no way in which the client {client.id!r} could send its secret"
+        what = "private key (private_key_jwt)" if client.key else "secret"
+        problem = f"it supports no way in which the client {client.id!r} could use its {what}"
         raise AuthorizationError(STEP, problem, issuer=at.issuer)
     return ClientRecord(client.id, "given", client.secret, method, redirect)
 
