@@ -21,6 +21,8 @@ __all__ = ["Tokens", "error_code", "read_tokens", "refusal", "seconds"]
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 # RFC 6749, appendix A.7 allows more, but all that are registered look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
+# What is shorter is a part of any word, and no secret.
+_SHORTEST: Final = 4
 # Thirty years: a token that is said to live longer is one of which nothing is known.
 _MAX_LIFETIME: Final = 1e9
 # Servers allow for some minutes at most.
@@ -133,7 +135,7 @@ def refusal(
         secrets: What must not be shown, though the server may repeat it.
         advice: What to do, where that is known better than by the error code.
     """
-    hidden = [text for text in secrets if text]
+    hidden = [text for text in secrets if len(text) >= _SHORTEST]
     code = error_code(response)
     if code and any(secret in code for secret in hidden):
         code = None
