@@ -10,9 +10,9 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from trio_mcp.auth.rules.jose import has_jose, need_jose
+from trio_mcp.auth.rules.urls import origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
@@ -79,7 +79,7 @@ class Prover:
         if token is not None:
             digest = hashlib.sha256(token.encode()).digest()
             claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        if nonce := self._nonces.get((_origin(url), token is not None)):
+        if nonce := self._nonces.get((origin(url), token is not None)):
             claims["nonce"] = nonce
         return self._sign(self._head, json.dumps(claims), self._key, algorithms=[ALGORITHM])
 
@@ -93,7 +93,7 @@ class Prover:
             headers: The header fields of the response.
             resource: Whether the server is a resource server; its nonces are not those of an authorization server.
         """
-        nonce, place = headers.get("DPoP-Nonce"), (_origin(url), resource)
+        nonce, place = headers.get("DPoP-Nonce"), (origin(url), resource)
         if nonce is None or not _NONCE.fullmatch(nonce) or self._nonces.get(place) == nonce:
             return False
         self._nonces.pop(place, None)
@@ -125,11 +125,6 @@ def choose_prover(
         problem = f"DPoP is required, but the server does not offer it with {ALGORITHM}"
         raise AuthorizationError("token", problem, issuer=issuer, advice="allow tokens without it: dpop='auto'")
     return Prover(clock=clock) if use == "require" or (use == "auto" and offered and has_jose()) else None
-
-
-def _origin(url: str) -> str:
-    scheme, host = urlsplit(url)[:2]
-    return f"{scheme}://{host}".lower()
 
 
 def _read(text: str) -> Any:
