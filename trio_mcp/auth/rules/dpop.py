@@ -24,7 +24,7 @@ ALGORITHM: Final = "ES256"
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
 """Whether tokens are bound to a key: where the authorization server offers it, always, or never."""
 
-# RFC 9449, section 8.1; what is longer is no nonce but a way to make our requests long.
+# RFC 9449, section 8.1; a longer one would only make our requests long.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 # One authorization server and one resource server are all that a key should meet.
 _MAX_NONCES: Final = 16
@@ -42,7 +42,7 @@ class Prover:
         thumbprint: The thumbprint of the public key (RFC 7638), to which tokens are bound.
 
     Raises:
-        ValueError: If this is no such key.
+        ValueError: If it is anything else.
         ImportError: Without the extra ``auth``.
     """
 
@@ -67,13 +67,13 @@ class Prover:
 
         Args:
             method: The HTTP method.
-            url: The URL of the request; its query and fragment are left out of the proof.
+            url: The URL of the request; its query is left out of the proof.
             token: The access token that goes with it; None at an authorization server.
         """
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
-            "htu": url.partition("#")[0].partition("?")[0],
+            "htu": url.partition("?")[0],
             "iat": int(self._clock()),
         }
         if token is not None:
@@ -138,5 +138,5 @@ def _read(text: str) -> Any:
         fits = False
     if not fits:
         # Without the cause, which may quote the key.
-        raise ValueError(f"the DPoP key is no private key for {ALGORITHM} as a JWK in JSON")
+        raise ValueError(f"the DPoP key is not a private key for {ALGORITHM} as a JWK in JSON")
     return key

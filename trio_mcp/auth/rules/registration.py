@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServer
-from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import json_object, refusal
@@ -37,18 +36,18 @@ class RegisteredClient:
     Args:
         id: Its ``client_id``.
         secret: Its secret, if it has one.
-        key: Its private key, if it has one instead of a secret.
-        issuer: The issuer of the authorization server that knows it. Any other gets nothing of it.
-        method: How it proves who it is at the token endpoint; None: as the authorization server's metadata allows.
+        issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
+        key: Its private key, instead of a secret.
+        method: How it sends its secret; None: as the authorization server's metadata allows.
 
     Raises:
-        ValueError: If the method needs a secret, and there is none; or if there is a secret and a key.
+        ValueError: If the method needs a secret, and there is no secret.
     """
 
     id: str
     secret: str | None = attrs.field(default=None, repr=False, kw_only=True)
-    key: PrivateKeyJwt | None = attrs.field(default=None, kw_only=True)
     issuer: str | None = attrs.field(default=None, kw_only=True)
+    key: PrivateKeyJwt | None = attrs.field(default=None, kw_only=True)
     method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
         default=None, kw_only=True
     )
@@ -56,8 +55,6 @@ class RegisteredClient:
     def __attrs_post_init__(self) -> None:
         if self.method not in (None, "none") and self.secret is None:
             raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
-        if self.key is not None and (self.secret is not None or self.method is not None):
-            raise ValueError(f"RegisteredClient({self.id!r}) proves who it is by its key; leave out secret and method")
 
 
 def register(
@@ -76,7 +73,7 @@ def register(
         at: The authorization server.
         client: The client that was registered beforehand.
         metadata_url: The URL of the client's own metadata document.
-        redirect: The redirect URI that will be used; None if nobody is redirected.
+        redirect: The redirect URI that will be used; None if there will be no redirection.
         scopes: All scopes that the client may ask for.
         name: The client's name, which people are shown.
         grants: The grant types that the client uses.
@@ -125,8 +122,7 @@ def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | No
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
     method = client.method or choose_method(at.methods, secret=client.secret is not None, key=client.key is not None)
     if method is None:
-        what = "private key (private_key_jwt)" if client.key else "secret"
-        problem = f"it supports no way in which the client {client.id!r} could use its {what}"
+        problem = f"it supports no way in which the client {client.id!r} could prove who it is"
         raise AuthorizationError(STEP, problem, issuer=at.issuer)
     return ClientRecord(client.id, "given", client.secret, method, redirect)
 
@@ -167,8 +163,9 @@ def _read(
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires = answer.get("client_secret_expires_at")
-    limited = secret is not None and isinstance(expires, int | float) and 0 < expires < math.inf  # 0: it never expires
-    return ClientRecord(id, "registered", secret, method, redirect, float(expires) if limited else None)
+    # 0: it never expires. A date far beyond all dates doesn't fit into a float, and means the same.
+    limit = float(expires) if isinstance(expires, int | float) and 0 < expires < 1e12 else None
+    return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
 
 
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:

@@ -72,7 +72,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
         proven: Whether a proof of DPoP went with the request.
 
     Raises:
-        ValueError: If this is no token, or one that can't be used; the message says what of it.
+        ValueError: If it has no token that can be used; the message says why.
     """
     token = granted.get("access_token")
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
@@ -133,7 +133,7 @@ def refusal(
         response: The response.
         now: What time it is, to find a clock that is wrong.
         secrets: What must not be shown, though the server may repeat it.
-        advice: What to do, where that is known better than by the error code.
+        advice: What to do, where more is known than the error code.
     """
     hidden = [text for text in secrets if len(text) >= _SHORTEST]
     code = error_code(response)
@@ -160,7 +160,7 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 
 
 def _skew(headers: Headers, now: float) -> str:
-    """Return a remark on this machine's clock if the server's is another."""
+    """Return a remark on this machine's clock if it and the server's differ."""
     try:
         behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
     except (ValueError, TypeError, OverflowError):

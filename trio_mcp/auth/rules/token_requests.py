@@ -11,8 +11,8 @@ from urllib.parse import quote_plus, urlencode
 import attrs
 
 from trio_mcp.auth.rules.dpop import Prover
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import ClientRecord, Login
-from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import cleaned, json_object
 from trio_mcp.auth.rules.token_answers import Tokens, error_code, read_tokens, refusal
@@ -130,7 +130,7 @@ def token_exchange(
         resource: The resource that it is for.
 
     Raises:
-        AuthorizationError: If the provider refuses, or what it returns is no ID-JAG; its step is ``"token exchange"``.
+        AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
     """
     step = "token exchange"
     form = _form(TOKEN_EXCHANGE, {
@@ -259,7 +259,7 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
     if response.status != 200 or (answer is not None and "error" in answer):
         raise _refused(at, step, response, form)
     if answer is None:
-        raise AuthorizationError(step, "the server's answer is no JSON object", issuer=at.issuer)
+        raise AuthorizationError(step, "the server's answer is not a JSON object", issuer=at.issuer)
     return answer
 
 
