@@ -37,12 +37,12 @@ class Flight:
         self.scopes = scopes
         self.ended = trio.Event()
         self.answered = False
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._scope = trio.CancelScope()
         self._waiters = 0
         self._held = False
 
-    def start(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], None]) -> None:
+    def start(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
         """Start the task.
 
         Args:
@@ -51,13 +51,13 @@ class Flight:
         """
         trio.lowlevel.spawn_system_task(self._fly, work, ended, context=contextvars.copy_context())
 
-    async def _fly(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], None]) -> None:
+    async def _fly(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
         try:
             with self._scope:
                 await work(self)
             if self._scope.cancelled_caught:
                 self._error = AuthorizationError("token", f"no answer came within {FINISH} seconds")
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # of the waiters, not of the run
+        except Exception as error:  # of the waiters, not of the run
             self._error = error
         finally:
             ended()

@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp.auth.client.asking import Asker, Person
 from trio_mcp.auth.client.flights import Flight
-from trio_mcp.auth.client.stores import TokenStore
+from trio_mcp.auth.client.stores.store import TokenStore
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
@@ -45,17 +45,19 @@ class Need:
 
 
 class Means(Protocol):
-    """How logins come about.
+    """How logins come about."""
 
-    Attributes:
-        asker: Asks a person; None if none is asked.
-        redirect: The redirect URI, as it was configured, or None.
-        login_timeout: How long a person has to sign in, in seconds.
-    """
+    @property
+    def asker(self) -> Asker | None:
+        """Who asks a person; None if none is asked."""
 
-    asker: Asker | None
-    redirect: str | None
-    login_timeout: float
+    @property
+    def redirect(self) -> str | None:
+        """The redirect URI, as it was configured; None if no browser comes back."""
+
+    @property
+    def login_timeout(self) -> float:
+        """How long a person has to sign in, in seconds."""
 
     def accepts(self, login: Login) -> bool:
         """Return whether a login that was found in the store is of this kind, and of this client."""
@@ -70,7 +72,7 @@ class Means(Protocol):
 class Keeper:
     """Keeps the login at one server, for all clients of a run that share it.
 
-    Whoever has a token that works does not wait here. All others wait for one flight: of each kind there is at most one.
+    Whoever has a token that works does not wait here. All others wait for a flight: of each kind there is one at most.
 
     Args:
         server: The URL of the server: the key in the store.
@@ -115,6 +117,10 @@ class Keeper:
         with trio.CancelScope(shield=True):
             for flight in list(self._flights.values()):
                 await flight.ended.wait()
+
+    async def reload(self) -> None:
+        """Look into the store again: it was changed."""
+        await self._reread()
 
     def usable(self, refused: Login | None = None) -> bool:
         """Return whether there is a token to try, other than that of a login which was refused."""
@@ -188,8 +194,8 @@ class Keeper:
                 await self._keep(login)
 
     async def _refreshed(self, flight: Flight, login: Login) -> Login:
-        # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers allow
-        # that for a while. With a new flow, since no proof and no assertion may be sent twice.
+        # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers
+        # allow that for a while. With a new flow, since no proof and no assertion may be sent twice.
         for last in (False, True):
             flow = self._means.renew(login, self.prover)
             assert flow is not None
@@ -243,6 +249,7 @@ class Keeper:
         fetch = self._fetching()
 
         async def act(step: Step) -> Any:
+            nonlocal fetch
             match step:
                 case Fetch(step="token" | "refresh"):
                     with flight.held():
@@ -250,7 +257,9 @@ class Keeper:
                 case Fetch():
                     return await fetch(step)
                 case Wait():
-                    return await trio.sleep(step.seconds)
+                    await trio.sleep(step.seconds)
+                    fetch = self._fetching()  # a flow that waits, and so may go on for long, has a bound of its own
+                    return None
                 case Call():
                     return await step.function()
             assert person is not None
@@ -301,13 +310,12 @@ class Keeper:
         self._known = text
 
     def _take(self, login: Login | None) -> None:
-        key = None if login is None or login.token_type != "DPoP" else login.dpop_key
+        key = None if login is None else login.dpop_key
         if key is None:
             self.prover = None
         elif self.prover is None or self.prover.key != key:
             self.prover = Prover(key, clock=self._clock)
         self.login = login
-
 
 
 async def drive(flow: Flow[ResultT], act: Callable[[Step], Awaitable[Any]]) -> ResultT:

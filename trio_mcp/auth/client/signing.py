@@ -11,7 +11,8 @@ import attrs
 import trio
 
 from trio_mcp.auth.client.keeping import Keeper, Means
-from trio_mcp.auth.client.stores import MemoryTokens, TokenStore
+from trio_mcp.auth.client.stores.memory import MemoryTokens
+from trio_mcp.auth.client.stores.store import TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
@@ -74,6 +75,17 @@ class Kept:
                 del keepers[server]
                 await keeper.close()
 
+    async def forget(self, server: str) -> Login | None:
+        """Remove a login from the store, and return what it was; None if there was none that could be read."""
+        async with self.store.lock(server):
+            text = await self.store.load(server)
+            await self.store.save(server, None)
+        with contextlib.suppress(LookupError, KeyError):
+            await self._keepers.get()[server].reload()
+        with contextlib.suppress(ValueError):
+            return None if text is None else Login.from_json(text)
+        return None
+
 
 class _Signer:
     """The authorization of the requests to one server."""
@@ -114,7 +126,7 @@ class _Attempt:
             return ()
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
-        if keeper.prover is not None:
+        if keeper.prover is not None and login.token_type == "DPoP":
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
         return signed
 
@@ -141,27 +153,28 @@ class _Attempt:
 
     # The remedies: each returns whether the request is worth another try.
 
-    async def _with_nonce(self, wanted: Wanted, learned: bool) -> bool:
+    async def with_nonce(self, wanted: Wanted, learned: bool) -> bool:
         return learned and wanted.error == "use_dpop_nonce"
 
-    async def _with_newer(self, wanted: Wanted, learned: bool) -> bool:
+    async def with_newer(self, wanted: Wanted, learned: bool) -> bool:
         return self._keeper.usable(self._used)
 
-    async def _renewed(self, wanted: Wanted, learned: bool) -> bool:
+    async def renewed(self, wanted: Wanted, learned: bool) -> bool:
         if self._used is not None:
             await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
-    async def _signed_in(self, wanted: Wanted, learned: bool) -> bool:
+    async def signed_in(self, wanted: Wanted, learned: bool) -> bool:
         with self._pause():
             await self._keeper.obtain(self._used, wanted)
         return True
 
-    async def _stepped_up(self, wanted: Wanted, learned: bool) -> bool:
+    async def stepped_up(self, wanted: Wanted, learned: bool) -> bool:
         login = self._keeper.login
         held = frozenset[str]() if login is None else login.asked | (login.scopes or frozenset())
         more = self._step_ups.more(wanted.scopes, held)
-        if more is None:
+        # Nothing is asked for that was granted already: the server would say the same again.
+        if more is None or (login is not None and login.scopes is not None and more <= login.scopes):
             return False
         with self._pause():
             await self._keeper.obtain(self._used, wanted, more)
@@ -191,12 +204,12 @@ class _Remedy:
 
 # In this order: nobody is asked to sign in while something else may help.
 _REMEDIES = (
-    _Remedy(401, _Attempt._with_nonce, 2),
-    _Remedy(401, _Attempt._with_newer, 4),
-    _Remedy(401, _Attempt._renewed, 1),
-    _Remedy(401, _Attempt._signed_in, 1),
-    _Remedy(403, _Attempt._with_newer, 4),
-    _Remedy(403, _Attempt._stepped_up, MAX_STEP_UPS),
+    _Remedy(401, _Attempt.with_nonce, 2),
+    _Remedy(401, _Attempt.with_newer, 4),
+    _Remedy(401, _Attempt.renewed, 1),
+    _Remedy(401, _Attempt.signed_in, 1),
+    _Remedy(403, _Attempt.with_newer, 4),
+    _Remedy(403, _Attempt.stepped_up, MAX_STEP_UPS),
 )
 
 
