@@ -70,7 +70,7 @@ def test_the_authorization_request() -> None:
 
 
 def test_what_is_not_sent() -> None:
-    """No scope where there is none, no resource where the server has no metadata."""
+    """No scope where nothing is asked for, no resource where the server has no metadata."""
     names = parameters_of(authorized(scopes=(), with_resource=False)[1].url).keys()
     assert names.isdisjoint({"scope", "resource", "dpop_jkt", "prompt"})
 

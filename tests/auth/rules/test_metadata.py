@@ -362,7 +362,7 @@ def test_a_challenge_that_names_a_bad_url(metadata: str) -> None:
     ],
 )
 def test_when_there_is_no_way_back_to_2025_03_26(pages: Any, wanted: Wanted, server: str, why: str) -> None:
-    """Only where there surely is no metadata, and on the server's own origin."""
+    """Only where metadata is surely missing, and on the server's own origin."""
     with pytest.raises(AuthorizationError, match=why):
         found(World(pages), wanted, server)
 

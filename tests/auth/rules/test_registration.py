@@ -79,7 +79,7 @@ def test_the_application_type(redirect: str, kind: str) -> None:
 
 
 def test_optional_parts_of_a_registration() -> None:
-    """No scope where there is none, no redirect URI where nobody is redirected, no grant that isn't there."""
+    """No scope where nothing is asked for, no redirect URI without a redirection, only grants that the server has."""
     at = server(grants=frozenset({"urn:device", "password"}))
     [request] = registered({"client_id": "x"}, at, redirect=None, scopes=(), grants=("urn:device", "refresh_token"))[1]
     assert request == {
@@ -158,7 +158,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         answer({"error": "invalid_redirect_uri", "error_description": "no\x1b[2J\nloopback"}, 400),
         "no.*loopback.*does not allow the redirect URI http://127.0.0.1:8765/callback",
     ),
-    "an odd error": (answer({"error": ["x"], "error_description": 7}, 400), "was refused with status 400"),
+    "an odd error": (answer({"error": ["x"], "error_description": 7}, 400), "it was refused with status 400"),
 }
 
 
