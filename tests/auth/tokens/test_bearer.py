@@ -54,7 +54,7 @@ async def test_a_token_goes_to_its_server_only(url: str, sent: bool) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a\nb", "tök", "a\x00"])
-async def test_a_text_that_is_not_a_token(token: str) -> None:
+async def test_a_text_that_is_not_a_token(token: str, autojump_clock: MockClock) -> None:
     with pytest.raises(ValueError, match="a token must be printable ASCII without spaces") as caught:
         BearerToken(token)
     assert not token or token not in str(caught.value)
@@ -66,19 +66,19 @@ async def test_a_text_that_is_not_a_token(token: str) -> None:
 async def test_a_function_is_asked_once_and_again_when_its_token_is_refused(autojump_clock: MockClock) -> None:
     world = World(lifetime=100)
     tokens = []
-    for _ in range(2):
+    for pause in (0, 60):
+        await trio.sleep(pause)
         async with world.signed_in() as signer:
             assert await world.call(signer) == 200
         login = await world.login()
         assert login is not None
         tokens.append(login.access_token)
         await world.store.save(SERVER, None)
-        await trio.sleep(60)
     source = Source(*tokens)
     async with opened(source) as signer:
         assert await together(*[partial(world.call, signer)] * 8) == [200] * 8
         assert source.calls == 1
-        await trio.sleep(50)
+        await trio.sleep(40)
         assert await together(*[partial(world.call, signer)] * 8) == [200] * 8
         assert source.calls == 2
         await trio.sleep(100)
