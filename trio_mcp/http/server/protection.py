@@ -29,14 +29,14 @@ class Identified:
 
 
 class Guard(Protocol):
-    """What judges the tokens of one run."""
+    """What judges the tokens of one endpoint, with all that it remembers of them."""
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
-        """Judge the token of a request by the head alone."""
+        """Judge the token of a request by the head alone. Scopes are for `Protection.permit`."""
 
 
 class Protection(Protocol):
-    """What can be passed to a server as ``auth=``.
+    """What can be passed to a server as ``auth=``. One object may serve any number of endpoints at the same time.
 
     Attributes:
         resource: The URL by which clients know the server, as it is configured.
@@ -57,5 +57,5 @@ class Protection(Protocol):
     def permit(self, principal: Principal, needed: Collection[str]) -> Refusal | None:
         """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted.
 
-        What every request needs is added here.
+        What every request needs is added.
         """
