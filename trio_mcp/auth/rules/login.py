@@ -26,6 +26,7 @@ class ClientRecord:
         method: How it proves who it is.
         redirect: The redirect URI that it was registered with, if any.
         secret_expires_at: Until when the secret holds, in seconds since the epoch; None forever.
+        scopes: The scopes that it was registered for; None if there is no such limit.
     """
 
     id: str
@@ -34,6 +35,7 @@ class ClientRecord:
     method: AuthMethod = "none"
     redirect: str | None = None
     secret_expires_at: float | None = None
+    scopes: frozenset[str] | None = None
 
 
 @attrs.frozen
@@ -69,3 +71,16 @@ class Login:
     revocation_endpoint: str | None = None
     dpop_key: str | None = attrs.field(default=None, repr=False)
     id_token: str | None = attrs.field(default=None, repr=False)
+
+    def to_json(self) -> str:
+        """Return the login as JSON, for a store. It is secret."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, text: str) -> Login:
+        """Read what `to_json` returned.
+
+        Raises:
+            ValueError: If it is anything else; the message does not quote it.
+        """
+        raise NotImplementedError
