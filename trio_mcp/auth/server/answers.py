@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import attrs
 
 from trio_mcp.auth.rules.challenges import format_challenge
 from trio_mcp.http.rules.statuses import Refusal, refuse
 
-__all__ = ["Answers", "WELL_KNOWN"]
-
-WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-"""Where the metadata is, at the root of the origin (RFC 9728, section 3)."""
+__all__ = ["Answers"]
 
 # One text for all of them: what exactly is wrong with a token would help those who make one up. The log has it.
 _TOKEN_REFUSED = "the access token is not valid here, or no longer valid"

@@ -19,7 +19,7 @@ from trio_mcp.auth.server.claims import InvalidToken
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-__all__ = ["ALGORITHMS", "Jws", "import_key", "is_signed_by", "needs_joserfc", "read_jws", "suits"]
+__all__ = ["ALGORITHMS", "Jws", "import_key", "is_signed_by", "read_jws", "suits"]
 
 # RFC 7518, section 3.1, RFC 8037 and RFC 9864: what a key must be for an algorithm, and joserfc's name of it. Tokens in
 # the field still say EdDSA, at which joserfc warns; the algorithm is the same.
@@ -51,18 +51,6 @@ class Jws:
     claims: dict[str, Any]
     signed: bytes
     signature: bytes
-
-
-def needs_joserfc(what: str) -> None:
-    """Check that joserfc is installed.
-
-    Raises:
-        ImportError: If it is not.
-    """
-    try:
-        import joserfc  # noqa: F401, PLC0415
-    except ImportError:
-        raise ImportError(f"{what} needs joserfc: install trio-mcp with the extra 'auth' (`trio-mcp[auth]`)") from None
 
 
 def read_jws(token: str) -> Jws:
@@ -125,7 +113,7 @@ def suits(key: Key, algorithm: str) -> bool:
 
 def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
     """Return whether a token has a key's signature; the key must suit the algorithm."""
-    from joserfc.jws import JWSRegistry  # noqa: PLC0415
+    from joserfc.jws import JWSRegistry
 
     return JWSRegistry.algorithms[ALGORITHMS[algorithm][2]].verify(token.signed, token.signature, key)
 
@@ -136,8 +124,8 @@ def import_key(jwk: Any) -> Key:
     Raises:
         ValueError: If it is no public key, or none for signatures that can be checked here.
     """
-    from joserfc.errors import JoseError  # noqa: PLC0415
-    from joserfc.jwk import JWKRegistry  # noqa: PLC0415
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry
 
     if not isinstance(jwk, dict) or jwk.get("kty") not in ("EC", "RSA", "OKP"):
         raise ValueError("it is no key of the types EC, RSA and OKP")

@@ -11,8 +11,9 @@ import trio
 
 from trio_mcp._checks import check_choices, check_url
 from trio_mcp._nursery import background_nursery
+from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of, slashless
-from trio_mcp.auth.server.jws import ALGORITHMS, Jws, is_signed_by, needs_joserfc, read_jws
+from trio_mcp.auth.server.jws import ALGORITHMS, Jws, is_signed_by, read_jws
 from trio_mcp.auth.server.keys import IssuerKeys, KeySet
 
 __all__ = ["JwtVerifier"]
@@ -48,7 +49,7 @@ class JwtVerifier:
         algorithms: Collection[str] = ("ES256", "ES384", "ES512", "RS256", "PS256", "EdDSA", "Ed25519"),
         keys: Mapping[str, Any] | str | None = None,
     ) -> None:
-        needs_joserfc("JwtVerifier")
+        need_jose("JwtVerifier")
         _check_algorithms(algorithms)
         self._algorithms = frozenset(algorithms)
         self._keys: KeySet | None = None
@@ -127,7 +128,7 @@ class _Check:
 
 
 def _check_algorithms(algorithms: Collection[str]) -> None:
-    wrong = [name for name in algorithms if isinstance(name, str) and name.startswith("HS") or name == "none"]
+    wrong = [name for name in algorithms if (isinstance(name, str) and name.startswith("HS")) or name == "none"]
     if wrong and not isinstance(algorithms, str):
         raise ValueError(
             f"algorithms must not have {wrong[0]!r}: everyone knows the keys of a JWKS, so only signatures with a "

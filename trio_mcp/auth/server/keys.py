@@ -135,7 +135,7 @@ class IssuerKeys:
             if self._clock() - self._searched_at > PAUSE:
                 self._searched_at = self._clock()
                 await self._renew()
-            keys = self._keys
+                keys = self._keys or keys
             if not keys.knows(kid) and self._failed_at > self._fetched_at:
                 raise Unavailable(self._problem)
         if not (found := keys.find(kid, algorithm)):

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import attrs
 
 from trio_mcp.auth.server.claims import InvalidToken
-from trio_mcp.auth.server.jws import ALGORITHMS, import_key, is_signed_by, read_jws, suits
+from trio_mcp.auth.server.jws import import_key, is_signed_by, read_jws, suits
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key

@@ -17,11 +17,11 @@ import attrs
 from trio_mcp._checks import check_choice, check_hook, check_seconds, check_text
 from trio_mcp._log import logger
 from trio_mcp.auth.fetching import Fetcher
+from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.server.answers import Answers
 from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
-from trio_mcp.auth.server.jws import needs_joserfc
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import Unavailable
 from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNeeded, Proofs
@@ -112,7 +112,7 @@ class ResourceServer:
         check_hook("fetch", fetch)
         check_seconds("remember", remember, zero=True, finite=True)
         if dpop != "off":
-            needs_joserfc(f"dpop={dpop!r}")
+            need_jose(f"dpop={dpop!r}")
         if isinstance(nonces, bytes) and len(nonces) < 32:
             raise ValueError(f"nonces must be a secret of at least 32 bytes, got {len(nonces)}")
         if not isinstance(nonces, (bool, bytes)):
@@ -289,7 +289,7 @@ class _Guard:
             claims.issuer,
             claims.client_id,
             claims.scopes,
-            claims=dict(claims.values),
+            claims=claims.values,
             expires_at=claims.expires_at,
         )
         hash_ = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
