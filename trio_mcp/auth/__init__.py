@@ -17,8 +17,24 @@ if TYPE_CHECKING:
     from trio_mcp.auth.client.stores.memory import MemoryTokens
     from trio_mcp.auth.client.stores.store import TokenStore
     from trio_mcp.auth.client.terminal import paste_redirect
+    from trio_mcp.auth.server.claims import Claims, InvalidToken
+    from trio_mcp.auth.server.introspection import IntrospectionVerifier
+    from trio_mcp.auth.server.jwt import JwtVerifier
+    from trio_mcp.auth.server.resource import ResourceServer
 
-__all__ = ["FileTokens", "KeyringTokens", "MemoryTokens", "TokenStore", "open_browser", "paste_redirect"]
+__all__ = [
+    "Claims",
+    "FileTokens",
+    "IntrospectionVerifier",
+    "InvalidToken",
+    "JwtVerifier",
+    "KeyringTokens",
+    "MemoryTokens",
+    "ResourceServer",
+    "TokenStore",
+    "open_browser",
+    "paste_redirect",
+]
 
 _LATE: dict[str, tuple[str, ...]] = {
     "client.browser": ("open_browser",),
@@ -27,6 +43,10 @@ _LATE: dict[str, tuple[str, ...]] = {
     "client.stores.memory": ("MemoryTokens",),
     "client.stores.store": ("TokenStore",),
     "client.terminal": ("paste_redirect",),
+    "server.claims": ("Claims", "InvalidToken"),
+    "server.introspection": ("IntrospectionVerifier",),
+    "server.jwt": ("JwtVerifier",),
+    "server.resource": ("ResourceServer",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import AsyncIterator
+import hashlib
+import math
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
+import attrs
 import trio
 from pydantic_core import from_json
 
 from trio_mcp._checks import check_text, check_url
+from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
 from trio_mcp.auth.server.keys import Unavailable, metadata_of
@@ -20,13 +24,15 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["IntrospectionVerifier"]
 
 MAX_QUESTIONS: Final = 64
-"""How many tokens are asked about at once; chosen. Others wait: whoever sends garbage must not flood the issuer."""
+"""How many tokens are asked about at once; chosen. Whoever sends garbage must not flood the issuer."""
+MAX_REFUSED: Final = 1_000
+"""How many tokens are kept in mind that the issuer did not know, or that it is being asked about; chosen."""
+REFUSED_FOR: Final = 10.0
+"""For how long, in seconds; chosen."""
 
 
 class IntrospectionVerifier:
     """Checks access tokens by asking their issuer about each of them, which then also knows of revoked ones.
-
-    An answer is remembered for a minute.
 
     Args:
         client_id: This server's own id at the issuer.
@@ -61,27 +67,8 @@ class IntrospectionVerifier:
         """
         if len(setting.issuers) > 1:
             raise ValueError("IntrospectionVerifier is for one issuer: a token does not say whom to ask")
-        issuer, endpoint = setting.issuers[0], self._endpoint
-        limiter = trio.CapacityLimiter(MAX_QUESTIONS)
-
-        async def verify(token: str) -> Claims:
-            nonlocal issuer, endpoint
-            async with limiter:
-                fetch = setting.fetch(setting.issuers[0])
-                try:
-                    if endpoint is None:
-                        server = await metadata_of(setting.issuers[0], fetch)
-                        issuer, endpoint = server.issuer, server.introspection
-                    if endpoint is None:
-                        raise Unavailable(f"the metadata of {issuer} has no introspection_endpoint; pass endpoint=")
-                    response = await fetch(self._question(endpoint, token))
-                except AuthorizationError as exc:
-                    raise Unavailable(str(exc)) from None
-            if response.status != 200:
-                raise Unavailable(f"{endpoint} responded with HTTP {response.status}")
-            return _claims(response.body, issuer)
-
-        yield verify
+        async with background_nursery() as nursery:
+            yield _Questions(setting, self._endpoint, self._question, nursery).verify
 
     def _question(self, endpoint: str, token: str) -> Fetch:
         fields = {
@@ -91,6 +78,86 @@ class IntrospectionVerifier:
         }
         body = urlencode({"token": token, "token_type_hint": "access_token"}).encode()
         return Fetch("introspection", "POST", endpoint, fields, body)
+
+
+@attrs.define
+class _Question:
+    """What the issuer is asked, once for all who want to know it."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    answer: Claims | InvalidToken | Unavailable | None = None
+    until: float = math.inf
+
+
+class _Questions:
+    """The questions of one run."""
+
+    def __init__(
+        self, setting: Setting, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
+    ) -> None:
+        self._setting = setting
+        self._issuer, self._endpoint = setting.issuers[0], endpoint
+        self._question = question
+        self._nursery = nursery
+        self._limiter = trio.CapacityLimiter(MAX_QUESTIONS)
+        # By the hash of the token.
+        self._asked: dict[bytes, _Question] = {}
+
+    async def verify(self, token: str) -> Claims:
+        digest = hashlib.sha256(token.encode()).digest()
+        question = self._asked.get(digest)
+        if question is None or question.until <= self._setting.clock():
+            question = self._asked[digest] = self._begun(token, digest)
+        await question.done.wait()
+        answer = question.answer
+        if isinstance(answer, Claims):
+            return answer
+        # A copy for each: a traceback grows with each time that an exception is raised.
+        if isinstance(answer, InvalidToken):
+            raise InvalidToken(answer.reason)
+        raise Unavailable(str(answer))
+
+    def _begun(self, token: str, digest: bytes) -> _Question:
+        self._asked.pop(digest, None)
+        if len(self._asked) >= MAX_REFUSED:
+            oldest = next(iter(self._asked))
+            if not self._asked[oldest].done.is_set():
+                raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
+            del self._asked[oldest]
+        question = _Question()
+        # In a task of its own: whoever asks may leave, and others wait for the same answer.
+        self._nursery.start_soon(self._ask, token, digest, question, name="introspection")
+        return question
+
+    async def _ask(self, token: str, digest: bytes, question: _Question) -> None:
+        try:
+            async with self._limiter:
+                question.answer = await self._answer(token)
+        except InvalidToken as exc:
+            question.answer = exc
+            question.until = self._setting.clock() + REFUSED_FOR
+        except (AuthorizationError, Unavailable) as exc:
+            question.answer = Unavailable(str(exc))
+        finally:
+            # Tokens that are good are remembered elsewhere.
+            if question.until == math.inf:
+                del self._asked[digest]
+            question.done.set()
+
+    async def _answer(self, token: str) -> Claims:
+        fetch = self._setting.fetch(self._setting.issuers[0])
+        if self._endpoint is None:
+            server = await metadata_of(self._setting.issuers[0], fetch)
+            if server.introspection is None:
+                raise Unavailable(
+                    f"the metadata of {server.issuer} has no introspection_endpoint; pass endpoint= to "
+                    "IntrospectionVerifier, or use another verifier"
+                )
+            self._issuer, self._endpoint = server.issuer, server.introspection
+        response = await fetch(self._question(self._endpoint, token))
+        if response.status != 200:
+            raise Unavailable(f"{self._endpoint} responded with HTTP {response.status}")
+        return _claims(response.body, self._issuer)
 
 
 def _claims(body: bytes, issuer: str) -> Claims:
