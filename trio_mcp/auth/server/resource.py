@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qsl
@@ -348,14 +348,9 @@ def _scopes(given: Collection[str]) -> frozenset[str]:
 
 
 def _has_token(query: bytes) -> bool:
-    # RFC 6750, section 2.3, and what browsers and others might spell differently.
-    return b"access_token" in query.lower() and any(
-        name == "access_token" for name, _ in _pairs(query.decode("latin-1").lower())
-    )
-
-
-def _pairs(query: str) -> Iterable[tuple[str, str]]:
+    # RFC 6750, section 2.3.
     try:
-        return parse_qsl(query, keep_blank_values=True, max_num_fields=100)
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
     except ValueError:
-        return [("access_token", "")]  # more than anyone needs
+        return True  # more parameters than anyone needs
+    return any(name.lower() == "access_token" for name, _ in pairs)
