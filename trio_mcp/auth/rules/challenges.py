@@ -1,7 +1,7 @@
 """Challenges: what a server asks for in ``WWW-Authenticate`` (RFC 9110, section 11.6.1), read and written.
 
 The field is one line for any number of challenges, with commas between challenges and between parameters alike. What a
-peer sends is read in one pass from left to right, so nothing within a quoted string passes for a parameter or a challenge.
+peer sends is read in one pass from left to right, so nothing within quotes passes for a parameter or a challenge.
 """
 
 from __future__ import annotations

@@ -194,10 +194,9 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
 def _read_resource(document: Mapping[str, Any], url: str, server: str) -> ProtectedResource:
     resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, server):
-        named = shown(resource) if isinstance(resource, str) else "none"
         raise AuthorizationError(
             RESOURCE,
-            f"{url} is the metadata of another resource: it names {named}, and the server is {server}",
+            f"{url} is the metadata of {_named(resource)}, but the server is {server}",
             advice="use the URL that the metadata names, or have its operator correct the metadata",
         )
     servers = _strings(document, "authorization_servers")
@@ -245,7 +244,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         urls = server_urls(issuer)
     except ValueError as exc:
         raise AuthorizationError(SERVER, f"the issuer {shown(issuer)} {exc}") from None
-    problem = "it has none at the well-known places"
+    problem = "there is no document at the well-known places"
     for url in urls:
         document = yield from _document(SERVER, url, server, policy)
         if document is None:
@@ -253,8 +252,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         published = document.get("issuer")
         if isinstance(published, str) and same_issuer(issuer, published):
             return _read_server(document, published, server, policy)
-        named = shown(published) if isinstance(published, str) else "none"
-        problem = f"{url} is the metadata of another issuer: it names {named}"
+        problem = f"{url} is the metadata of {_named(published)}"
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
 
@@ -297,7 +295,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
     if document is not None:
         published = document.get("issuer")
         if not isinstance(published, str) or not same_issuer(base, published):
-            raise AuthorizationError(SERVER, f"{url} is the metadata of another issuer", issuer=base)
+            raise AuthorizationError(SERVER, f"{url} is the metadata of {_named(published)}", issuer=base)
         return _read_server(document, published, server, policy)
     return AuthorizationServer(
         base,
@@ -326,6 +324,10 @@ def _document(
     if document is None:
         raise AuthorizationError(step, f"{url} was not answered with a JSON object as {JSON}")
     return document
+
+
+def _named(identifier: object) -> str:
+    return shown(identifier) if isinstance(identifier, str) else "something without a name"
 
 
 def _strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:

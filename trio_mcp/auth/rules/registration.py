@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, get_args
@@ -12,6 +11,7 @@ import attrs
 
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServer
+from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import json_object, refusal
@@ -36,16 +36,18 @@ class RegisteredClient:
     Args:
         id: Its ``client_id``.
         secret: Its secret, if it has one.
-        issuer: The issuer of the authorization server that knows it. Any other gets nothing of it.
-        method: How it proves who it is at the token endpoint; None: as the authorization server's metadata allows.
+        issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
+        key: Its private key, instead of a secret.
+        method: How it sends its secret; None: as the authorization server's metadata allows.
 
     Raises:
-        ValueError: If the method needs a secret, and there is none.
+        ValueError: If the method needs a secret, and there is no secret.
     """
 
     id: str
     secret: str | None = attrs.field(default=None, repr=False, kw_only=True)
     issuer: str | None = attrs.field(default=None, kw_only=True)
+    key: PrivateKeyJwt | None = attrs.field(default=None, kw_only=True)
     method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
         default=None, kw_only=True
     )
@@ -71,7 +73,7 @@ def register(
         at: The authorization server.
         client: The client that was registered beforehand.
         metadata_url: The URL of the client's own metadata document.
-        redirect: The redirect URI that will be used; None if nobody is redirected.
+        redirect: The redirect URI that will be used; None if there will be no redirection.
         scopes: All scopes that the client may ask for.
         name: The client's name, which people are shown.
         grants: The grant types that the client uses.
@@ -118,9 +120,9 @@ def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | No
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
-    method = client.method or choose_method(at.methods, secret=client.secret is not None)
+    method = client.method or choose_method(at.methods, secret=client.secret is not None, key=client.key is not None)
     if method is None:
-        problem = f"it supports no way in which the client {client.id!r} could send its secret"
+        problem = f"it supports no way in which the client {client.id!r} could prove who it is"
         raise AuthorizationError(STEP, problem, issuer=at.issuer)
     return ClientRecord(client.id, "given", client.secret, method, redirect)
 
@@ -161,8 +163,9 @@ def _read(
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
     expires = answer.get("client_secret_expires_at")
-    limited = secret is not None and isinstance(expires, int | float) and 0 < expires < math.inf  # 0: it never expires
-    return ClientRecord(id, "registered", secret, method, redirect, float(expires) if limited else None)
+    # 0: it never expires. A date far beyond all dates doesn't fit into a float, and means the same.
+    limit = float(expires) if isinstance(expires, int | float) and 0 < expires < 1e12 else None
+    return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
 
 
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:

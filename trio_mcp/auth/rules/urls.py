@@ -248,7 +248,7 @@ class UrlPolicy:
         Args:
             url: The URL.
             address: The address, without brackets.
-            near: The addresses of the MCP server's host; all of them count, or a server could add one of ours.
+            near: The addresses of the MCP server's host; all of them count, or a server could add a private one.
             step: What the URL is for.
 
         Raises:
