@@ -157,7 +157,7 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
         _text(values, "iss") or issuer or _missing("iss"),
         _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
         _list(values, "aud") or _missing("aud"),
-        # What is left out would otherwise hold for ever.
+        # What is left out would otherwise hold forever.
         _number(values, "exp") or _missing("exp"),
         client_id,
         # Large providers write it as `scp`, and some as a list.

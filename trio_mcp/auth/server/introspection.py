@@ -24,7 +24,7 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["IntrospectionVerifier"]
 
 MAX_QUESTIONS: Final = 64
-"""How many tokens are asked about at once; chosen. Whoever sends garbage must not flood the issuer."""
+"""How many tokens are asked about at once; chosen. Clients that send garbage must not flood the issuer."""
 MAX_REFUSED: Final = 1_000
 """How many tokens are kept in mind that the issuer did not know, or that it is being asked about; chosen."""
 REFUSED_FOR: Final = 10.0
@@ -41,7 +41,7 @@ class IntrospectionVerifier:
 
     Raises:
         TypeError: If an argument is not a string.
-        ValueError: If one is empty, or the endpoint is no URL.
+        ValueError: If one is empty, or the endpoint is not a URL.
     """
 
     def __init__(self, client_id: str, secret: str, *, endpoint: str | None = None) -> None:
@@ -125,7 +125,7 @@ class _Questions:
                 raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
             del self._asked[oldest]
         question = _Question()
-        # In a task of its own: whoever asks may leave, and others wait for the same answer.
+        # In a task of its own: the first to ask may leave while others wait for the same answer.
         self._nursery.start_soon(self._ask, token, digest, question, name="introspection")
         return question
 
@@ -166,7 +166,7 @@ def _claims(body: bytes, issuer: str) -> Claims:
     except ValueError:
         values = None
     if not isinstance(values, dict) or not isinstance(values.get("active"), bool):
-        raise Unavailable(f"the answer of {issuer} is no introspection response")
+        raise Unavailable(f"the answer of {issuer} is not an introspection response")
     if not values["active"]:
         raise InvalidToken("its issuer says that it is not active")
     claims = claims_of(values, issuer)

@@ -57,11 +57,11 @@ def read_jws(token: str) -> Jws:
     """Take a token apart.
 
     Raises:
-        InvalidToken: If it is no JWS in compact form with an object for a payload, or has a header that changes how it
-            is to be read.
+        InvalidToken: If it is not a JWS in compact form with an object for a payload, or its header changes how to
+            read it.
     """
     if not _COMPACT.fullmatch(token):
-        raise InvalidToken("it is no signed JWT (three parts in Base64url)")
+        raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
     signed, _, signature = token.rpartition(".")
     header, _, payload = signed.partition(".")
     return Jws(read_header(header), _object(payload), signed.encode(), _decoded(signature))
@@ -71,7 +71,7 @@ def read_header(part: str) -> dict[str, Any]:
     """Read the first part of a token.
 
     Raises:
-        InvalidToken: If it is no object, or changes how the token is to be read.
+        InvalidToken: If it is not an object, or changes how the token is to be read.
     """
     header = _object(part)
     # Whatever is critical is unknown here, and must then be refused (RFC 7515, section 4.1.11); `b64` changes what is
@@ -87,16 +87,16 @@ def _decoded(part: str) -> bytes:
         # `b64decode` would drop characters that don't belong; the pattern has refused them.
         return binascii.a2b_base64(part.translate(_STANDARD) + "=" * (-len(part) % 4))
     except binascii.Error:
-        raise InvalidToken("a part of it is no Base64url") from None
+        raise InvalidToken("a part of it is not Base64url") from None
 
 
 def _object(part: str) -> dict[str, Any]:
     try:
         value = from_json(_decoded(part))
     except ValueError:
-        raise InvalidToken("a part of it is no JSON") from None
+        raise InvalidToken("a part of it is not JSON") from None
     if not isinstance(value, dict):
-        raise InvalidToken("a part of it is no JSON object")
+        raise InvalidToken("a part of it is not a JSON object")
     return value
 
 
@@ -122,13 +122,13 @@ def import_key(jwk: Any) -> Key:
     """Make a key of a public JWK.
 
     Raises:
-        ValueError: If it is no public key, or none for signatures that can be checked here.
+        ValueError: If it is not a public key for signatures that can be checked here.
     """
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry
 
     if not isinstance(jwk, dict) or jwk.get("kty") not in ("EC", "RSA", "OKP"):
-        raise ValueError("it is no key of the types EC, RSA and OKP")
+        raise ValueError("it is not a key of the types EC, RSA and OKP")
     if not jwk.keys().isdisjoint({"d", "k", "p", "q", "dp", "dq", "qi", "oth"}):
         raise ValueError("it is a private key")
     if jwk.get("use", "sig") != "sig" or "verify" not in (jwk.get("key_ops") or ["verify"]):

@@ -116,14 +116,14 @@ class _Check:
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidToken("its algorithm is not accepted")
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
-            raise InvalidToken("it is no access token: its 'typ' is neither at+jwt nor JWT")
+            raise InvalidToken("it is not an access token: its 'typ' is neither at+jwt nor JWT")
         if kind.lower() not in _ACCESS_TOKEN:
             for name in _NOT_IN_ACCESS_TOKENS:
                 if name in jws.claims:
-                    raise InvalidToken(f"it is no access token: it has the claim {name!r}")
+                    raise InvalidToken(f"it is not an access token: it has the claim {name!r}")
             for name, others in _OTHER_KINDS.items():
                 if any(jws.claims.get(name) == other for other in others):
-                    raise InvalidToken(f"it is no access token: its claim {name!r} says so")
+                    raise InvalidToken(f"it is not an access token: its claim {name!r} says so")
         return algorithm
 
 

@@ -47,13 +47,13 @@ class KeySet:
         document: The JWKS (RFC 7517, section 5).
 
     Raises:
-        ValueError: If it is none, or has more than `MAX_KEYS` keys.
+        ValueError: If it is malformed, or has more than `MAX_KEYS` keys.
     """
 
     def __init__(self, document: Any) -> None:
         listed = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(listed, list):
-            raise ValueError("it is no JWKS: a JSON object with a list of keys")
+            raise ValueError("it is not a JWKS: a JSON object with a list of keys")
         if len(listed) > MAX_KEYS:
             raise ValueError(f"it has {len(listed)} keys, more than {MAX_KEYS}")
         self._keys: list[Key] = []
@@ -86,7 +86,7 @@ class KeySet:
 class IssuerKeys:
     """The keys of one issuer, fetched when they are needed.
 
-    Whoever waits for a fetch can leave; the fetch runs in a task of its own, once for all.
+    A fetch runs in a task of its own, once for all who wait for it, and each of them can leave.
 
     Args:
         issuer: The issuer, as it is configured.
@@ -121,7 +121,7 @@ class IssuerKeys:
         """Return the keys that can have made a signature.
 
         Raises:
-            InvalidToken: If there is none.
+            InvalidToken: If the issuer has no such key.
             Unavailable: If the issuer does not respond, and no keys are there that still hold.
         """
         age = self._clock() - self._fetched_at
@@ -180,7 +180,7 @@ class IssuerKeys:
         self._compare_clocks(response)
         keys = KeySet(from_json(response.body))
         if not keys:
-            raise ValueError("there is none among them that can check signatures")
+            raise ValueError("not one of them can check signatures")
         return keys
 
     def _compare_clocks(self, response: Fetched) -> None:
@@ -202,7 +202,7 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
     """Find the metadata of an issuer.
 
     Raises:
-        AuthorizationError: If there is none, or it is of another issuer.
+        AuthorizationError: If it is not found, or it is of another issuer.
     """
     # The issuer was configured here, so it takes the place of the server that a user trusts.
     flow = find_server(issuer, UrlPolicy(), issuer)

@@ -215,7 +215,7 @@ def plain_url(url: str) -> str:
     A handshake may call its URL ``ws`` or ``http``, and a slash at the end makes no difference to this server either.
 
     Raises:
-        ValueError: If it is no URL.
+        ValueError: If it is not a URL.
     """
     parts = urlsplit(url)
     if "@" in parts.netloc or not parts.hostname:

@@ -341,7 +341,9 @@ def _issuers(given: Collection[str]) -> tuple[str, ...]:
 def _scopes(given: Collection[str]) -> frozenset[str]:
     for scope in _names("scopes", given):
         if not _SCOPE.fullmatch(scope):
-            raise ValueError(f"scopes has {scope!r}, which is no scope: spaces, quotes and backslashes can't be in one")
+            raise ValueError(
+                f"scopes has {scope!r}, which is not a scope: spaces, quotes and backslashes can't be in one"
+            )
     if "offline_access" in given:
         raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
     return frozenset(given)
