@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from trio_mcp._checks import check_number, check_text
-from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "Verify", "claims_of"]
@@ -97,13 +97,13 @@ class Setting:
     Attributes:
         issuers: The issuers whose tokens are accepted, as they are configured.
         audiences: The values of ``aud`` that mean this server.
-        fetch: Makes an exchange with an issuer.
+        fetch: Returns what makes the exchanges of one task with an issuer.
         clock: Tells the time, in seconds since the epoch.
     """
 
     issuers: tuple[str, ...]
     audiences: frozenset[str]
-    fetch: Callable[[str], Callable[[Fetch], Awaitable[Fetched]]] = attrs.field(repr=False)
+    fetch: Callable[[str], FetchFunction] = attrs.field(repr=False)
     clock: Callable[[], float]
 
     def check(self, claims: Claims) -> None:

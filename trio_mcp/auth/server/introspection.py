@@ -14,10 +14,11 @@ import attrs
 import trio
 from pydantic_core import from_json
 
-from trio_mcp._checks import check_text, check_url
+from trio_mcp._checks import check_text
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
+from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.keys import Unavailable, metadata_of
 from trio_mcp.errors import AuthorizationError
 
@@ -49,7 +50,7 @@ class IntrospectionVerifier:
         if not isinstance(secret, str) or not secret:  # never shown
             raise (ValueError if isinstance(secret, str) else TypeError)("secret must be a non-empty string")
         if endpoint is not None:
-            check_url(endpoint, ("https", "http"))
+            checked_url("endpoint", endpoint, query=True)
         # RFC 6749, section 2.3.1: both are form-encoded before they are joined.
         pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
         self._credentials = "Basic " + base64.b64encode(pair.encode()).decode()

@@ -33,7 +33,9 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = str.maketrans("-_", "+/")
-_LEAST_RSA = 2048
+_RSA_BITS: Final = (2048, 8192)
+"""The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
+_RSA_EXPONENT_BITS: Final = 32
 
 
 @attrs.frozen
@@ -133,12 +135,23 @@ def import_key(jwk: Any) -> Key:
         raise ValueError("it is a private key")
     if jwk.get("use", "sig") != "sig" or "verify" not in (jwk.get("key_ops") or ["verify"]):
         raise ValueError("it is not meant for signatures")
+    if jwk["kty"] == "RSA":
+        _check_rsa(jwk)
     try:
         key = JWKRegistry.import_key(jwk)
-        raw = key.public_key  # only now is it looked at
+        key.public_key  # noqa: B018 - only now is it looked at
     # Whatever is wrong inside a key, some layer of cryptography says so in its own way.
     except (JoseError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as exc:
         raise ValueError(f"it can't be read ({type(exc).__name__})") from None
-    if key.key_type == "RSA" and raw.key_size < _LEAST_RSA:  # type: ignore[union-attr]
-        raise ValueError(f"it is an RSA key of less than {_LEAST_RSA} bits")
     return key
+
+
+def _check_rsa(jwk: dict[str, Any]) -> None:
+    # Before joserfc sees it, which warns of a weak key: a warning that a peer can cause.
+    try:
+        modulus, exponent = (int.from_bytes(_decoded(jwk[name])).bit_length() for name in ("n", "e"))
+    except (KeyError, AttributeError, ValueError, InvalidToken):
+        raise ValueError("it can't be read") from None
+    least, most = _RSA_BITS
+    if not least <= modulus <= most or exponent > _RSA_EXPONENT_BITS:
+        raise ValueError(f"it is an RSA key with fewer than {least} bits, or more than {most}, or a large exponent")

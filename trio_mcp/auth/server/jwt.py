@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import trio
 
-from trio_mcp._checks import check_choices, check_url
+from trio_mcp._checks import check_choices
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of, slashless
+from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.jws import ALGORITHMS, Jws, is_signed_by, read_jws
 from trio_mcp.auth.server.keys import IssuerKeys, KeySet
 
@@ -55,8 +56,7 @@ class JwtVerifier:
         self._keys: KeySet | None = None
         self._url: str | None = None
         if isinstance(keys, str):
-            check_url(keys, ("https", "http"))
-            self._url = keys
+            self._url = checked_url("keys", keys, query=True)
         elif keys is not None:
             if not isinstance(keys, Mapping):
                 raise TypeError(f"keys must be a JWKS (a dict) or the URL of one, got {type(keys).__name__}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import email.utils
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from pydantic_core import from_json
 
 from trio_mcp._log import logger
+from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.metadata import AuthorizationServer, find_server
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import UrlPolicy
@@ -32,8 +33,6 @@ RETRY: Final = 10.0
 """How long it takes after a failed fetch until the next one."""
 MAX_KEYS: Final = 100
 MAX_JWKS: Final = 256 * 1024
-
-FetchFunction = Callable[[Fetch], Awaitable[Fetched]]
 
 
 class Unavailable(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import math
 import re
 import secrets
 import struct
@@ -79,7 +78,8 @@ class Proofs:
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._turned_at = clock()
-        self._forgot_at = -math.inf
+        # In milliseconds, as nonces have it: the last one given, and the time up to which none of them counts.
+        self._given_at = self._forgot_at = 0
 
     def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
         """Check the proof that came with a token, by the list of RFC 9449, section 4.3, and remember it.
@@ -130,9 +130,9 @@ class Proofs:
 
     def nonce(self) -> str:
         """Return a new nonce: the time, signed, so that nothing has to be remembered of it."""
-        # Later than whatever was forgotten, even in the same millisecond.
-        moment = max(self._clock(), self._forgot_at + 0.001)
-        stamp = struct.pack(">Q", math.ceil(moment * 1000))
+        # Later than all that was forgotten, even in the same millisecond.
+        self._given_at = max(int(self._clock() * 1000), self._forgot_at + 1)
+        stamp = struct.pack(">Q", self._given_at)
         return base64.urlsafe_b64encode(stamp + self._tag(stamp)).decode()
 
     def _tag(self, stamp: bytes) -> bytes:
@@ -156,7 +156,7 @@ class Proofs:
 
     def _check_nonce(self, nonce: object) -> str | None:
         now = self._clock()
-        if not self._always and now > self._forgot_at + 2 * WINDOW:
+        if not self._always and now > self._forgot_at / 1000 + 2 * WINDOW:
             return None
         try:
             raw = base64.b64decode(nonce, b"-_", validate=True) if isinstance(nonce, str) else b""
@@ -164,10 +164,11 @@ class Proofs:
             raw = b""
         if len(raw) != 24 or not hmac.compare_digest(self._tag(raw[:8]), raw[8:]):
             raise NonceNeeded
-        moment: float = struct.unpack(">Q", raw[:8])[0] / 1000
-        if not self._forgot_at < moment or now - moment > NONCE_LIFE:
+        given_at: int = struct.unpack(">Q", raw[:8])[0]
+        age = now - given_at / 1000
+        if given_at <= self._forgot_at or age > NONCE_LIFE:
             raise NonceNeeded
-        return self.nonce() if now - moment > NONCE_LIFE / 2 else None
+        return self.nonce() if age > NONCE_LIFE / 2 else None
 
     def _remember(self, name: str) -> None:
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
@@ -179,7 +180,8 @@ class Proofs:
             raise InvalidProof("it was used before")
         self._seen.add(digest)
         if len(self._seen) >= MAX_PROOFS:
-            self._seen, self._seen_before, self._forgot_at = set(), set(), now
+            self._seen, self._seen_before = set(), set()
+            self._forgot_at = max(int(now * 1000), self._given_at)
 
 
 def _prover(header: dict[str, Any]) -> _Prover:

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qsl
@@ -16,9 +16,8 @@ import attrs
 
 from trio_mcp._checks import check_choice, check_hook, check_seconds, check_text
 from trio_mcp._log import logger
-from trio_mcp.auth.fetching import Fetcher
+from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.server.answers import Answers
 from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
@@ -101,7 +100,7 @@ class ResourceServer:
         remember: float = 60.0,
         name: str | None = None,
         documentation: str | None = None,
-        fetch: Callable[[Fetch], Awaitable[Fetched]] | None = None,
+        fetch: FetchFunction | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.resource = checked_url("resource", resource)
