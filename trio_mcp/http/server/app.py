@@ -377,11 +377,9 @@ class HttpApp:
     def _document(self, request: HttpRequest) -> bytes | None:
         """Return the metadata of the resource that is served at the path of a request; None if none is."""
         auth = self.options.auth
-        return (
-            None
-            if auth is None or request.method not in ("GET", "HEAD")
-            else auth.document(request.root + request.path)
-        )
+        if auth is None or request.method not in ("GET", "HEAD"):
+            return None
+        return auth.document(request.root + request.path)
 
     async def _upgrade(self, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a WebSocket on the connection of a request."""

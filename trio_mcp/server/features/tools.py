@@ -49,8 +49,8 @@ class ToolDetails(TypedDict, total=False):
         icons: Icons, each an https: or data: URI.
         tags: Words of your own, for `Server.enable`, `Server.disable` and ``Server(visible=…)``; not sent to clients.
         enabled: Whether it is offered; `Server.enable` does so later.
-        scopes: The scopes that a token needs for a call, where the server judges tokens (``auth=``); a call without
-            them is refused. They don't hold on stdio, nor between programs of one machine. Everybody sees it in the list.
+        scopes: The scopes that a call needs over HTTP, which a server with scopes only serves with ``auth=…``. A token
+            without them is refused, but the tool stays in the list. On stdio and in memory they don't hold.
         timeout: Seconds that the function may run, not counting the time in which it waits for the user's answers;
             then the call fails with an error for the model. An async function is cancelled, a thread is abandoned.
         meta: The tool's ``_meta``; a key has the form ``com.example/name``.

@@ -176,13 +176,10 @@ class Endpoint(LegacyEndpoint):
 
     def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
         session = self._sessions.get(request.headers.get(SESSION_ID) or "")
+        if session is None or session.owner != request.owner:
+            return
         # A malformed response has an id and expects nothing in return; only such a one may fail our request.
-        if (
-            session is not None
-            and session.owner == request.owner
-            and not message.expects_answer
-            and message.id is not None
-        ):
+        if not message.expects_answer and message.id is not None:
             session.feed(message)
 
     # --- HTTP+SSE ------------------------------------------------------------------------------------------------
