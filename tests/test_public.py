@@ -112,7 +112,7 @@ RAISED = [
     errors.RequestTimeout("tools/call", 0.5, "total_timeout"),
     errors.TransportError("text"),
     errors.AuthorizationError("refresh", "the token is gone", issuer="https://id.example.com", error="invalid_grant"),
-    errors.LoginRequired("authorization", "nobody is there", advice="run this on a terminal"),
+    errors.LoginRequired("authorization", "no browser here", advice="run this on a terminal"),
     errors.OutcomeUnknown("tools/call", "ws://localhost", "the link is broken"),
     errors.SessionClosed("text"),
     errors.ProcessExited("python server.py", -9, "tail"),
