@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import trio
+from pydantic_core import to_json
 from trio.testing import MockClock
 
-from tests.auth.server.guarded import DOCUMENT, Exchange, Legacy, Table, ask, modern, person, protected
+from tests.auth.server.guarded import DOCUMENT, META, Exchange, Legacy, Table, ask, modern, person, protected
 from tests.http_peer import ACCEPT, request
 from tests.injection import cancel_everywhere
 from tests.websocket.test_asgi import CONNECT, SCOPE, Driver
@@ -163,11 +164,8 @@ async def test_a_websocket_of_the_asgi_server(token: str | None, accepted: bool,
             nursery.cancel_scope.cancel()
             return
         assert answer["type"] == "websocket.accept"
-        call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","arguments":{},"_meta":%s}}'
-        meta = (
-            b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
-        )
-        driver.put({"type": "websocket.receive", "text": (call % meta).decode()})
+        call = request("tools/call", {"name": "who", "arguments": {}, "_meta": META}, 1)
+        driver.put({"type": "websocket.receive", "text": to_json(call).decode()})
         assert "alice" in (await driver.sends(2))[1]["text"]
         assert not {"authorization", "cookie"} & set(contexts[0].headers)
         driver.put({"type": "websocket.disconnect"})
@@ -194,7 +192,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing() -> None:
             statistics = app.statistics()
             assert (statistics.requests, statistics.bodies, server.statistics().sessions) == (0, 0, 0)
 
-        assert await cancel_everywhere(scenario, check) > 3
+        assert await cancel_everywhere(scenario, check) >= 3
 
 
 @pytest.mark.parametrize("wrong", ["https://id.example.com", Table, 5])
