@@ -31,7 +31,7 @@ def told() -> tuple[Server, list[Context[Any]]]:
     @server.tool
     async def who(ctx: Context[Any]) -> str:
         contexts.append(ctx)
-        return "nobody" if ctx.principal is None else ctx.principal.subject
+        return "unknown" if ctx.principal is None else ctx.principal.subject
 
     return server, contexts
 

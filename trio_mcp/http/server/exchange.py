@@ -125,7 +125,7 @@ class HttpExchange:
                 incoming.scope.cancel(why)  # `begin` has made it, before the first wait
 
     async def end_at(self, deadline: float) -> None:
-        """Answer the request at a time, by Trio's clock, if it would last for ever."""
+        """Answer the request at a time, by Trio's clock, if it would last forever."""
         await trio.sleep_until(deadline)
         if self._hooks is not None:
             await self._hooks.end_listening()

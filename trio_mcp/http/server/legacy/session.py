@@ -46,7 +46,7 @@ COMMENT = encode_comment()
 def key_of(session_id: str, owner: Owner | None) -> str:
     """Return the name of a session in an event store.
 
-    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it: nobody else finds the
+    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it: no other finds the
     events, not even in another run.
     """
     whole = session_id if owner is None else json.dumps([session_id, *owner])
