@@ -115,6 +115,7 @@ class HttpApp:
                 f"{run.served.scoped} needs scopes, which only hold where tokens are judged: serve with "
                 "auth=ResourceServer(…), or leave out scopes=…"
             )
+        assert (gate is None) == (options.auth is None), "open_app makes both"
         # Also for what needs scopes and is only added later.
         run.permit = _none_granted if options.auth is None else options.auth.permit
         self._gate = gate
