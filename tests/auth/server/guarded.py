@@ -109,12 +109,12 @@ class Exchange(Connection):
         self.runner.happened()
 
 
-def modern(token: str | None, method: str, **params: Any) -> Exchange:
+def modern(token: str | None, method: str, meta: Mapping[str, Any] | None = None, **params: Any) -> Exchange:
     """Return a request of the modern era, with the headers that repeat its body."""
     fields = {"mcp_protocol_version": MODERN, "mcp_method": method}
     if method in NAMED:
         fields["mcp_name"] = params[NAMED[method]]
-    return Exchange("POST", token, request(method, {**params, "_meta": META}, 1), **fields)
+    return Exchange("POST", token, request(method, {**params, "_meta": {**META, **(meta or {})}}, 1), **fields)
 
 
 class Legacy:

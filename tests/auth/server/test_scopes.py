@@ -281,7 +281,7 @@ async def test_http_with_scopes_and_without_auth_does_not_start(how: str) -> Non
     if how == "mounted":
         server, inner = Server("outer"), server
         server.mount(inner, prefix="in")
-    with pytest.raises(ValueError, match=r"(prompt|tool|resource) .*needs scopes, .* serve with auth="):
+    with pytest.raises(ValueError, match=r"^(prompt|template) .*needs scopes, .* serve with auth="):
         async with server.asgi_app():
             pass
     with pytest.raises(ValueError, match="needs scopes"):

@@ -168,9 +168,10 @@ class _Mount:
     def _copy(self, item: EntryT, name: str) -> EntryT:
         definition = item.definition.model_copy(update={"name": name})
         filtered = item.filtered or self.settings.visible is not None
-        if item.scopes:
-            self.settings.scoped = f"the mounted {item.kind} {name!r}"
-        return attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
+        copy = attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
+        if copy.scopes:
+            self.settings.scoped = f"{copy.kind} {copy.name!r}"
+        return copy
 
     def method(self, item: RegisteredMethod) -> RegisteredMethod:
         """Make the copy of a user-defined method."""
