@@ -38,7 +38,13 @@ class Stopwatch:
 
     def real(self, time: float) -> float:
         """Return when a time will come, on Trio's clock, as things stand."""
-        return math.inf if self.stopped else time + self.lost
+        if self.stopped:
+            return math.inf
+        real = time + self.lost
+        # Rounded up: when it has come, so has `time`, and nobody waits for what is left of it without end.
+        while real - self.lost < time:
+            real = math.nextafter(real, math.inf)
+        return real
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
