@@ -69,6 +69,7 @@ class Connection:
 
     Attributes:
         inputs: The callbacks that answer the server's questions.
+        stopwatch: The clock of its time limits.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Connection:
         if client_info is not None and not isinstance(client_info, Implementation):
             raise TypeError(f"client_info must be an Implementation, got {type(client_info).__name__}")
         self.inputs = inputs
+        self.stopwatch = Stopwatch()
         self._subscriptions = subscriptions
         # Everything is checked here, so that entering fails only for reasons that lie outside the program.
         self._capabilities = {} if capabilities is None else dict(as_object(capabilities, "capabilities"))
@@ -135,11 +137,11 @@ class Connection:
         """Hold the whole connection in a task of its own, so that any task can close it at any time."""
         session: ConnectedSession | None = None
         # For everything of this client that has a time limit: the task, and those that it starts, have it.
-        STOPWATCH.set(stopwatch := Stopwatch())
+        STOPWATCH.set(self.stopwatch)
         try:
             with self._scope:
                 # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
-                with stopwatch.limit(self._options.calls.connect_timeout) as connecting:
+                with self.stopwatch.limit(self._options.calls.connect_timeout) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
                             self._ways = link.write.status

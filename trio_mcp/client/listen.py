@@ -90,7 +90,7 @@ class Listening:
                 nursery.start_soon(self._hear, feed, legacy)
                 try:
                     # Only the opening has a time limit: a subscription may stay open as long as the block.
-                    with trio.move_on_after(math.inf if limit is None else limit) as waiting:
+                    with self._connection.stopwatch.limit(math.inf if limit is None else limit) as waiting:
                         await feed.wait_opened()
                     if waiting.cancelled_caught and limit is not None:
                         reason = "the request timed out"

@@ -25,6 +25,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
 )
 from trio_mcp.link import Link
+from trio_mcp.retrying import asks_anew
 from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 
 __all__ = ["Way"]
@@ -175,7 +176,7 @@ class Way:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
         self._failures += 1
-        self.retry_at = math.inf if wait is None else now + wait
+        self.retry_at = math.inf if wait is None or asks_anew(cause) else now + wait
         text = f"{self.name} can't carry the session: {brief_cause(cause)}"
         logger.debug("%s", text)
         # Once, or a way that is always refused would be reported at each attempt.
