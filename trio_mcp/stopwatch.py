@@ -20,6 +20,7 @@ class Stopwatch:
     Attributes:
         lost: The seconds for which it has stood still so far: what counts is `trio.current_time` without them.
         stopped: Whether it stands still now.
+        stoppable: Whether anything may stop it: whether there is an ``auth=``.
         limits: The limits that are being kept.
     """
 
@@ -27,7 +28,7 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.lost = 0.0
-        self.stopped = False
+        self.stopped = self.stoppable = False
         self.limits: set[TimeLimit] = set()
         self._since = 0.0
         self._blocks = 0

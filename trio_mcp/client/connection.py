@@ -17,10 +17,11 @@ from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
 from trio_mcp.client.subscriptions import Subscriptions
-from trio_mcp.client.targets import HttpConnector, Target, declared_by, link_factory, target_name
+from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
+from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.limits import SessionOptions
@@ -106,7 +107,9 @@ class Connection:
                 'result_types are those of extensions that the client declares: pass capabilities={"extensions": …} too'
             )
         self._open_link = link_factory(target)
-        self._extensions = declared_by(target)
+        self._extensions: dict[str, Any] = {}
+        for auth in auths_of(target):
+            self._extensions |= extensions_of(auth)
         self._mode = mode
         self._client_info = client_info
         self._options = options
