@@ -36,7 +36,7 @@ from trio_mcp.http.headers import MAX_URL, Headers, shown
 if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - the one that this package depends on
 
-__all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire"]
+__all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire", "parts_of", "trusting"]
 
 MAX_REDIRECTS: Final = 5  # chosen: the limit that RFC 2068, section 10.3, once recommended
 CONNECT_TIMEOUT: Final = 30.0
@@ -401,7 +401,7 @@ class ClientSender:
     def __init__(self, client: Any) -> None:
         package = sys.modules[_package(client)]
         self.fields: Fields = []
-        self.failures, self._content = _parts_of(package)
+        self.failures, self._content = parts_of(package)
         self._client = client
         given = client.timeout
         # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
@@ -412,7 +412,7 @@ class ClientSender:
         self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
     ) -> Sent:
         request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
-        # See `_parts_of`: httpx's own body would be an async generator.
+        # See `parts_of`: httpx's own body would be an async generator.
         request.stream = self._content(content, written)
         response = await self._client.send(request, stream=True, follow_redirects=False)
         return response, _nothing_to_take_back
@@ -431,7 +431,7 @@ class TransportSender:
         import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
         self.fields = [("User-Agent", f"trio-mcp/{__version__}")]
-        self.failures, self._content = _parts_of(httpx)
+        self.failures, self._content = parts_of(httpx)
         self._httpx = httpx
         self._url = url
         # As httpx does; a transport alone would drop them.
@@ -455,7 +455,7 @@ class TransportSender:
     def _tls(self) -> ssl.SSLContext:
         if self._parsed.scheme != "https":  # never used, but a transport without one would load certificates
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return _trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+        return trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
     async def send(
         self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
@@ -512,7 +512,7 @@ class TransportSender:
 
 
 @functools.cache
-def _trusting(package: Any, *sources: str | None) -> ssl.SSLContext:
+def trusting(package: Any, *sources: str | None) -> ssl.SSLContext:
     """Return a TLS context with the trusted certificates, read once for each value of the variables in `sources`."""
     # Reading the certificates takes some 20 ms, as measured. httpx reads the variables itself: they are only the key.
     context: ssl.SSLContext = package.create_ssl_context()
@@ -524,7 +524,7 @@ async def _nothing_to_take_back() -> None:
 
 
 @functools.cache
-def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
+def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
     """Return the exceptions that a package raises, and a class for request bodies.
 
     The package's own bodies are async generators, which outlive a cancellation; this class is not one.
