@@ -149,7 +149,10 @@ class Fetcher:
         import httpx  # noqa: ASYNC127 - not every client needs it; it is always installed
 
         failures, content = parts_of(httpx)
-        named = httpx.URL(url)
+        try:
+            named = httpx.URL(url)
+        except httpx.InvalidURL as exc:
+            raise _failed(fetch, url, str(exc)) from None
         fields = {
             "Host": named.netloc.decode("ascii"),
             "User-Agent": f"trio-mcp/{__version__}",
