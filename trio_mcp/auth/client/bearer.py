@@ -62,7 +62,7 @@ class _Signer:
     async def token(self, refused: str = "") -> str:
         """Return a token, another than the one that was refused if the program has another."""
         if self._token == refused and callable(self._source):
-            # Whoever comes later finds what the first one got; who has a token never waits here.
+            # Those that come later find what the first one got; an operation with a token never waits here.
             async with self._asking:
                 if self._token == refused:
                     token = await self._source()

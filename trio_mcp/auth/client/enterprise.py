@@ -1,4 +1,4 @@
-"""Enterprise-managed authorization: an identity provider decides, and nobody is asked at the authorization server."""
+"""Enterprise-managed authorization: an identity provider decides, and the person is not asked again by each server."""
 
 from __future__ import annotations
 

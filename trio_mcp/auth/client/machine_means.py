@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from trio_mcp.auth.client.asking import Asker
 from trio_mcp.auth.client.keeping import Need
 from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
 from trio_mcp.auth.rules.login import ClientRecord, Login
@@ -41,10 +42,6 @@ class MachineMeans:
         again: Whether the grant is simply asked for again once a token has expired.
     """
 
-    asker = None
-    redirect = None
-    login_timeout = 0.0
-
     ask_for: AskFor = attrs.field(kw_only=False)
     grant: str
     client: RegisteredClient | None
@@ -54,6 +51,10 @@ class MachineMeans:
     urls: UrlPolicy | None
     clock: Callable[[], float]
     again: bool = True
+    # A person is never asked.
+    asker: Asker | None = attrs.field(default=None, init=False)
+    redirect: str | None = attrs.field(default=None, init=False)
+    login_timeout: float = attrs.field(default=0.0, init=False)
 
     def accepts(self, login: Login) -> bool:
         """Return whether a stored login is this program's. None is ever found: they live as long as the program."""

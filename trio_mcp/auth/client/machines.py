@@ -15,7 +15,7 @@ from trio_mcp.auth.client.machine_means import MachineMeans
 from trio_mcp.auth.client.signing import Kept
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.dpop import DpopUse
-from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.registration import RegisteredClient
 from trio_mcp.auth.rules.steps import Call, Flow
 from trio_mcp.auth.rules.token_answers import Tokens
@@ -176,7 +176,7 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
         problem = f"{what} could not be had: {type(exc).__name__}"
         raise AuthorizationError("token", problem, issuer=at.issuer, advice="see the cause of this error") from exc
     if not isinstance(text, str) or not text:
-        raise AuthorizationError("token", f"{what} is no text, or empty: {type(text).__name__}", issuer=at.issuer)
+        raise AuthorizationError("token", f"{what} is not a text, or is empty: {type(text).__name__}", issuer=at.issuer)
     return text
 
 
