@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from trio_mcp.auth.client.oauth import OAuth
     from trio_mcp.auth.client.stores.files import FileTokens
     from trio_mcp.auth.client.stores.keychain import KeyringTokens
-    from trio_mcp.auth.client.stores.memory import MemoryTokens
-    from trio_mcp.auth.client.stores.store import TokenStore
+    from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
     from trio_mcp.auth.client.terminal import paste_redirect
     from trio_mcp.auth.rules.jose import PrivateKeyJwt
     from trio_mcp.auth.rules.registration import RegisteredClient
@@ -50,8 +49,7 @@ _LATE: dict[str, tuple[str, ...]] = {
     "client.oauth": ("OAuth",),
     "client.stores.files": ("FileTokens",),
     "client.stores.keychain": ("KeyringTokens",),
-    "client.stores.memory": ("MemoryTokens",),
-    "client.stores.store": ("TokenStore",),
+    "client.stores.memory": ("MemoryTokens", "TokenStore"),
     "client.terminal": ("paste_redirect",),
     "rules.jose": ("PrivateKeyJwt",),
     "rules.registration": ("RegisteredClient",),
