@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 # Type checkers can't follow `__getattr__`.
 if TYPE_CHECKING:
-    pass
+    from trio_mcp.auth.client.browser import open_browser
+    from trio_mcp.auth.client.stores.files import FileTokens
+    from trio_mcp.auth.client.stores.keychain import KeyringTokens
+    from trio_mcp.auth.client.stores.memory import MemoryTokens
+    from trio_mcp.auth.client.stores.store import TokenStore
+    from trio_mcp.auth.client.terminal import paste_redirect
 
-__all__: list[str] = []
+__all__ = ["FileTokens", "KeyringTokens", "MemoryTokens", "TokenStore", "open_browser", "paste_redirect"]
 
-_LATE: dict[str, tuple[str, ...]] = {}
+_LATE: dict[str, tuple[str, ...]] = {
+    "client.browser": ("open_browser",),
+    "client.stores.files": ("FileTokens",),
+    "client.stores.keychain": ("KeyringTokens",),
+    "client.stores.memory": ("MemoryTokens",),
+    "client.stores.store": ("TokenStore",),
+    "client.terminal": ("paste_redirect",),
+}
 _HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
 
 
