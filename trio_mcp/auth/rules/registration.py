@@ -104,7 +104,9 @@ def register(
             "response_types": ["code"],
             "application_type": "native" if native else "web",
         }
-    if scopes:
+    # Some refuse a scope that they don't list, though it is one of the resource's: then nothing is said of any.
+    listed = frozenset(scopes) <= (at.scopes if at.scopes is not None else frozenset(scopes))
+    if scopes and listed:
         request["scope"] = join_scopes(scopes)
     fields = {"Content-Type": JSON, "Accept": JSON}
     response: Fetched = yield Fetch(STEP, "POST", at.registration, fields, json.dumps(request).encode())
@@ -113,7 +115,7 @@ def register(
     answer = json_object(response)
     if answer is None:
         raise AuthorizationError(STEP, "the response is not a JSON object", issuer=at.issuer)
-    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes))
+    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes) if listed else None)
 
 
 def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
@@ -178,8 +180,7 @@ def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str]
     return (
         record.origin == "registered"
         and record.redirect == redirect
-        and record.scopes is not None
-        and (record.scopes.issuperset(scopes))
+        and (record.scopes is None or record.scopes.issuperset(scopes))
     )
 
 
