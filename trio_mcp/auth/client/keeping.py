@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp.auth.client.asking import Asker, Person
 from trio_mcp.auth.client.flights import Flight
-from trio_mcp.auth.client.stores.store import TokenStore
+from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover

@@ -12,7 +12,7 @@ from trio_mcp.auth.client.asking import Asker, Show
 from trio_mcp.auth.client.browser import open_browser
 from trio_mcp.auth.client.keeping import Need, drive
 from trio_mcp.auth.client.signing import Kept
-from trio_mcp.auth.client.stores.store import TokenStore
+from trio_mcp.auth.client.stores.memory import TokenStore
 from trio_mcp.auth.client.terminal import show_code
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.authorization import authorize, require_pkce

@@ -11,8 +11,7 @@ import attrs
 import trio
 
 from trio_mcp.auth.client.keeping import Keeper, Means
-from trio_mcp.auth.client.stores.memory import MemoryTokens
-from trio_mcp.auth.client.stores.store import TokenStore
+from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
