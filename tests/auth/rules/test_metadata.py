@@ -143,10 +143,12 @@ def test_a_slash_at_the_end_of_an_issuer(advertised: str, published: str, kept: 
 
 def test_a_document_elsewhere_may_not_name_a_parent() -> None:
     """On a host with many tenants, one could get tokens for all of them; the well-known places are the host's own."""
-    pages = {CUSTOM: prm("https://mcp.example.com"), ID + OAUTH: asm()}
-    with pytest.raises(AuthorizationError, match="is the metadata of 'https://mcp.example.com'"):
-        found(World(pages), Wanted(CUSTOM))
-    pages[AT_ROOT] = pages.pop(CUSTOM)
+    pages: dict[str, Any] = {ID + OAUTH: asm()}
+    for url in (CUSTOM, AT_ROOT + "/../../custom"):
+        pages[url] = prm("https://mcp.example.com")
+        with pytest.raises(AuthorizationError, match=r"is the metadata of 'https://mcp\.example\.com'"):
+            found(World(pages), Wanted(url))
+    pages[AT_ROOT] = pages[CUSTOM]
     assert found(World(pages), Wanted(AT_ROOT)).audience == "https://mcp.example.com"
 
 

@@ -195,7 +195,7 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
     resource = document.get("resource")
     # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
     # well-known places are the host's own.
-    known = url.startswith(resource_urls(server)[-1])
+    known = url.startswith(resource_urls(server)[-1]) and not take_apart(url).dotted
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
         raise AuthorizationError(
             RESOURCE,
