@@ -56,6 +56,11 @@ class MachineMeans:
     redirect: str | None = attrs.field(default=None, init=False)
     login_timeout: float = attrs.field(default=0.0, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse scopes that would be an iterable of letters."""
+        if isinstance(self.scopes, str):
+            raise TypeError(f"scopes must be a set of strings; write {set(self.scopes.split())!r}")
+
     def accepts(self, login: Login) -> bool:
         """Return whether a stored login is this program's. None is ever found: they live as long as the program."""
         return False

@@ -11,8 +11,7 @@ import attrs
 import trio
 
 from trio_mcp.auth.client.keeping import Keeper, Means
-from trio_mcp.auth.client.stores.memory import MemoryTokens
-from trio_mcp.auth.client.stores.store import TokenStore
+from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
@@ -202,7 +201,7 @@ class _Remedy:
     most: int
 
 
-# In this order: nobody is asked to sign in while something else may help.
+# In this order: a person is asked to sign in only when nothing else helps.
 _REMEDIES = (
     _Remedy(401, _Attempt.with_nonce, 2),
     _Remedy(401, _Attempt.with_newer, 4),

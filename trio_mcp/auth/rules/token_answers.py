@@ -30,7 +30,7 @@ _MAX_SKEW: Final = 120
 
 _ADVICE: Final = {
     "invalid_client": "check the client's id and its secret or key",
-    "invalid_grant": "what was presented has expired, was used before or is for another client: sign in again",
+    "invalid_grant": "what was presented has expired, was used before, or is for another client",
     "unauthorized_client": "allow this client the grant at the authorization server",
     "unsupported_grant_type": "this authorization server can't be used in this way",
     "invalid_scope": "ask for scopes that the authorization server knows",
