@@ -85,8 +85,20 @@ def test_optional_parts_of_a_registration() -> None:
     assert request == {
         "client_name": "trio_mcp",
         "grant_types": ["urn:device"],
+        "response_types": [],
+        "application_type": "native",
         "token_endpoint_auth_method": "none",
     }
+
+
+@pytest.mark.parametrize(
+    ("listed", "sent", "kept"),
+    [(None, "a b", {"a", "b"}), ({"a", "b", "c"}, "a b", {"a", "b"}), ({"a"}, None, None), ((), None, None)],
+)
+def test_scopes_that_are_registered(listed: Any, sent: str | None, kept: Any) -> None:
+    """All of them or none: some servers refuse what they don't list, though they may grant it."""
+    record, [request] = registered({"client_id": "x"}, server(scopes=None if listed is None else frozenset(listed)))
+    assert (request.get("scope"), record.scopes) == (sent, kept)
 
 
 @pytest.mark.parametrize(
