@@ -30,6 +30,7 @@ class World:
         pages: For each URL a `Fetched`, or a JSON object to answer with.
         person: What a person's browser comes back with.
         fetched: The URLs that were fetched.
+        fields: The header fields sent with the last request.
         requests: The requests with a body, decoded.
         asked: What was asked of a person.
     """
@@ -37,6 +38,7 @@ class World:
     pages: Mapping[str, Any] = attrs.field(factory=dict)
     person: Callable[[Ask], Mapping[str, str]] | None = None
     fetched: list[str] = attrs.field(factory=list, init=False)
+    fields: Mapping[str, str] = attrs.field(factory=dict, init=False)
     requests: list[Any] = attrs.field(factory=list, init=False)
     asked: list[Ask] = attrs.field(factory=list, init=False)
 
@@ -58,6 +60,7 @@ class World:
             return self.person(step)
         assert isinstance(step, Fetch)
         self.fetched.append(step.url)
+        self.fields = step.fields
         if step.method == "POST":
             self.requests.append(json.loads(step.body))
         page = self.pages.get(step.url, answer("not found", 404, HTML))

@@ -150,7 +150,8 @@ def test_the_resource_is_kept_byte_for_byte(resource: str) -> None:
 def test_without_resource_metadata_there_is_no_resource() -> None:
     """2025-03-26 has no such parameter; the endpoints are on the server's own origin."""
     here = "https://mcp.example.com"
-    assert found(World()) == Discovered(
+    world = World()
+    assert found(world) == Discovered(
         None,
         AuthorizationServer(
             here,
@@ -160,6 +161,7 @@ def test_without_resource_metadata_there_is_no_resource() -> None:
             registration=f"{here}/register",
         ),
     )
+    assert world.fields["MCP-Protocol-Version"] == "2025-03-26"
 
 
 ENDPOINTS: Any = ("authorization", "token", "registration", "revocation", "device", "introspection", "jwks")

@@ -12,6 +12,7 @@ from trio_mcp.auth.rules.metadata import AuthorizationServer
 from trio_mcp.auth.rules.registration import (
     RegisteredClient,
     check_document_url,
+    check_redirect,
     choose_method,
     register,
     reusable,
@@ -69,7 +70,6 @@ def test_what_a_registration_asks_for() -> None:
         (HERE, "native"),
         ("http://localhost:1/callback", "native"),
         ("https://127.0.0.1:1/callback", "native"),
-        ("com.example.app:/callback", "native"),
         ("https://app.example.com/callback", "web"),
     ],
 )
@@ -266,3 +266,25 @@ def test_urls_of_a_clients_document(url: str, why: str | None) -> None:
     else:
         with pytest.raises(ValueError, match=why):
             check_document_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (HERE, None),
+        ("http://127.0.0.1:0/callback", None),
+        ("http://localhost:0", None),
+        ("https://app.example.com/callback", None),
+        ("http://app.example.com/callback", "neither on loopback nor https"),
+        ("ws://127.0.0.1/callback", "neither on loopback nor https"),
+        ("com.example.app:/callback", "not a URL"),
+        ("http://127.0.0.1/callback#x", "a fragment"),
+    ],
+)
+def test_redirect_uris(url: str, why: str | None) -> None:
+    """On this machine, or over TLS."""
+    if why is None:
+        check_redirect(url)
+    else:
+        with pytest.raises(ValueError, match=why):
+            check_redirect(url)

@@ -19,12 +19,14 @@ from trio_mcp.auth.rules.urls import is_loopback, same_issuer, take_apart
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import JSON
 
-__all__ = ["RegisteredClient", "check_document_url", "choose_method", "register", "reusable"]
+__all__ = ["RegisteredClient", "check_document_url", "check_redirect", "choose_method", "register", "reusable"]
 
 STEP: Final = "registration"
 
 _VISIBLE = re.compile(r"[\x20-\x7e]{1,2000}")
 """RFC 6749, appendix A.1 and A.2; the length is chosen."""
+
+_ANY_PORT = re.compile(r"^(https?://[^/]*):0(?=/|$)")
 
 _BY_HAND = "register a client with its operator and pass its id: client=RegisteredClient(…)"
 
@@ -98,11 +100,10 @@ def register(
         "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
     }
     if redirect is not None:
-        native = is_loopback(redirect) or not redirect.startswith("https:")
         request |= {
             "redirect_uris": [redirect],
             "response_types": ["code"],
-            "application_type": "native" if native else "web",
+            "application_type": "native" if is_loopback(redirect) else "web",
         }
     if scopes:
         request["scope"] = join_scopes(scopes)
@@ -222,3 +223,17 @@ def check_document_url(url: str) -> None:
         raise ValueError("has no path")
     if parts.dotted:
         raise ValueError("has a path with . or .. in it")
+
+
+def check_redirect(url: str) -> None:
+    """Check a redirect URI: on loopback, or ``https`` (2026-07-28, section Communication Security).
+
+    Its port may be 0, which stands for any free one.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    bare = _ANY_PORT.sub(r"\1", url)
+    take_apart(bare)
+    if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(bare)):
+        raise ValueError("is neither on loopback nor https")
