@@ -73,7 +73,7 @@ class Prover:
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
-            "htu": url.partition("?")[0],
+            "htu": url.partition("#")[0].partition("?")[0],
             "iat": int(self._clock()),
         }
         if token is not None:
