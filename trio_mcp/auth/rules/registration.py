@@ -99,7 +99,9 @@ def register(
         # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
         "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
     }
-    if redirect is not None:
+    if redirect is None:
+        request["response_types"] = []  # the default is the one that needs a redirect URI
+    else:
         request |= {
             "redirect_uris": [redirect],
             "response_types": ["code"],
@@ -186,15 +188,7 @@ def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str]
         return False
     if record.secret_expires_at is not None and record.secret_expires_at <= now:
         return False
-<<<<<<< HEAD
-    return (
-        record.origin == "registered"
-        and record.redirect == redirect
-        and (record.scopes is None or record.scopes.issuperset(scopes))
-    )
-=======
     return record.scopes is None or record.scopes.issuperset(scopes)
->>>>>>> main
 
 
 def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool = False) -> AuthMethod | None:
