@@ -44,6 +44,7 @@ class World:
         all: All authorization servers, by the origin of their issuer.
         asked: The URLs that the person was asked to open.
         needs: The scopes that the server asks for in its challenges.
+        content: Whether the server accepts any scopes at all where it needs some.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class World:
         self.latency, self.person = latency, person
         self.asked: list[str] = []
         self.needs: Collection[str] = ()
+        self.content = True
 
     def oauth(self, **options: Any) -> OAuth:
         """Return an `OAuth` of this world."""
@@ -81,7 +83,7 @@ class World:
             return Fetched(404, Headers([]), b"")
         answer = self._at(step.url).handle(step)
         if answer.ending != "whole":
-            # What is cut ends at once, what is silent ends by the time limit of whoever makes the exchanges.
+            # What is cut ends at once, what is silent ends by a time limit.
             await trio.sleep(0 if answer.ending == "cut" else 10)
             raise AuthorizationError(step.step, f"the connection ended: {answer.ending}")
         await trio.sleep(self.latency)
@@ -95,7 +97,7 @@ class World:
         if claims is None or claims["aud"] != SERVER:
             scope = f', scope="{" ".join(sorted(self.needs))}"' if self.needs else ""
             return 401, {"WWW-Authenticate": wanted + scope + (', error="invalid_token"' if token else "")}
-        if not set(needed) <= set(claims["scope"].split()):
+        if needed and not (self.content and set(needed) <= set(claims["scope"].split())):
             return 403, {
                 "WWW-Authenticate": f'{wanted}, error="insufficient_scope", scope="{" ".join(sorted(needed))}"'
             }

@@ -15,7 +15,7 @@ from trio_mcp.errors import AuthorizationError
 __all__ = ["FINISH", "Flight"]
 
 FINISH = 10
-"""How long a request for tokens goes on when nobody may stop it, in seconds; chosen."""
+"""How long a request for tokens goes on although no task waits for it, in seconds; chosen."""
 
 
 class Flight:
@@ -40,6 +40,7 @@ class Flight:
         self._error: Exception | None = None
         self._scope = trio.CancelScope()
         self._waiters = 0
+        self._step = ""
         self._held = False
 
     def start(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
@@ -56,7 +57,7 @@ class Flight:
             with self._scope:
                 await work(self)
             if self._scope.cancelled_caught:
-                self._error = AuthorizationError("token", f"no answer came within {FINISH} seconds")
+                self._error = AuthorizationError(self._step, f"no answer came within {FINISH} seconds")
         except Exception as error:  # of the waiters, not of the run
             self._error = error
         finally:
@@ -65,16 +66,20 @@ class Flight:
 
     @property
     def abandoned(self) -> bool:
-        """Whether it is ending because nobody waited for it any more."""
+        """Whether it is ending because its last waiter left."""
         return not self._held and self._scope.cancel_called
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Make a block that goes on whoever leaves or is cancelled, but for no longer than `FINISH` seconds.
+    def held(self, step: str) -> Iterator[None]:
+        """Make a block that goes on, whichever tasks leave or are cancelled, but for no longer than `FINISH` seconds.
 
         If it succeeds, so does all that comes after it until `release`, for however long it takes: what arrived must be
         stored.
+
+        Args:
+            step: What is asked for, as `AuthorizationError.step` names it.
         """
+        self._step = step
         self._held = self._scope.shield = True
         self.answered = False
         # A second try has what the first one left.
@@ -92,7 +97,7 @@ class Flight:
 
     def _look(self) -> None:
         if not self._waiters and not self._held:
-            self._scope.cancel("nobody waits for it")
+            self._scope.cancel("its last waiter left")
 
     async def wait(self) -> None:
         """Wait for its end.

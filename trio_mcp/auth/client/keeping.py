@@ -34,7 +34,7 @@ class Need:
         wanted: What its response asks for.
         scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
         old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
-        redirect: Where the browser comes back to; None if nobody is asked in a browser.
+        redirect: Where the browser comes back to; None if no browser comes back.
     """
 
     server: str
@@ -49,7 +49,7 @@ class Means(Protocol):
 
     @property
     def asker(self) -> Asker | None:
-        """Who asks a person; None if none is asked."""
+        """What asks a person; None where there is no person."""
 
     @property
     def redirect(self) -> str | None:
@@ -66,13 +66,13 @@ class Means(Protocol):
         """Return a flow that gets a login from nothing, or from a server's refusal."""
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
-        """Return a flow that makes a login live again, and asks nobody; None if there is none."""
+        """Return a flow that renews a login without a person; None if there is no way to."""
 
 
 class Keeper:
     """Keeps the login at one server, for all clients of a run that share it.
 
-    Whoever has a token that works does not wait here. All others wait for a flight: of each kind there is one at most.
+    Those who have a token that works do not wait here. All others wait for a flight: of each kind there is one at most.
 
     Args:
         server: The URL of the server: the key in the store.
@@ -166,7 +166,7 @@ class Keeper:
         return False
 
     async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> bool:
-        """Wait for the flight of a kind, and return whether it was for these scopes; start one if there is none."""
+        """Wait for the flight of a kind, and return whether it was for these scopes; start one if none is under way."""
         flight = self._flights.get(kind)
         if flight is None:
             flight = self._flights[kind] = Flight(scopes)
@@ -207,7 +207,7 @@ class Keeper:
         raise AssertionError("both tries returned or raised")
 
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
-        """Drop what a server says is no good any more, and nothing else."""
+        """Drop what a server says does not hold any more, and nothing else."""
         if error.error == "invalid_grant":
             await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
         elif login.client.origin == "registered":
@@ -252,7 +252,7 @@ class Keeper:
             nonlocal fetch
             match step:
                 case Fetch(step="token" | "refresh"):
-                    with flight.held():
+                    with flight.held(step.step):
                         return await fetch(step)
                 case Fetch():
                     return await fetch(step)
@@ -275,7 +275,7 @@ class Keeper:
             return await person.ask(step)
         raise AuthorizationError(
             "authorization",
-            f"nobody signed in within {self._means.login_timeout:g} seconds",
+            f"the person did not sign in within {self._means.login_timeout:g} seconds",
             issuer=step.issuer,
             advice="try again, or give people longer with login_timeout",
         )

@@ -53,8 +53,8 @@ class OAuth:
             registers itself.
         metadata_url: The URL of the client's own metadata document, for authorization servers that accept those.
         store: Where logins are kept; in memory by default.
-        show: Shows a person the URL to open, such as `open_browser` or `paste_redirect`. None: nobody can be asked, and
-            where somebody would have to be, `LoginRequired` is raised.
+        show: Shows a person the URL to open, such as `open_browser` or `paste_redirect`. None: there is no person here,
+            and where one would have to be asked, `LoginRequired` is raised.
         redirect: Where the browser comes back to, on loopback; port 0 takes a free one. None: the person enters a code
             in a browser elsewhere (RFC 8628).
         login_timeout: How long a person has to sign in, in seconds. It counts against no other timeout.
@@ -171,7 +171,7 @@ class _SigningIn:
         if self.asker is None:
             raise LoginRequired(
                 "authorization",
-                f"{need.server} wants a login, and nobody can be asked here",
+                f"{need.server} wants a login, and there is no person to ask here",
                 advice=f"sign in first: trio-mcp login {need.server}",
             )
         old = need.old

@@ -201,7 +201,7 @@ class _Remedy:
     most: int
 
 
-# In this order: nobody is asked to sign in while something else may help.
+# In this order: a person is asked to sign in only when nothing else helps.
 _REMEDIES = (
     _Remedy(401, _Attempt.with_nonce, 2),
     _Remedy(401, _Attempt.with_newer, 4),

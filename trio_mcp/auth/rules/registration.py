@@ -107,9 +107,7 @@ def register(
             "response_types": ["code"],
             "application_type": "native" if is_loopback(redirect) else "web",
         }
-    # Some refuse a scope that they don't list, though it is one of the resource's: then nothing is said of any.
-    listed = frozenset(scopes) <= (at.scopes if at.scopes is not None else frozenset(scopes))
-    if scopes and listed:
+    if scopes:
         request["scope"] = join_scopes(scopes)
     fields = {"Content-Type": JSON, "Accept": JSON}
     response: Fetched = yield Fetch(STEP, "POST", at.registration, fields, json.dumps(request).encode())
@@ -118,7 +116,7 @@ def register(
     answer = json_object(response)
     if answer is None:
         raise AuthorizationError(STEP, "the response is not a JSON object", issuer=at.issuer)
-    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes) if listed else None)
+    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes))
 
 
 def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
