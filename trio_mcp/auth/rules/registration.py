@@ -107,7 +107,9 @@ def register(
             "response_types": ["code"],
             "application_type": "native" if is_loopback(redirect) else "web",
         }
-    if scopes:
+    # Some refuse a scope that they don't list, though it is one of the resource's: then nothing is said of any.
+    listed = at.scopes is None or at.scopes.issuperset(scopes)
+    if scopes and listed:
         request["scope"] = join_scopes(scopes)
     fields = {"Content-Type": JSON, "Accept": JSON}
     response: Fetched = yield Fetch(STEP, "POST", at.registration, fields, json.dumps(request).encode())
@@ -116,7 +118,7 @@ def register(
     answer = json_object(response)
     if answer is None:
         raise AuthorizationError(STEP, "the response is not a JSON object", issuer=at.issuer)
-    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes))
+    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes) if listed else None)
 
 
 def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
