@@ -94,7 +94,8 @@ def _decoded(part: str) -> bytes:
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        value = from_json(_decoded(part))
+        # What a peer sends is not to stay in the cache that pydantic has for all strings.
+        value = from_json(_decoded(part), cache_strings=False)
     except ValueError:
         raise InvalidToken("a part of it is not JSON") from None
     if not isinstance(value, dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection
@@ -19,7 +20,7 @@ from trio_mcp._log import logger
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, Verify, canonical
+from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import Unavailable
@@ -275,7 +276,7 @@ class _Guard:
                 raise TypeError(f"a verifier must return Claims or raise InvalidToken; it returned {type(claims)}")
             self._setting.check(claims)
         except InvalidToken as exc:
-            logger.info("%s", exc)
+            self._tell(exc)
             return self._answers.token()
         except (Unavailable, AuthorizationError) as exc:
             logger.warning("an access token can't be checked: %s", exc)
@@ -298,6 +299,13 @@ class _Guard:
             del self._tokens[next(iter(self._tokens))]
         self._tokens[digest] = known
         return known
+
+    def _tell(self, refused: InvalidToken) -> None:
+        # Anyone can send what is refused, so it must not fill the log. A wrong clock has to be seen, once a minute.
+        now = self._setting.clock()
+        if seen := isinstance(refused, TooEarly) and now - self._warned_at > 60:
+            self._warned_at = now
+        logger.log(logging.WARNING if seen else logging.INFO, "%s", refused)
 
 
 @attrs.frozen
