@@ -348,9 +348,7 @@ def _issuers(given: Collection[str]) -> tuple[str, ...]:
 def _scopes(given: Collection[str]) -> frozenset[str]:
     for scope in _names("scopes", given):
         if not _SCOPE.fullmatch(scope):
-            raise ValueError(
-                f"scopes has {scope!r}, which is not a scope: spaces, quotes and backslashes can't be in one"
-            )
+            raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
     if "offline_access" in given:
         raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
     return frozenset(given)
