@@ -8,6 +8,7 @@ import hashlib
 import logging
 import re
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
@@ -208,7 +209,7 @@ class _Guard:
     _bearer: bool
     _remember: float
     # By the hash of the token: a dump of the memory, too, has none.
-    _tokens: dict[bytes, _Known] = attrs.field(factory=dict, init=False)
+    _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
@@ -296,7 +297,7 @@ class _Guard:
         until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
         known = _Known(Identified(principal), claims.key, hash_, until)
         if len(self._tokens) >= MAX_TOKENS:
-            del self._tokens[next(iter(self._tokens))]
+            self._tokens.popitem(last=False)
         self._tokens[digest] = known
         return known
 
