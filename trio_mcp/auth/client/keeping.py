@@ -106,6 +106,7 @@ class Keeper:
 
     async def load(self) -> None:
         """Look into the store, once."""
+        await trio.lowlevel.checkpoint()
         if not self._loaded:
             text = await self._store.load(self.server)
             if not self._loaded:  # someone else may have been here meanwhile, and further

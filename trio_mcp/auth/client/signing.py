@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import attrs
 import trio
 
+from trio_mcp._nursery import closing
 from trio_mcp.auth.client.keeping import Keeper, Means
 from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
@@ -65,14 +66,17 @@ class Kept:
                 server, self._means, self.store, lambda: self.fetching(server), self._clock
             )
         keeper.users += 1
-        try:
-            await keeper.load()
-            yield _Signer(keeper, pause if self._means.asker is not None else contextlib.nullcontext)
-        finally:
+
+        async def leave() -> None:
             keeper.users -= 1
             if not keeper.users:
                 del keepers[server]
                 await keeper.close()
+            await trio.lowlevel.checkpoint()
+
+        async with closing(leave):
+            await keeper.load()
+            yield _Signer(keeper, pause if self._means.asker is not None else contextlib.nullcontext)
 
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return what it was; None if there was none that could be read."""
