@@ -20,6 +20,7 @@ class Stopwatch:
     Attributes:
         lost: The seconds for which it has stood still so far: what counts is `trio.current_time` without them.
         stopped: Whether it stands still now.
+        stoppable: Whether anything may stop it: whether there is an ``auth=``.
         limits: The limits that are being kept.
     """
 
@@ -27,7 +28,7 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.lost = 0.0
-        self.stopped = False
+        self.stopped = self.stoppable = False
         self.limits: set[TimeLimit] = set()
         self._since = 0.0
         self._blocks = 0
@@ -38,7 +39,13 @@ class Stopwatch:
 
     def real(self, time: float) -> float:
         """Return when a time will come, on Trio's clock, as things stand."""
-        return math.inf if self.stopped else time + self.lost
+        if self.stopped:
+            return math.inf
+        real = time + self.lost
+        # Rounded up: when it has come, so has `time`, and nobody waits for what is left of it without end.
+        while real - self.lost < time:
+            real = math.nextafter(real, math.inf)
+        return real
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:

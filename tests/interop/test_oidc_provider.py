@@ -72,6 +72,12 @@ def issuer(npm: NodePeers) -> Iterator[str]:
             process.kill()
 
 
+def tags(name: str, page: str) -> list[dict[str, str]]:
+    """Return the attributes of each tag of a kind."""
+    found = [dict(re.findall(r'(\w+)="([^"]*)"', each)) for each in re.findall(rf"<{name}\s([^>]*)>", page)]
+    return [{key: html.unescape(value) for key, value in each.items()} for each in found]
+
+
 class Person:
     """A browser with cookies, which sends each form as it is, and types what a field needs.
 
@@ -93,17 +99,16 @@ class Person:
                     if "/callback?" in where:
                         return where
                     response = await browser.get(where)
-                elif found := re.search(r'<form[^>]* action="([^"]*)"[^>]* method="post"', response.text):
-                    form = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', response.text))
-                    form |= dict.fromkeys(("login", "password"), "alice") if 'name="login"' in response.text else {}
-                    where = urljoin(str(response.url), html.unescape(found[1]))
-                    response = await browser.post(where, data=form)
+                elif forms := tags("form", response.text):
+                    fields = {each["name"]: each.get("value", "alice") for each in tags("input", response.text)}
+                    where = urljoin(str(response.url), forms[0]["action"])
+                    response = await browser.post(where, data=fields)
                 else:
                     return response.text
 
     async def show_code(self, shown: ShowCode) -> None:
         """Enter the code of a device."""
-        assert "is now authorized" in await self.show(shown.complete_url or shown.url)
+        assert "Sign-in Success" in await self.show(shown.complete_url or shown.url)
 
 
 class Clock:
@@ -154,7 +159,7 @@ class Case:
     """
 
     oauth: dict[str, Any]
-    server: dict[str, Any] = attrs.field(factory=dict)
+    server: dict[str, Any] = attrs.field(factory=lambda: {"dpop": "off"})
     opaque: bool = False
     rotates: bool = True
 
@@ -168,7 +173,7 @@ CASES = {
     "post": Case(given("post", secret=SECRET, method="client_secret_post"), rotates=False),
     "DPoP": Case({}, {"dpop": "require"}, rotates=False),
     "DPoP, opaque": Case({}, {"dpop": "accept"}, opaque=True, rotates=False),
-    "DPoP, nonces": Case({"dpop": "require"}, {"dpop": "require", "dpop_nonces": True}, rotates=False),
+    "DPoP, nonces": Case({"dpop": "require"}, {"dpop": "require", "nonces": True}, rotates=False),
     "device": Case({"redirect": None}),
     "device, DPoP": Case({"redirect": None, **given("public")}, {"dpop": "require"}, rotates=False),
 }
@@ -188,7 +193,7 @@ async def test_a_person_signs_in_and_stays_signed_in(issuer: str, name: str) -> 
         async with Client(url, auth=oauth) as client:
             assert (await client.call_tool("whoami")).text == f"alice at {issuer}"
             first = await login()
-            assert first.token_type == ("DPoP" if "dpop" in case.server else "Bearer")
+            assert first.token_type == ("DPoP" if case.server["dpop"] != "off" else "Bearer")
             assert first.resource == url
             assert (first.access_token.count(".") == 2) is not case.opaque
             clock.ahead += 3700
@@ -208,7 +213,8 @@ async def test_a_person_signs_in_and_stays_signed_in(issuer: str, name: str) -> 
 async def test_a_refresh_token_that_was_stolen_and_used_ends_the_login(issuer: str) -> None:
     person, clock, store = Person(), Clock(), MemoryTokens()
     oauth = OAuth(show=person.show, store=store, clock=clock, **given("public"))
-    async with protected(issuer, "/mcp") as url, httpx.AsyncClient() as thief, Client(url, auth=oauth) as client:
+    resource = protected(issuer, "/mcp", verifier=JwtVerifier(), dpop="off")
+    async with resource as url, httpx.AsyncClient() as thief, Client(url, auth=oauth) as client:
         await client.call_tool("whoami")
         login = Login.from_json(await store.load(url) or "")
         form = {"grant_type": "refresh_token", "client_id": "public", "refresh_token": login.refresh_token}

@@ -23,17 +23,26 @@ if TYPE_CHECKING:
     from trio_mcp.auth.rules.jose import PrivateKeyJwt
     from trio_mcp.auth.rules.registration import RegisteredClient
     from trio_mcp.auth.rules.urls import UrlPolicy
+    from trio_mcp.auth.server.claims import Claims, InvalidToken
+    from trio_mcp.auth.server.introspection import IntrospectionVerifier
+    from trio_mcp.auth.server.jwt import JwtVerifier
+    from trio_mcp.auth.server.resource import ResourceServer
 
 __all__ = [
     "BearerToken",
+    "Claims",
     "ClientCredentials",
     "FileTokens",
     "IdentityAssertion",
+    "IntrospectionVerifier",
+    "InvalidToken",
+    "JwtVerifier",
     "KeyringTokens",
     "MemoryTokens",
     "OAuth",
     "PrivateKeyJwt",
     "RegisteredClient",
+    "ResourceServer",
     "TokenStore",
     "UrlPolicy",
     "WorkloadIdentity",
@@ -54,6 +63,10 @@ _LATE: dict[str, tuple[str, ...]] = {
     "rules.jose": ("PrivateKeyJwt",),
     "rules.registration": ("RegisteredClient",),
     "rules.urls": ("UrlPolicy",),
+    "server.claims": ("Claims", "InvalidToken"),
+    "server.introspection": ("IntrospectionVerifier",),
+    "server.jwt": ("JwtVerifier",),
+    "server.resource": ("ResourceServer",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _LATE.items() for name in names}
 

@@ -14,7 +14,7 @@ from trio_mcp._checks import as_written
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import FailoverParameters
-from trio_mcp.http.client.auth import Auth, check_auth, extensions_of
+from trio_mcp.http.client.auth import Auth, check_auth
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
@@ -33,7 +33,7 @@ __all__ = [
     "Servable",
     "Target",
     "authorized",
-    "declared_by",
+    "auths_of",
     "failover_client",
     "link_factory",
     "target_name",
@@ -125,14 +125,14 @@ def _signed(target: Any, auth: Auth) -> Any:
     return target
 
 
-def declared_by(target: Target) -> dict[str, Any]:
-    """Return the extensions that a client declares because of the ``auth=`` of its target."""
+def auths_of(target: Target) -> list[Auth]:
+    """Return each ``auth=`` of a target, or of the ways in a list."""
     ways = target.targets if isinstance(target, FailoverParameters) else target
-    found: dict[str, Any] = {}
+    found = []
     for way in ways if isinstance(ways, (list, tuple)) else [ways]:
         parameters = way.parameters if isinstance(way, HttpConnector) else way
-        if isinstance(parameters, HttpServerParameters):
-            found |= extensions_of(parameters.auth)
+        if isinstance(parameters, HttpServerParameters) and parameters.auth is not None:
+            found.append(parameters.auth)
     return found
 
 

@@ -272,8 +272,7 @@ class Deadlines:
             with TimeLimit(self._stopwatch, self._alarm_at) as self._alarm:
                 await trio.sleep_forever()
             self._alarm = None
-            # At least that, which the arithmetic of a clock that has stood still may miss by a hair.
-            now = max(self._alarm_at, self._stopwatch.time())
+            now = self._stopwatch.time()
             while self._heap and self._heap[0][0] <= now:
                 request = heapq.heappop(self._heap)[2]
                 if not request.settled:

@@ -79,7 +79,9 @@ async def opened(auth: Auth | None, server: str) -> AsyncIterator[Signer | None]
     if auth is None:
         yield None
     else:
-        async with auth.opened(server, current_stopwatch().pause) as signer:
+        stopwatch = current_stopwatch()
+        stopwatch.stoppable = True
+        async with auth.opened(server, stopwatch.pause) as signer:
             yield signer
 
 
