@@ -137,6 +137,10 @@ class Keeper:
             and self._means.renew(login, self.prover) is not None
         )
 
+    def nonce(self, url: str) -> str | None:
+        """Return the nonce that the next proof for a URL of the server has."""
+        return None if self.prover is None else self.prover.nonce(url, resource=True)
+
     async def renew(self, refused: Login) -> None:
         """Return once the login is not the one that was refused; without asking a person, so it may be without tokens.
 

@@ -112,6 +112,7 @@ class _Attempt:
     def __init__(self, keeper: Keeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
         self._used: Login | None = None  # what the last request was signed with
+        self._nonce: str | None = None  # what its proof had
         self._url = ""
         self._taken: Counter[object] = Counter()
         self._step_ups = StepUps()
@@ -130,6 +131,7 @@ class _Attempt:
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
         if keeper.prover is not None and login.token_type == "DPoP":
+            self._nonce = keeper.nonce(url)
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
         return signed
 
@@ -141,38 +143,39 @@ class _Attempt:
         """Look at the head of a response, and return whether to send the request once more."""
         if not self._ours():
             return False
-        prover = self._keeper.prover
-        learned = prover is not None and prover.learn(self._url, headers, resource=True)
+        if (prover := self._keeper.prover) is not None:
+            prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
         wanted = read_wanted(headers)
         if status == 403 and wanted.error != "insufficient_scope":
             return False
         for row in _REMEDIES:
-            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted, learned):
+            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted):
                 self._taken[row.remedy] += 1
                 return True
         raise self._refused(status, wanted)
 
     # The remedies: each returns whether the request is worth another try.
 
-    async def with_nonce(self, wanted: Wanted, learned: bool) -> bool:
-        return learned and wanted.error == "use_dpop_nonce"
+    async def with_nonce(self, wanted: Wanted) -> bool:
+        # Another request may have learned it first.
+        return wanted.error == "use_dpop_nonce" and self._keeper.nonce(self._url) != self._nonce
 
-    async def with_newer(self, wanted: Wanted, learned: bool) -> bool:
+    async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
 
-    async def renewed(self, wanted: Wanted, learned: bool) -> bool:
+    async def renewed(self, wanted: Wanted) -> bool:
         if self._used is not None:
             await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
-    async def signed_in(self, wanted: Wanted, learned: bool) -> bool:
+    async def signed_in(self, wanted: Wanted) -> bool:
         with self._pause():
             await self._keeper.obtain(self._used, wanted)
         return True
 
-    async def stepped_up(self, wanted: Wanted, learned: bool) -> bool:
+    async def stepped_up(self, wanted: Wanted) -> bool:
         login = self._keeper.login
         held = frozenset[str]() if login is None else login.asked | (login.scopes or frozenset())
         more = self._step_ups.more(wanted.scopes, held)
@@ -201,7 +204,7 @@ class _Remedy:
     """What is done about a refusal: the first one that helps, and each of them only so often in one operation."""
 
     status: int
-    remedy: Callable[[_Attempt, Wanted, bool], Awaitable[bool]]
+    remedy: Callable[[_Attempt, Wanted], Awaitable[bool]]
     most: int
 
 
