@@ -150,6 +150,9 @@ class _Attempt:
         wanted = read_wanted(headers)
         if status == 403 and wanted.error != "insufficient_scope":
             return False
+        if status == 403:  # the token itself is good
+            self._taken.pop(_Attempt.renewed, None)
+            self._taken.pop(_Attempt.signed_in, None)
         for row in _REMEDIES:
             if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted):
                 self._taken[row.remedy] += 1
