@@ -1,4 +1,4 @@
-"""Anything that may happen to a login, in any order: the login goes on, and a person is asked only if nothing else helps.
+"""Anything that may happen to a login, in any order: it goes on, and a person is asked only if nothing else helps.
 
 Hypothesis draws what happens and when; it runs on the virtual clock, against the authorization server for tests.
 """

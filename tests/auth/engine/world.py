@@ -109,7 +109,7 @@ class World:
             await trio.sleep(0 if answer.ending == "cut" else 10)
             raise AuthorizationError(step.step, f"the connection ended: {answer.ending}")
         await trio.sleep(self.latency)
-        if answer.status == 200 and "grant_type" in form:
+        if answer.status == 200 and "grant_type" in form and answer.body.startswith(b"{"):
             self._arrived(used, json.loads(answer.body).get("refresh_token"))
         return answer
 

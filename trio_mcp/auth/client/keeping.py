@@ -186,7 +186,9 @@ class Keeper:
         async with self._store.lock(self.server):
             # Another process may have been here first: its refresh token is good, and ours is used up.
             if await self._reread():
-                return
+                if self.login is None or not self.stale():
+                    return
+                refused = self.login
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:

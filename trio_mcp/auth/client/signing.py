@@ -215,7 +215,7 @@ class _Remedy:
 _REMEDIES = (
     _Remedy(401, _Attempt.with_nonce, 2),
     _Remedy(401, _Attempt.with_newer, 4),
-    _Remedy(401, _Attempt.renewed, 1),
+    _Remedy(401, _Attempt.renewed, 2),  # the first time, it may be another process's token that has expired, too
     _Remedy(401, _Attempt.signed_in, 1),
     _Remedy(403, _Attempt.with_newer, 4),
     _Remedy(403, _Attempt.stepped_up, MAX_STEP_UPS),
