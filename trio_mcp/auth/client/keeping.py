@@ -59,6 +59,10 @@ class Means(Protocol):
     def login_timeout(self) -> float:
         """How long a person has to sign in, in seconds."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether a person may be asked, by the asker or by the program: then no timeout of the client runs."""
+
     def accepts(self, login: Login) -> bool:
         """Return whether a login that was found in the store is of this kind, and of this client."""
 

@@ -76,7 +76,7 @@ class Kept:
 
         async with closing(leave):
             await keeper.load()
-            yield _Signer(keeper, pause if self._means.asker is not None else contextlib.nullcontext)
+            yield _Signer(keeper, pause if self._means.asks else contextlib.nullcontext)
 
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return what it was; None if there was none that could be read."""
@@ -99,6 +99,20 @@ class _Signer:
     def attempt(self) -> _Attempt:
         """Begin an operation."""
         return _Attempt(self._keeper, self._pause)
+
+    async def login(self, good: Callable[[Login], bool]) -> Login:
+        """Return the login, after a refresh or a new sign-in if it is not good enough.
+
+        Args:
+            good: Returns whether a login is good enough. What comes of a new sign-in is returned, whatever it is.
+        """
+        keeper = self._keeper
+        if keeper.login is not None and not good(keeper.login):
+            await keeper.renew(keeper.login)
+        if keeper.login is None or not (keeper.usable() and good(keeper.login)):
+            await keeper.obtain(keeper.login, Wanted())
+        assert keeper.login is not None  # or obtain() has raised
+        return keeper.login
 
     async def sign_in(self) -> None:
         """Sign in, though no request was refused yet."""
