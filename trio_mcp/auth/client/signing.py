@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-import attrs
 import trio
 
 from trio_mcp._nursery import closing
@@ -16,7 +14,7 @@ from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
-from trio_mcp.auth.rules.scopes import MAX_STEP_UPS, StepUps, join_scopes
+from trio_mcp.auth.rules.scopes import StepUps, join_scopes
 from trio_mcp.auth.rules.urls import UrlPolicy, origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
@@ -128,7 +126,9 @@ class _Attempt:
         self._used: Login | None = None  # what the last request was signed with
         self._nonce: str | None = None  # what its proof had
         self._url = ""
-        self._taken: Counter[object] = Counter()
+        self._tries = 0
+        # Whether the last token is one that this operation got, which no server has accepted yet.
+        self._refreshed = self._entered = False
         self._step_ups = StepUps()
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
@@ -165,11 +165,10 @@ class _Attempt:
         if status == 403 and wanted.error != "insufficient_scope":
             return False
         if status == 403:  # the token itself is good
-            self._taken.pop(_Attempt.renewed, None)
-            self._taken.pop(_Attempt.signed_in, None)
-        for row in _REMEDIES:
-            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted):
-                self._taken[row.remedy] += 1
+            self._refreshed = self._entered = False
+        self._tries += 1
+        for remedy in _REMEDIES[status]:
+            if self._tries < _MOST_TRIES and await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
 
@@ -183,13 +182,16 @@ class _Attempt:
         return self._keeper.usable(self._used)
 
     async def renewed(self, wanted: Wanted) -> bool:
-        if self._used is not None:
-            await self._keeper.renew(self._used)
+        if self._used is None or self._refreshed:
+            return False
+        self._refreshed = await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
     async def signed_in(self, wanted: Wanted) -> bool:
+        if self._entered:
+            return False
         with self._pause():
-            await self._keeper.obtain(self._used, wanted)
+            self._entered = await self._keeper.obtain(self._used, wanted)
         return True
 
     async def stepped_up(self, wanted: Wanted) -> bool:
@@ -216,24 +218,14 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
-@attrs.frozen
-class _Remedy:
-    """What is done about a refusal: the first one that helps, and each of them only so often in one operation."""
+_MOST_TRIES = 8
+"""How often one request is sent at most; chosen. No remedy is taken as often: this is for servers that play games."""
 
-    status: int
-    remedy: Callable[[_Attempt, Wanted], Awaitable[bool]]
-    most: int
-
-
-# In this order: a person is asked to sign in only when nothing else helps.
-_REMEDIES = (
-    _Remedy(401, _Attempt.with_nonce, 2),
-    _Remedy(401, _Attempt.with_newer, 4),
-    _Remedy(401, _Attempt.renewed, 2),  # the first time, it may be another process's token that has expired, too
-    _Remedy(401, _Attempt.signed_in, 1),
-    _Remedy(403, _Attempt.with_newer, 4),
-    _Remedy(403, _Attempt.stepped_up, MAX_STEP_UPS),
-)
+# By status, in this order: a person is asked to sign in only when nothing else helps.
+_REMEDIES: dict[int, tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
+    401: (_Attempt.with_nonce, _Attempt.with_newer, _Attempt.renewed, _Attempt.signed_in),
+    403: (_Attempt.with_newer, _Attempt.stepped_up),
+}
 
 
 def _origin(url: str) -> str:
