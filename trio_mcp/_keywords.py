@@ -89,7 +89,7 @@ _CLIENT = {
     "raise_exceptions": "a server logs the errors that it hides; write expose_errors=True at the Server",
     "auto_initialize": "async with Client(…) connects and negotiates",
     "verify": "write Client(lambda: streamable_http_client(url, http_client=…))",
-    "auth": _AUTH,
+    **dict.fromkeys(("oauth", "auth_provider", "authProvider"), "write auth=…, with an OAuth of trio_mcp.auth"),
 }
 
 # What the official SDK and FastMCP call the settings of an endpoint, and what they are here.

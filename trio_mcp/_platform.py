@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+from pathlib import Path
 from typing import Final
 
 import trio
 
 from trio_mcp.errors import TransportError
 
-__all__ = ["AF_UNIX", "SOCKETS_ARE_FILES", "check_pipes", "check_unix_sockets"]
+__all__ = [
+    "AF_UNIX",
+    "FILES_HAVE_OWNERS",
+    "SOCKETS_ARE_FILES",
+    "check_pipes",
+    "check_unix_sockets",
+    "sync_folder",
+    "try_to_lock",
+    "unlock",
+]
 
 AF_UNIX: Final[int | None] = getattr(socket, "AF_UNIX", None)
 """The family of Unix sockets; None where Python has none."""
@@ -18,6 +29,9 @@ AF_UNIX: Final[int | None] = getattr(socket, "AF_UNIX", None)
 # Elsewhere `os.read` and `os.write` save some layers between a socket and a transport.
 SOCKETS_ARE_FILES: Final[bool] = sys.platform != "win32"
 """Whether a socket's number is that of a file."""
+
+FILES_HAVE_OWNERS: Final[bool] = sys.platform != "win32"
+"""Whether a file has one owner and a mode, and folders can be opened."""
 
 INSTEAD = "use HTTP, WebSocket or TCP instead, such as server.run('http') and Client('http://127.0.0.1:8000/mcp')"
 
@@ -42,3 +56,45 @@ def check_unix_sockets() -> None:
     """
     if AF_UNIX is None:
         raise TransportError(f"Python has no Unix sockets on {sys.platform}: {INSTEAD}")
+
+
+def sync_folder(folder: Path) -> None:
+    """Write to disk which files a folder holds."""
+    if FILES_HAVE_OWNERS:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# Python has each of these modules on one kind of system only.
+def try_to_lock(descriptor: int) -> bool:
+    """Lock an open file unless someone else has; return whether it is locked now."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+    else:
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Undo `try_to_lock`."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

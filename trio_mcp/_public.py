@@ -56,6 +56,7 @@ from trio_mcp.errors import UnknownTool as UnknownTool
 from trio_mcp.http.client.legacy.sse_client import sse_client as sse_client
 from trio_mcp.http.client.parameters import HttpServerParameters as HttpServerParameters
 from trio_mcp.http.client.streamable import streamable_http_client as streamable_http_client
+from trio_mcp.http.client.websocket import websocket_client as websocket_client
 from trio_mcp.http.server.asgi_app import AsgiApp as AsgiApp
 from trio_mcp.http.server.event_store import EventsLost as EventsLost
 from trio_mcp.http.server.event_store import EventStore as EventStore
@@ -119,4 +120,3 @@ from trio_mcp.stdio.parameters import StdioServerParameters as StdioServerParame
 from trio_mcp.stdio.server import stdio_server as stdio_server
 from trio_mcp.trace_context import TraceContext as TraceContext
 from trio_mcp.uri_templates import UriTemplate as UriTemplate
-from trio_mcp.websocket.client import websocket_client as websocket_client

@@ -287,6 +287,9 @@ class AuthorizationError(TransportError):
         advice: What to do about it; empty if there is nothing to say.
     """
 
+    # The server has refused the request, if it has got it at all.
+    sent = False
+
     def __init__(
         self, step: str, problem: str, *, issuer: str | None = None, error: str | None = None, advice: str = ""
     ) -> None:

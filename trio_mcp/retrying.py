@@ -9,10 +9,10 @@ from email.utils import parsedate_to_datetime
 import attrs
 
 from trio_mcp._checks import check_count, check_number
-from trio_mcp.errors import HttpTrouble
+from trio_mcp.errors import AuthorizationError, HttpTrouble, LoginRequired
 from trio_mcp.types.methods import facts_of
 
-__all__ = ["Backoff", "may_repeat", "retry_after"]
+__all__ = ["Backoff", "asks_anew", "may_repeat", "retry_after"]
 
 
 def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
@@ -27,6 +27,13 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
         return True
     # 502 and 504 come from a gateway, which does not know how far the request got.
     return trouble == "gateway" and (method is None or facts_of(method).repeatable)
+
+
+def asks_anew(error: Exception) -> bool:
+    """Return whether another attempt to connect would ask a person again, who has just said no or nothing."""
+    if isinstance(error, LoginRequired):
+        return False  # no person is asked; and another program may sign in meanwhile
+    return isinstance(error, AuthorizationError) and error.step in ("authorization", "device", "redirection")
 
 
 def retry_after(value: str | None, now: float) -> float | None:

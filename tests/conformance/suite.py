@@ -42,20 +42,24 @@ SCENARIO_MILLISECONDS = "60000"
 _NO_HANDSHAKE = re.compile("Client did not send a (initialize|notifications/initialized) request")
 """What http-standard-headers skips, because there is no such request in 2026-07-28, the only revision it is for."""
 
-Side = Literal["client", "server"]
-"""Which of our two sides is tested."""
+Side = Literal["client", "server", "authorization"]
+"""What is tested: one of our two sides, or the authorization server of `trio_mcp.auth.testing`."""
 
 TOTALS: dict[tuple[Side, str], tuple[int, int]] = {
     ("server", "2025-03-26"): (1, 3),
     ("server", "2025-06-18"): (27, 56),
     ("server", "2025-11-25"): (33, 84),
     ("server", "2026-07-28"): (40, 152),
-    ("client", "2025-03-26"): (0, 0),
-    ("client", "2025-06-18"): (2, 3),
-    ("client", "2025-11-25"): (5, 20),
-    ("client", "2026-07-28"): (8, 64),
+    ("client", "2025-03-26"): (2, 19),
+    ("client", "2025-06-18"): (5, 60),
+    ("client", "2025-11-25"): (19, 250),
+    ("client", "2026-07-28"): (33, 418),
     ("server", BARE): (52, 187),
-    ("client", BARE): (0, 0),
+    ("client", BARE): (8, 78),
+    ("authorization", "2025-03-26"): (2, 2),
+    ("authorization", "2025-06-18"): (2, 2),
+    ("authorization", "2025-11-25"): (2, 3),
+    ("authorization", "2026-07-28"): (2, 3),
 }
 """Scenarios that are not expected to fail, and the checks that pass in them. It is exact, because a scenario that gives
 up early looks at less, and calls that a pass."""
@@ -117,13 +121,20 @@ class Suite:
             The suite's checks in each scenario, and the end of its output.
         """
         output = self._run(side, *arguments, *_spec_version(revision), "-o", str(folder))
-        files = {_scenario(side, file.parent.relative_to(folder)): file for file in folder.rglob("checks.json")}
-        return {scenario: _checks(file) for scenario, file in files.items()}, output[-4000:]
+        return self.found(side, folder), output[-4000:]
+
+    def found(self, side: Side, folder: Path) -> dict[str, list[Check]]:
+        """Return the suite's checks in each scenario whose results are in a folder."""
+        return {_scenario(side, file.parent.relative_to(folder)): _checks(file) for file in folder.rglob("checks.json")}
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of the suite."""
+        script = self.peers.modules / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+        return [str(self.peers.node), str(script), *arguments]
 
     def _run(self, *arguments: str, check: bool = False) -> str:
-        script = self.peers.modules / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
         done = subprocess.run(
-            [self.peers.node, script, *arguments],
+            self.command(*arguments),
             cwd=self.checkout,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -140,7 +151,7 @@ def _spec_version(revision: str) -> list[str]:
 
 def _scenario(side: Side, folder: Path) -> str:
     name = re.sub(r"-\d{4}-\d\d-\d\dT[-\d]+Z$", "", str(folder))
-    return name.removeprefix("server-") if side == "server" else name
+    return name.removeprefix({"server": "server-", "authorization": "authorization-server-"}.get(side, ""))
 
 
 def _checks(file: Path) -> list[Check]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import attrs
+import httpx
 import pytest
+import trio
 
 from tests import forks
 from tests.conftest import per_runner
 from tests.interop import node_peers
 from tests.interop.installs import InstallError
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
+from trio_mcp.auth.testing import AuthorizationServer
 
 from .suite import BARE, MANIFEST, REVISIONS, SCENARIO_MILLISECONDS, Check, Suite, everything_url, judge
 
@@ -84,7 +90,10 @@ def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say
 def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
     """Run the suite's scenarios for a revision; return the totals in words."""
     command = forks.command(
-        "tests.conformance.everything_client", "trio_mcp.client", options=("-W", "error"), root=suite.checkout
+        "tests.conformance.everything_client",
+        "tests.conformance.everything_auth",
+        options=("-W", "error"),
+        root=suite.checkout,
     )
 
     def run(scenario: str) -> list[Check]:
@@ -102,6 +111,31 @@ def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
         checks = dict(zip(together, pool.map(run, together), strict=True))
     checks |= {scenario: run(scenario) for scenario in scenarios if scenario in TIMED}
     return judge("client", revision, checks)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_authorization_server_for_tests_conforms_to(
+    suite: Suite, revision: str, tmp_path: Path, say: Say
+) -> None:
+    """The suite prints a URL and waits for a person, whom a client without cookies plays."""
+    server = AuthorizationServer(documents=lambda url: b"")
+    server.add_client("app", redirects=["http://127.0.0.1/callback"])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    said = b""
+    async with (
+        server.served() as issuer,
+        httpx.AsyncClient(follow_redirects=True) as browser,
+        trio.open_nursery() as nursery,
+    ):
+        options = ("--url", issuer, "--client-id", "app", "--port", str(port), "-o", str(tmp_path))
+        command = suite.command("authorization", *options, "--spec-version", revision)
+        process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE))
+        async for piece in process.stdout:
+            if b"Callback server started" in (said := said + piece):
+                await browser.get(re.findall(rf"{issuer}/authorize\S+", said.decode())[0])
+                said = b""
+    say(judge("authorization", revision, suite.found("authorization", tmp_path)))
 
 
 def test_nothing_of_the_bare_suite_is_left_out(suite: Suite) -> None:

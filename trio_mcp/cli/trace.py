@@ -191,7 +191,9 @@ class _TracedHttp(HttpConnector):
                 headers={"User-Agent": f"trio-mcp/{__version__}"},
                 event_hooks={"request": [self._asked], "response": [self._answered]},
             ) as client,
-            connect(self.parameters.url, headers=self.parameters.headers, http_client=client) as link,
+            connect(
+                self.parameters.url, headers=self.parameters.headers, auth=self.parameters.auth, http_client=client
+            ) as link,
         ):
             yield _traced(link, self.trace)
 
@@ -203,12 +205,12 @@ class _TracedHttp(HttpConnector):
 
     @contextlib.asynccontextmanager
     async def _websocket(self) -> AsyncIterator[Link]:
-        from trio_mcp.websocket.client import websocket_client
+        from trio_mcp.http.client.websocket import websocket_client
 
         url, headers = self.parameters.url, self.parameters.headers
         self.trace.head(SENT, f"GET {url} (the handshake of a WebSocket)", headers)
         try:
-            async with websocket_client(url, headers=headers) as link:
+            async with websocket_client(url, headers=headers, auth=self.parameters.auth) as link:
                 self.trace.head(RECEIVED, "101 Switching Protocols")
                 yield _traced(link, self.trace)
         except HttpError as exc:

@@ -22,12 +22,13 @@ from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
-from trio_mcp.client.targets import Target
+from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import OutputSchemas, ToolResult, adapter_of, typed
 from trio_mcp.convert import as_json, as_result, brief
 from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.http.client.auth import Auth
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.principal import Principal, as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
@@ -96,6 +97,7 @@ class ClientOptions(TypedDict, total=False):
     middleware: Sequence[Middleware]
     cache: ResponseCache | None
     principal: str | Principal | None
+    auth: Auth | None
 
 
 class Client(EnteredOnce):
@@ -108,6 +110,8 @@ class Client(EnteredOnce):
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
             that returns an async context manager yielding a `Link`. A list of these, or `FailoverParameters`, holds
             several ways to one server, the best first.
+        auth: Signs in, and authorizes each request, for a server that is reached over HTTP or WebSocket; see
+            `trio_mcp.auth`. `HttpServerParameters` may have one of their own.
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
@@ -137,6 +141,7 @@ class Client(EnteredOnce):
         self,
         target: Target,
         *,
+        auth: Auth | None = None,
         mode: str = "auto",
         timeout: Limit = USE_SESSION,
         client_info: Implementation | None = None,
@@ -152,6 +157,7 @@ class Client(EnteredOnce):
         **unknown: Never,
     ) -> None:
         refuse_unknown(Client, unknown)
+        target = authorized(target, auth)
         answers = given_or_default("answers", answers, Answers)
         options = given_or_default("options", options, SessionOptions)
         if cache is not None and not isinstance(cache, ResponseCache):

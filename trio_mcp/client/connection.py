@@ -17,13 +17,15 @@ from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
 from trio_mcp.client.subscriptions import Subscriptions
-from trio_mcp.client.targets import HttpConnector, Target, link_factory, target_name
+from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
+from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
@@ -68,6 +70,7 @@ class Connection:
 
     Attributes:
         inputs: The callbacks that answer the server's questions.
+        stopwatch: The clock of its time limits.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Connection:
         if client_info is not None and not isinstance(client_info, Implementation):
             raise TypeError(f"client_info must be an Implementation, got {type(client_info).__name__}")
         self.inputs = inputs
+        self.stopwatch = Stopwatch()
         self._subscriptions = subscriptions
         # Everything is checked here, so that entering fails only for reasons that lie outside the program.
         self._capabilities = {} if capabilities is None else dict(as_object(capabilities, "capabilities"))
@@ -103,6 +107,9 @@ class Connection:
                 'result_types are those of extensions that the client declares: pass capabilities={"extensions": …} too'
             )
         self._open_link = link_factory(target)
+        self._extensions: dict[str, Any] = {}
+        for auth in auths_of(target):
+            self._extensions |= extensions_of(auth)
         self._mode = mode
         self._client_info = client_info
         self._options = options
@@ -132,10 +139,12 @@ class Connection:
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
         """Hold the whole connection in a task of its own, so that any task can close it at any time."""
         session: ConnectedSession | None = None
+        # For everything of this client that has a time limit: the task, and those that it starts, have it.
+        STOPWATCH.set(self.stopwatch)
         try:
             with self._scope:
                 # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
-                with trio.CancelScope(deadline=trio.current_time() + self._options.calls.connect_timeout) as connecting:
+                with self.stopwatch.limit(self._options.calls.connect_timeout) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
                             self._ways = link.write.status
@@ -167,7 +176,8 @@ class Connection:
 
     def _declared(self, revision: str) -> dict[str, Any]:
         """Put together everything that the client declares."""
-        return merged(self.inputs.capabilities(revision), self._capabilities)
+        given = merged(self.inputs.capabilities(revision), self._capabilities)
+        return merged({"extensions": self._extensions}, given) if self._extensions else given
 
     async def _negotiate(self, session: ConnectedSession) -> None:
         # Without a timeout of their own: a server that starts slowly has the whole of `connect_timeout`.

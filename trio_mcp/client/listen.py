@@ -17,7 +17,15 @@ from trio_mcp.client.connection import Connection, OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares
-from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import (
+    AuthorizationError,
+    CapabilityError,
+    LocalProtocolError,
+    McpError,
+    RemoteProtocolError,
+    RequestTimeout,
+    TransportError,
+)
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.session.calls import CallLimits, Limit, Limits
 from trio_mcp.types import meta
@@ -40,6 +48,9 @@ LEGACY_CAPABILITIES = {
 MAX_URIS = 1000
 UNSUBSCRIBE_TIMEOUT = 10.0
 """Seconds. Only a new subscription to the same resource waits for it."""
+
+SHORTEST = 1.0
+"""Seconds that a subscription must have lasted to be opened anew. Chosen: a server that ends each at once means it."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
@@ -90,7 +101,7 @@ class Listening:
                 nursery.start_soon(self._hear, feed, legacy)
                 try:
                     # Only the opening has a time limit: a subscription may stay open as long as the block.
-                    with trio.move_on_after(math.inf if limit is None else limit) as waiting:
+                    with self._connection.stopwatch.limit(math.inf if limit is None else limit) as waiting:
                         await feed.wait_opened()
                     if waiting.cancelled_caught and limit is not None:
                         reason = "the request timed out"
@@ -112,6 +123,28 @@ class Listening:
             feed.end(None)  # the server ended it itself
 
     async def _hear_modern(self, feed: Feed) -> None:
+        if not self._connection.stopwatch.stoppable:
+            await self._subscribed(feed)
+            return
+        # A server ends a stream with its token, by a response or by cutting it. So it is opened anew, with another
+        # token; if the server can't be reached, the subscription has ended as it did.
+        ended: TransportError | None = None
+        while True:
+            began, end = trio.current_time(), None
+            try:
+                await self._subscribed(feed)
+            except TransportError as exc:
+                end = exc
+            if not feed.acknowledged:
+                end = ended if feed.resumed and not isinstance(end, AuthorizationError) else end
+                break
+            if trio.current_time() - began < SHORTEST or self._connection.session.closed:
+                break
+            ended, feed.resumed = end, True
+        if end is not None:
+            raise end
+
+    async def _subscribed(self, feed: Feed) -> None:
         session = self._connection.session
         call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 

@@ -88,6 +88,13 @@ LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
     "notifications/resources/list_changed": ResourcesListChanged(),
 }
 UPDATED: Final = "notifications/resources/updated"
+KINDS: Final[dict[type[ChangeEvent], str]] = {
+    ToolsListChanged: "tools",
+    PromptsListChanged: "prompts",
+    ResourcesListChanged: "resources",
+    ResourceUpdated: "resources",
+}
+"""What a `ChangeHook` is told has changed."""
 
 NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
 """The notifications that `Subscriptions.note` handles."""
@@ -125,6 +132,7 @@ class Feed:
         honored: The part of it that the server has agreed to.
         acknowledged: Whether the server has agreed.
         outgoing: Its request, in the modern era: notifications carry that request's id.
+        resumed: Whether it had ended and is opened anew, so that everything may have changed.
     """
 
     def __init__(self, asked: SubscriptionFilter) -> None:
@@ -132,6 +140,7 @@ class Feed:
         self.outgoing: OutgoingRequest | None = None
         self.honored = SubscriptionFilter()
         self.acknowledged = False
+        self.resumed = False
         self._wanted: frozenset[ChangeEvent] = frozenset()
         # Ordered, and each event once: a slow loop holds no more than one event per list and URI.
         self._pending: OrderedDict[ChangeEvent, None] = OrderedDict()
@@ -181,10 +190,11 @@ class Feed:
         )
         self._wanted = events_of(self.honored)
 
-    def acknowledge(self) -> None:
-        """Record that the server has agreed."""
+    def acknowledge(self) -> list[ChangeEvent]:
+        """Record that the server has agreed, and return what may have been missed before."""
         self.acknowledged = True
         self._opened.set()
+        return list(self._wanted) if self.resumed else []
 
     def deliver(self, event: ChangeEvent) -> bool:
         """Keep an event until it is taken; return whether the subscription covers it."""
@@ -345,17 +355,18 @@ class Subscriptions:
         """
         event = None if notification.method == ACKNOWLEDGED else read_change(notification)
         if event is not None:
-            kind = notification.method.split("/")[1]
-            # Before any subscription sees the event: a loop that then lists anew must not get the old list from the
-            # cache.
-            for hook in self.hooks:
-                hook(kind, event.uri if isinstance(event, ResourceUpdated) else None)
+            self._announce(event)
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
             # A legacy notification names no subscription: each one takes what it covers.
             for feed in self._held:
                 feed.deliver(event)
+
+    def _announce(self, event: ChangeEvent) -> None:
+        # Before any subscription sees the event: a loop that then lists anew must not get the old list from the cache.
+        for hook in self.hooks:
+            hook(KINDS[type(event)], event.uri if isinstance(event, ResourceUpdated) else None)
 
     def _note_modern(self, notification: Notification, event: ChangeEvent | None) -> None:
         method = notification.method
@@ -368,28 +379,29 @@ class Subscriptions:
         if feed is None or feed.outgoing is None or feed.outgoing.settled:
             return  # late: the subscription has ended
         if event is None:
-            _read_acknowledgement(notification, feed)
+            self._read_acknowledgement(notification, feed)
         elif not feed.acknowledged:
             # The acknowledgement must come first (`basic/patterns/subscriptions`).
             raise RemoteProtocolError(f"{method!r} came before subscription {request_id} was acknowledged")
         elif not feed.deliver(event):
             raise RemoteProtocolError(f"{method!r} came for subscription {request_id}, which does not cover it")
 
-
-def _read_acknowledgement(notification: Notification, feed: Feed) -> None:
-    if feed.acknowledged:
-        raise RemoteProtocolError("the server acknowledged a subscription twice")
-    try:
-        offered = SubscriptionsAcknowledgedNotificationParams.from_wire(notification.params or {}).notifications
-    except ValidationError as exc:
-        error = RemoteProtocolError(f"the acknowledgement of a subscription is malformed: {brief(exc)}")
-        feed.end(error)
-        raise another(error) from None  # reported as well as raised by the loop: each needs its own traceback
-    feed.honor(offered)
-    feed.acknowledge()
-    # What was not asked for is ignored above, and reported here.
-    if not events_of(offered) <= events_of(feed.asked):
-        raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
+    def _read_acknowledgement(self, notification: Notification, feed: Feed) -> None:
+        if feed.acknowledged:
+            raise RemoteProtocolError("the server acknowledged a subscription twice")
+        try:
+            offered = SubscriptionsAcknowledgedNotificationParams.from_wire(notification.params or {}).notifications
+        except ValidationError as exc:
+            error = RemoteProtocolError(f"the acknowledgement of a subscription is malformed: {brief(exc)}")
+            feed.end(error)
+            raise another(error) from None  # reported as well as raised by the loop: each needs its own traceback
+        feed.honor(offered)
+        for missed in feed.acknowledge():
+            self._announce(missed)
+            feed.deliver(missed)
+        # What was not asked for is ignored above, and reported here.
+        if not events_of(offered) <= events_of(feed.asked):
+            raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
 # Also used by the cache: reading a folder may have returned what lies in it.

@@ -14,6 +14,7 @@ from trio_mcp._checks import as_written
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.http.client.auth import Auth, check_auth
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
@@ -26,7 +27,17 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 SERVER_GRACE = 2.0
 """Seconds that a server in memory gets to end, for example its lifespan, after its client has left."""
 
-__all__ = ["HttpConnector", "LinkFactory", "Servable", "Target", "failover_client", "link_factory", "target_name"]
+__all__ = [
+    "HttpConnector",
+    "LinkFactory",
+    "Servable",
+    "Target",
+    "authorized",
+    "auths_of",
+    "failover_client",
+    "link_factory",
+    "target_name",
+]
 
 LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
 
@@ -75,6 +86,54 @@ def link_factory(target: Target) -> LinkFactory:
         "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
         f"async context manager yielding a Link; got {type(target).__name__}"
     )
+
+
+def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> Target:
+    """Return a target with an ``auth=``, unless it has its own; of a list, those with a URL.
+
+    Args:
+        target: The target.
+        auth: Signs in, and authorizes each request; None changes nothing.
+        optional: Whether a target that can't use it is returned as it is.
+
+    Raises:
+        TypeError: If it can't be passed as ``auth=``, or the target can't use it.
+    """
+    check_auth(auth)
+    if auth is None:
+        return target
+    ways = target.targets if isinstance(target, FailoverParameters) else target
+    if isinstance(ways, (list, tuple)):
+        signed = [_signed(way, auth) for way in ways]
+        if any(isinstance(way, HttpServerParameters) for way in signed):
+            return attrs.evolve(target, targets=signed) if isinstance(target, FailoverParameters) else signed
+    elif isinstance(changed := _signed(ways, auth), HttpServerParameters):
+        return changed
+    if optional:
+        return target
+    raise TypeError(
+        f"auth= is for servers that are reached over HTTP or WebSocket, and {target_name(target)!r} is not; a process"
+        " gets credentials by its environment: StdioServerParameters(…, env={…})"
+    )
+
+
+def _signed(target: Any, auth: Auth) -> Any:
+    if isinstance(target, str) and target.partition("://")[0].lower() in ("http", "https", "ws", "wss"):
+        target = HttpServerParameters(target, kind="ws" if target[:2].lower() == "ws" else "http")
+    if isinstance(target, HttpServerParameters) and target.auth is None:
+        target = attrs.evolve(target, auth=auth)
+    return target
+
+
+def auths_of(target: Target) -> list[Auth]:
+    """Return each ``auth=`` of a target, or of the ways in a list."""
+    ways = target.targets if isinstance(target, FailoverParameters) else target
+    found = []
+    for way in ways if isinstance(ways, (list, tuple)) else [ways]:
+        parameters = way.parameters if isinstance(way, HttpConnector) else way
+        if isinstance(parameters, HttpServerParameters) and parameters.auth is not None:
+            found.append(parameters.auth)
+    return found
 
 
 def target_name(target: object) -> str:
@@ -139,9 +198,9 @@ def _by_parameters(parameters: HttpServerParameters) -> LinkFactory:
 
 
 def _websocket_client(parameters: HttpServerParameters) -> contextlib.AbstractAsyncContextManager[Link]:
-    from trio_mcp.websocket.client import websocket_client
+    from trio_mcp.http.client.websocket import websocket_client
 
-    return websocket_client(parameters.url, headers=parameters.headers)
+    return websocket_client(parameters.url, headers=parameters.headers, auth=parameters.auth)
 
 
 def _socket_client(url: str) -> contextlib.AbstractAsyncContextManager[Link]:
@@ -164,7 +223,7 @@ class HttpConnector:
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
-        return connect(self.parameters.url, headers=self.parameters.headers)
+        return connect(self.parameters.url, headers=self.parameters.headers, auth=self.parameters.auth)
 
     @property
     def is_legacy(self) -> bool:

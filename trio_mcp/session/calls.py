@@ -23,6 +23,7 @@ from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.notices import DELIVERY_TIME, Delivery
 from trio_mcp.session.sink import Sink
+from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
@@ -128,11 +129,11 @@ class Limits:
         return self.wants_progress or self.urgent
 
     def deadline(self, started: float, now: float) -> float:
-        """Return the time at which a call times out.
+        """Return the time at which a call times out, as a `Stopwatch` counts it.
 
         Args:
-            started: When the call started, on Trio's clock.
-            now: When it last heard from the peer, on the same clock.
+            started: When the call started, on the same clock.
+            now: When it last heard from the peer.
         """
         deadline = inf if self.timeout is None else now + self.timeout
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
@@ -227,17 +228,20 @@ class Deadlines:
 
     Args:
         spawn: Starts the task that watches, which runs only while there are deadlines.
+        stopwatch: The clock that they are on.
     """
 
     # A cancel scope for each call instead would cost as much as the rest of the call.
 
-    def __init__(self, spawn: Spawn) -> None:
+    def __init__(self, spawn: Spawn, stopwatch: Stopwatch) -> None:
         self._spawn = spawn
+        self._stopwatch = stopwatch
         self._watched = False
         self._heap: list[tuple[float, int, OutgoingRequest]] = []
         self._serial = 0
         self._capacity = MIN_CAPACITY
-        self._alarm: trio.CancelScope | None = None
+        self._alarm: TimeLimit | None = None
+        self._alarm_at = inf
 
     def add(self, deadline: float, request: OutgoingRequest) -> None:
         """Watch a request. There is no need to remove it: a settled request is skipped when its deadline comes."""
@@ -254,20 +258,21 @@ class Deadlines:
             self._watched = True
             self._spawn(self._watch)
         # Without an alarm the watching task has yet to look at the heap, and will see this deadline by itself.
-        elif self._alarm is not None and deadline < self._alarm.deadline:
-            self._alarm.deadline = deadline
+        elif self._alarm is not None and deadline < self._alarm_at:
+            self._alarm.deadline = self._alarm_at = deadline
 
     async def _watch(self) -> None:
-        # The alarm is a sleep in a cancel scope, so that `add` can move it forward by changing the scope's deadline.
+        # The alarm is a sleep in a time limit, so that `add` can move it forward by changing the deadline.
         while True:
             while self._heap and self._heap[0][2].settled:
                 heapq.heappop(self._heap)
             if not self._heap:
                 break
-            with trio.CancelScope(deadline=self._heap[0][0]) as self._alarm:
+            self._alarm_at = self._heap[0][0]
+            with TimeLimit(self._stopwatch, self._alarm_at) as self._alarm:
                 await trio.sleep_forever()
             self._alarm = None
-            now = trio.current_time()
+            now = self._stopwatch.time()
             while self._heap and self._heap[0][0] <= now:
                 request = heapq.heappop(self._heap)[2]
                 if not request.settled:
@@ -301,7 +306,8 @@ class Calls:
         self._sink = sink
         self._options = options
         self._on_fault = on_fault
-        self._deadlines = Deadlines(spawn)
+        self._stopwatch = current_stopwatch()
+        self._deadlines = Deadlines(spawn, self._stopwatch)
         self.lost: Exception | None = None
 
     def check_open(self) -> None:
@@ -338,7 +344,8 @@ class Calls:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.lost is not None:
             raise another(self.lost)
-        started = trio.current_time()
+        started, stopwatch = trio.current_time(), self._stopwatch
+        counted = started - stopwatch.lost
         # No await from here to the `try`, or a cancellation in between would leave the request open forever.
         outgoing = self._peer.open_request(method, params, wants_progress=limits.wants_progress)
         waiting = outgoing.waiter = Call()
@@ -346,21 +353,22 @@ class Calls:
             opened(outgoing)
         reason: str | None = None
         try:
-            if self._sink.has_room and not limits.wants_scope:
+            if self._sink.has_room and not limits.wants_scope and not stopwatch.stopped:
                 # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
                 if limits.patience != inf:
-                    self._deadlines.add(started + limits.patience, outgoing)
+                    self._deadlines.add(counted + limits.patience, outgoing)
                 self._sink.put(SessionMessage(outgoing.request, related, retry=limits.retry), outgoing)
                 await waiting.wait()
             else:
-                await self._call_in_scope(outgoing, waiting, started, limits, related)
+                counted = stopwatch.time()
+                await self._call_in_scope(outgoing, waiting, counted, limits, related)
             if waiting.outcome is TIMED_OUT:
                 reason = "the request timed out"
-                raise _timeout(method, limits, started)
+                raise _timeout(method, limits, stopwatch.time() >= counted + (limits.total_timeout or inf))
             if waiting.behind is not None:
-                now = trio.current_time()
-                heard = now if limits.reset_on_progress else started
-                await waiting.behind.wait(min(now + DELIVERY_TIME, limits.deadline(started, heard)))
+                heard = stopwatch.time() if limits.reset_on_progress else counted
+                deadline = stopwatch.real(limits.deadline(counted, heard))
+                await waiting.behind.wait(min(trio.current_time() + DELIVERY_TIME, deadline))
         except trio.Cancelled as exc:
             reason = exc.reason or ("the caller's deadline expired" if exc.source == "deadline" else None)
             raise
@@ -387,7 +395,7 @@ class Calls:
     ) -> None:
         """Send a request and wait; time may run out while waiting for room or in a progress callback."""
         # Those waits are not on the mailbox, so only a cancel scope can end them.
-        with trio.CancelScope(deadline=limits.deadline(started, started)) as scope:
+        with TimeLimit(self._stopwatch, limits.deadline(started, started)) as scope:
             await self._sink.room(urgent=limits.urgent)
             # The session may have been closed, or the link lost, meanwhile.
             if not outgoing.settled:
@@ -397,13 +405,13 @@ class Calls:
         if waiting.outcome is None:
             waiting.outcome = TIMED_OUT
 
-    async def _wait(self, waiting: Call, scope: trio.CancelScope, started: float, limits: Limits) -> None:
+    async def _wait(self, waiting: Call, scope: TimeLimit, started: float, limits: Limits) -> None:
         while True:
             await waiting.wait()
             while (params := waiting.take_progress()) is not None:
                 # Counted from when the caller takes the progress, not from its arrival.
                 if limits.reset_on_progress:
-                    scope.deadline = limits.deadline(started, trio.current_time())
+                    scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
                 try:
@@ -424,12 +432,11 @@ class Calls:
             self._sink.put_control(SessionMessage(notice, outgoing.request.id if related is None else related))
 
 
-def _timeout(method: str, limits: Limits, started: float) -> RequestTimeout:
+def _timeout(method: str, limits: Limits, in_all: bool) -> RequestTimeout:
     # If both limits have been reached, the total one is named: raising the other would not help.
-    total = limits.total_timeout
-    if total is not None and trio.current_time() >= started + total:
-        return RequestTimeout(method, total, "total_timeout")
-    assert limits.timeout is not None
+    if limits.timeout is None or in_all:
+        assert limits.total_timeout is not None
+        return RequestTimeout(method, limits.total_timeout, "total_timeout")
     return RequestTimeout(method, limits.timeout)
 
 

@@ -17,18 +17,17 @@ import trio
 from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp._checks import Filled, as_written, check_count, check_headers, check_on_trio, check_seconds, check_url
+from trio_mcp._checks import Filled, as_written, check_count, check_headers, check_seconds, check_url
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
-from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.lines import CHUNK
 from trio_mcp.link import Link, connect_problem
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import SUBPROTOCOL, TrioSocket
 from trio_mcp.websocket.stream import WatchedStream
 
-__all__ = ["websocket_client"]
+__all__ = ["open_websocket"]
 
 OPENING_TIMEOUT: Final = 10.0
 """Seconds for connecting, and the handshakes of TLS and of the WebSocket. Chosen: another kind of server may never
@@ -44,37 +43,17 @@ _TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503:
 
 
 @contextlib.asynccontextmanager
-async def websocket_client(
+async def open_websocket(
     url: str,
+    headers: Mapping[str, str] | None,
     *,
-    headers: Mapping[str, str] | None = None,
-    ssl_context: ssl.SSLContext | None = None,
-    unix_socket: str | os.PathLike[str] | None = None,
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-    ping_interval: float = 15.0,
-    ping_timeout: float = 60.0,
+    ssl_context: ssl.SSLContext | None,
+    unix_socket: str | os.PathLike[str] | None,
+    max_message_size: int,
+    ping_interval: float,
+    ping_timeout: float,
 ) -> AsyncIterator[Link]:
-    """Connect to a server over a WebSocket, with the subprotocol ``mcp``; that takes ten seconds at most.
-
-    When the block ends, the messages handed over are sent and the WebSocket is closed, within a second. When
-    cancelled, that happens at once. HTTP proxies are not used.
-
-    Args:
-        url: The server's URL, ``ws://`` or ``wss://``.
-        headers: Sent with the handshake.
-        ssl_context: For ``wss://``, in place of one that trusts the system's certificates.
-        unix_socket: The path of a Unix socket to connect to; the URL then only names the host and the path.
-        max_message_size: The longest message accepted from the server, in bytes; a longer one ends the link.
-        ping_interval: Seconds of silence after which the server gets a ping.
-        ping_timeout: Seconds of silence after which the link is lost.
-
-    Raises:
-        HttpError: If the server answers the handshake with an HTTP status.
-        TransportError: If it can't be reached, or is not such a server.
-        TypeError: If an argument is of the wrong type.
-        ValueError: If an argument is invalid.
-    """
-    check_on_trio()
+    """Connect to a server over a WebSocket: `websocket_client`, without its ``auth``."""
     target = _Target(url, headers, ssl_context, unix_socket)
     check_count("max_message_size", max_message_size)
     check_seconds("ping_interval", ping_interval)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import functools
+import json
+from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
 import attrs
+from pydantic import ConfigDict, ValidationError, create_model
 
 __all__ = ["AuthMethod", "ClientRecord", "Login", "Origin"]
+
+VERSION: Final = 1
+"""Of what `Login.to_json` writes."""
 
 AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client proves who it is at the token endpoint."""
@@ -26,6 +32,7 @@ class ClientRecord:
         method: How it proves who it is.
         redirect: The redirect URI that it was registered with, if any.
         secret_expires_at: Until when the secret holds, in seconds since the epoch; None forever.
+        scopes: The scopes that it was registered for; None if there is no such limit.
     """
 
     id: str
@@ -34,6 +41,7 @@ class ClientRecord:
     method: AuthMethod = "none"
     redirect: str | None = None
     secret_expires_at: float | None = None
+    scopes: frozenset[str] | None = None
 
 
 @attrs.frozen
@@ -69,3 +77,43 @@ class Login:
     revocation_endpoint: str | None = None
     dpop_key: str | None = attrs.field(default=None, repr=False)
     id_token: str | None = attrs.field(default=None, repr=False)
+
+    def to_json(self) -> str:
+        """Return the login as JSON, for a store. It is secret."""
+        fields = attrs.asdict(self)
+        return json.dumps({"version": VERSION, **fields}, default=sorted)
+
+    @classmethod
+    def from_json(cls, text: str) -> Login:
+        """Read what `to_json` returned.
+
+        Raises:
+            ValueError: If it is anything else; the message does not quote it.
+        """
+        try:
+            found = _models().model_validate_json(text)
+        except ValidationError as exc:
+            where = ".".join(map(str, exc.errors(include_input=False, include_url=False)[0]["loc"]))
+            raise ValueError(f"no login that this version of trio_mcp wrote{where and f', see {where!r}'}") from None
+        fields = dict(found)
+        del fields["version"]
+        return cls(**{**fields, "client": ClientRecord(**dict(found.client))})
+
+
+@functools.cache
+def _models() -> Any:
+    """Return a model that checks what `Login.to_json` writes; making one takes a moment."""
+    client = _model(ClientRecord)
+    return _model(Login, version=(Literal[1], ...), client=(client, ...))
+
+
+def _model(kind: Any, **more: Any) -> Any:
+    """Return a model that checks the fields of an attrs class strictly."""
+    hints = get_type_hints(kind)
+    fields: dict[str, Any] = {
+        field.name: (hints[field.name], ... if field.default is attrs.NOTHING else field.default)
+        for field in attrs.fields(kind)
+    }
+    # Not `hide_input_in_errors`: the errors are not shown at all, but for where they are.
+    rules = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return create_model(kind.__name__, __config__=rules, **(fields | more))

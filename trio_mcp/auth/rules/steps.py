@@ -6,14 +6,14 @@ bottom, and knows neither an event loop nor a network. Errors end it as `Authori
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
 from trio_mcp.http.headers import Headers
 
-__all__ = ["Ask", "Fetch", "Fetched", "Flow", "ShowCode", "Wait"]
+__all__ = ["Ask", "Call", "Fetch", "Fetched", "Flow", "ShowCode", "Wait"]
 
 ResultT = TypeVar("ResultT")
 
@@ -85,5 +85,16 @@ class Wait:
     seconds: float
 
 
-Step: TypeAlias = Fetch | Ask | ShowCode | Wait
+@attrs.frozen
+class Call:
+    """Call a function of the program. Sent back: what it returns; its exceptions are raised into the flow.
+
+    Attributes:
+        function: An async function, which may take its time.
+    """
+
+    function: Callable[[], Awaitable[Any]]
+
+
+Step: TypeAlias = Fetch | Ask | ShowCode | Wait | Call
 Flow: TypeAlias = Generator[Step, Any, ResultT]

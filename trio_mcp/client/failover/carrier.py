@@ -9,6 +9,7 @@ import trio
 
 from trio_mcp.jsonrpc.messages import ErrorResponse, Failure, Request, RequestId, Response, SessionMessage
 from trio_mcp.link import Link
+from trio_mcp.stopwatch import TimeLimit
 
 __all__ = ["Answer", "Carrier"]
 
@@ -40,7 +41,7 @@ class Carrier:
         half_sent: The request that is being handed over at this moment.
     """
 
-    def __init__(self, place: int, name: str, link: Link, scope: trio.CancelScope) -> None:
+    def __init__(self, place: int, name: str, link: Link, scope: TimeLimit) -> None:
         self.place = place
         self.name = name
         self.link = link
@@ -54,7 +55,7 @@ class Carrier:
         self.suspected = False
         self.flushing = False
         self._scope = scope
-        self.pause: trio.CancelScope | None = None
+        self.pause: TimeLimit | None = None
         self.half_sent: RequestId | None = None
         self._sending: trio.CancelScope | None = None
         self._turn = trio.Lock()

@@ -17,6 +17,7 @@ from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd, brief_cau
 from trio_mcp.client.failover.way import Way
 from trio_mcp.errors import TransportError
 from trio_mcp.link import Link
+from trio_mcp.stopwatch import current_stopwatch
 
 __all__ = ["FailoverConnector", "NamedWay", "Ways"]
 
@@ -82,7 +83,8 @@ class Ways:
     async def _lose_patience(self) -> None:
         """Give up if no way has worked for long; once one has, calls wait for the next as long as they like."""
         router = self._router
-        await trio.sleep(self._settings.patience)
+        with current_stopwatch().limit(self._settings.patience):
+            await trio.sleep_forever()
         while not (router.heard or router.over or router.closing):
             # Both: when a link is lost, `carrier` is cleared at once, but its way has noted the cause, which the text
             # needs, only when its task has left the link.

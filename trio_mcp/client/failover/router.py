@@ -17,7 +17,7 @@ from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import Switch, TransportStatus
 from trio_mcp.client.failover.remembered import ACKNOWLEDGED, LEARNED, Remembered
-from trio_mcp.errors import HttpError, OutcomeUnknown, TransportError
+from trio_mcp.errors import AuthorizationError, HttpError, OutcomeUnknown, TransportError
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -789,6 +789,8 @@ def _of_the_link(error: Exception) -> bool:
 
 def _doubtful(error: Exception) -> bool:
     """Return whether the failure of one exchange puts the whole way in doubt."""
+    if isinstance(error, AuthorizationError):
+        return False
     if isinstance(error, HttpError):
         # Anything else is about the request or who sent it, and each way leads to a server that would say the same.
         return error.trouble in ("busy", "gateway")

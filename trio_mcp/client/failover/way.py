@@ -25,6 +25,8 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
 )
 from trio_mcp.link import Link
+from trio_mcp.retrying import asks_anew
+from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
 
 __all__ = ["Way"]
 
@@ -78,6 +80,7 @@ class Way:
         self.attempt_since: float | None = None
         self.retry_at = -math.inf
         self._connect = connect
+        self._watch = current_stopwatch()
         self._router = router
         self._settings = settings
         self._others = others
@@ -98,7 +101,7 @@ class Way:
         router = self._router
         if router.carrier is not None:
             return self.retry_at if self.place < router.carrier.place else math.inf
-        now, at = trio.current_time(), self.retry_at
+        now, at = self._watch.time(), self.retry_at
         for better in self._others[: self.place]:
             if better.attempt_since is not None:
                 at = max(at, better.attempt_since + self._settings.head_start)
@@ -110,8 +113,8 @@ class Way:
         """Connect whenever this way is wanted, until the session ends."""
         router = self._router
         while not (router.closing or router.over):
-            if (start := self._start_at()) > trio.current_time():
-                with trio.CancelScope(deadline=start):
+            if (start := self._start_at()) > self._watch.time():
+                with TimeLimit(self._watch, start):
                     await router.changed.wait()
                 continue
             await self._attempt()
@@ -128,12 +131,12 @@ class Way:
 
     async def _attempt(self) -> None:
         """Connect once, and stay connected as long as this way is of use."""
-        began = self.attempt_since = trio.current_time()
+        began = self.attempt_since = self._watch.time()
         self.state = "connecting"
         self._router.notify()
         # The exponent is bounded, too: after thousands of failures the power would have as many bits.
         limit = self._settings.attempt_timeout * min(2 ** min(self._failures, MOST_DOUBLINGS), MOST_TIME)
-        use = self._use = _Use(self, self._router, self._settings, limit)
+        use = self._use = _Use(self, self._router, self._settings, limit, self._watch)
         cause: Exception | None = None
         try:
             use.scope.deadline = began + limit
@@ -165,7 +168,7 @@ class Way:
 
     def _note_failure(self, cause: Exception, use: _Use) -> None:
         self.state, self.cause = "failed", cause
-        now, lasted = trio.current_time(), use.carried_for()
+        now, lasted = self._watch.time(), use.carried_for()
         if lasted >= self._settings.settle:
             self._failures = self._relapses = 0
         # Only after a return: a way that carried because no other did has drawn the session away from none.
@@ -173,7 +176,7 @@ class Way:
             self._relapses = min(self._relapses + 1, MOST_DOUBLINGS)
         wait = self._settings.backoff.wait(self._failures, random.random)
         self._failures += 1
-        self.retry_at = math.inf if wait is None else now + wait
+        self.retry_at = math.inf if wait is None or asks_anew(cause) else now + wait
         text = f"{self.name} can't carry the session: {brief_cause(cause)}"
         logger.debug("%s", text)
         # Once, or a way that is always refused would be reported at each attempt.
@@ -195,6 +198,7 @@ class _Use:
         router: The traffic.
         settings: The times.
         limit: Seconds that the server has for its first response.
+        watch: The clock of all times.
 
     Attributes:
         work: What is done while it carries and drains; cancelled to leave the link as usual.
@@ -204,13 +208,14 @@ class _Use:
         proven: Whether it has proved itself before it carried.
     """
 
-    def __init__(self, way: Way, router: Router, settings: FailoverParameters, limit: float) -> None:
+    def __init__(self, way: Way, router: Router, settings: FailoverParameters, limit: float, watch: Stopwatch) -> None:
         self._way = way
         self._router = router
         self._settings = settings
         self._limit = limit
+        self._watch = watch
         self.carrier: Carrier | None = None
-        self.scope = trio.CancelScope()
+        self.scope = TimeLimit(watch)
         self.work = trio.CancelScope()
         self.refused = self.proven = False
         self._since = math.inf
@@ -218,7 +223,7 @@ class _Use:
 
     def carried_for(self) -> float:
         """Return for how many seconds it has carried."""
-        return max(0.0, (trio.current_time() if self._until is None else self._until) - self._since)
+        return max(0.0, (self._watch.time() if self._until is None else self._until) - self._since)
 
     async def run(self, link: Link) -> None:
         """Use the link as long as it is of use."""
@@ -230,11 +235,11 @@ class _Use:
             return
         # Before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
         self._way.state, self._way.attempt_since = "carrying", None
-        self._since = trio.current_time()
+        self._since = self._watch.time()
         router.activate(carrier)
         with self.work:
             await self._carry(carrier)
-            self._until = trio.current_time()
+            self._until = self._watch.time()
             if carrier is router.draining:
                 self._way.state = "draining"
                 await self._drain(carrier)
@@ -244,7 +249,7 @@ class _Use:
     async def _prepare(self, carrier: Carrier) -> bool:
         """Open the session on the link and let it prove itself; return False if it is not needed any more."""
         router = self._router
-        began = trio.current_time()
+        began = self._watch.time()
         if router.bound and router.carrier is not None:
             # A sign of life from the link that carries frees the session from its wait for exactly that link.
             router.carrier.suspected = True
@@ -257,7 +262,7 @@ class _Use:
                 carrier, lambda: router.carrier is not None and router.remembered.server is None and not router.closing
             )
         if router.remembered.server is not None:
-            self.scope.deadline = trio.current_time() + self._limit
+            self.scope.deadline = self._watch.time() + self._limit
             await self._open_session(carrier)
         while True:  # noqa: ASYNC913 - a round that does not return proves or restores
             if router.carrier is not None:
@@ -266,7 +271,7 @@ class _Use:
                     return False
             if carrier.opened_here:
                 # As late as possible, as more may have been subscribed to meanwhile.
-                self.scope.deadline = trio.current_time() + self._limit
+                self.scope.deadline = self._watch.time() + self._limit
                 await self._restore(carrier)
             # Restoring waits, and meanwhile another link may have taken over, or begun to drain.
             current = router.carrier
@@ -286,16 +291,16 @@ class _Use:
                 return False
             ready = began + self._way.settle
             # One link drains at a time, so that there are never more than two with calls on them.
-            if trio.current_time() >= ready and router.draining is None:
+            if self._watch.time() >= ready and router.draining is None:
                 self.proven = True
                 return True
             # While another link drains, `ready` may have passed: a wait until then would not wait at all.
-            pause = settings.check_after if router.draining is not None else ready - trio.current_time()
+            pause = settings.check_after if router.draining is not None else ready - self._watch.time()
 
             def unchanged(current: Carrier = current) -> bool:
                 return router.carrier is current and not router.closing
 
-            await self._read_while(carrier, unchanged, trio.current_time() + min(settings.check_after, pause))
+            await self._read_while(carrier, unchanged, self._watch.time() + min(settings.check_after, pause))
             # At the end of the time, too: silence alone does not prove that it works.
             if router.carrier is current:
                 await self._ask_for_life(carrier)
@@ -307,7 +312,7 @@ class _Use:
         Raises:
             TransportError: If it gives none, or says that it takes no requests.
         """
-        with trio.move_on_after(self._settings.check_timeout) as limit:
+        with self._watch.limit(self._settings.check_timeout) as limit:
             try:
                 await self._ask(carrier, *self._sign_of_life())
             except McpError as exc:
@@ -381,8 +386,8 @@ class _Use:
 
     async def _read_while(self, carrier: Carrier, wanted: Callable[[], bool], until: float = math.inf) -> None:
         """Read a link that does not carry, as long as there is a reason to."""
-        while wanted() and trio.current_time() < until:
-            with trio.CancelScope(deadline=until) as carrier.pause:
+        while wanted() and self._watch.time() < until:
+            with TimeLimit(self._watch, until) as carrier.pause:
                 try:
                     item = await carrier.link.read.receive()
                 except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError) as exc:
@@ -402,19 +407,19 @@ class _Use:
         router, settings = self._router, self._settings
         if not carrier.opened_here:
             await self._first_response(carrier)
-        seen, check_at = carrier.received, trio.current_time() + settings.check_after
+        seen, check_at = carrier.received, self._watch.time() + settings.check_after
         while router.carrier is carrier and not router.closing:
             silent = carrier.received == seen
-            if carrier.suspected or (silent and trio.current_time() >= check_at):
+            if carrier.suspected or (silent and self._watch.time() >= check_at):
                 await self._check(carrier)
                 if router.carrier is carrier:
                     await trio.sleep(router.pause)
             # After the check: a link in doubt has to give a sign of life before anything is tried on it again.
             if carrier.flushing:
                 await router.flush(carrier)
-            if not silent or trio.current_time() >= check_at:
-                seen, check_at = carrier.received, trio.current_time() + settings.check_after
-            await _pause(carrier, check_at)
+            if not silent or self._watch.time() >= check_at:
+                seen, check_at = carrier.received, self._watch.time() + settings.check_after
+            await self._pause(carrier, check_at)
         if router.closing:
             await trio.sleep_forever()  # the session may still read what the server sends at the end
 
@@ -424,13 +429,13 @@ class _Use:
         while router.carrier is carrier and not (carrier.received or router.closing):
             if carrier.flushing:
                 await router.flush(carrier)
-            now = trio.current_time()
+            now = self._watch.time()
             # A server that has been asked nothing owes nothing, so the time begins with the first request.
             asked_at = min(asked_at, now) if carrier.in_flight else math.inf
             if now >= asked_at + self._limit:
                 router.lose(carrier, TransportError(f"it gave no response within {self._limit:g} seconds"))
             # In small parts, because the first request may leave at any time.
-            await _pause(carrier, now + self._limit / STEPS)
+            await self._pause(carrier, now + self._limit / STEPS)
 
     async def _check(self, carrier: Carrier) -> None:
         """Ask for a sign of life, and give up the link if it gives none."""
@@ -439,17 +444,17 @@ class _Use:
         # Before the question leaves: a doubt that comes up meanwhile calls for another one.
         carrier.suspected = False
         carrier.own[probe] = None
-        with trio.move_on_after(patience) as limit:
+        with self._watch.limit(patience) as limit:
             try:
                 # Waits while the link is full: then it must take something in that time.
                 await carrier.send(SessionMessage(Request(probe, *self._sign_of_life())))
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 router.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
             while carrier.own.get(probe, carrier) is None:
-                await _pause(carrier, math.inf)
+                await self._pause(carrier, math.inf)
         carrier.own.pop(probe, None)
         # Any message will do: a busy server may be long in coming to the question, and still send other things.
-        if carrier.received == seen and trio.current_time() <= limit.deadline + LATE:
+        if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
             router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))
         elif carrier.received == seen or carrier.in_doubt:
             carrier.suspected = True  # ask again
@@ -466,7 +471,7 @@ class _Use:
             await self._read_while(
                 carrier,
                 lambda: not (router.drained(carrier) or carrier.suspected or router.closing),
-                trio.current_time() + settings.check_after,
+                self._watch.time() + settings.check_after,
             )
             if carrier.suspected or (carrier.received == seen and not router.drained(carrier)):
                 carrier.suspected = False
@@ -477,9 +482,8 @@ class _Use:
                     if carrier.left is None or not (is_busy(exc) or isinstance(exc.__cause__, McpError)):
                         raise
 
-
-async def _pause(carrier: Carrier, until: float) -> None:
-    """Wait until a time, or until something has changed."""
-    with trio.CancelScope(deadline=until) as carrier.pause:
-        await trio.sleep_forever()
-    carrier.pause = None
+    async def _pause(self, carrier: Carrier, until: float) -> None:
+        """Wait until a time, or until something has changed."""
+        with TimeLimit(self._watch, until) as carrier.pause:
+            await trio.sleep_forever()
+        carrier.pause = None

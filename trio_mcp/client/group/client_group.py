@@ -13,8 +13,9 @@ from trio_mcp.client.client import Client, ClientOptions
 from trio_mcp.client.config.reading import ConfigSource, load_config, load_members
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
-from trio_mcp.client.targets import Target
+from trio_mcp.client.targets import Target, authorized
 from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.http.client.auth import check_auth
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
@@ -66,7 +67,7 @@ class ClientGroup(EnteredOnce):
         on_status: Called with a server's name and its new `ServerStatus`. It must be a sync function, and must not
             block.
         per_server: Arguments of the `Client` for particular servers, by name; they override ``client_options``.
-        client_options: Arguments of the `Client` of each server, such as ``timeout``.
+        client_options: Arguments of the `Client` of each server, such as ``timeout``; ``auth`` is for those with a URL.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -101,6 +102,9 @@ class ClientGroup(EnteredOnce):
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
         # Shared by both parts: a server that is removed takes its shortened names with it.
         names = JoinedNames()
+        # Apart from the rest: a process, which takes none, may be in the same group.
+        self._auth = client_options.pop("auth", None)
+        check_auth(self._auth)
         self._client_options = client_options
         self._members = Members(
             require=require,
@@ -113,7 +117,8 @@ class ClientGroup(EnteredOnce):
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
             # Raises now, before anything is started, if an argument of one of the clients is invalid.
-            self._members.new(name, target, {**client_options, **per_server.get(name, {})})
+            own = per_server.get(name, {})
+            self._members.new(name, self._authorized(target, own), {**client_options, **own})
 
     @classmethod
     def from_config(
@@ -172,7 +177,11 @@ class ClientGroup(EnteredOnce):
         When cancelled, the server is not added.
         """
         refuse_unknown(ClientGroup.add, client_options, ClientOptions)
+        target = self._authorized(target, client_options)
         await self._members.add(name, target, {**self._client_options, **client_options})
+
+    def _authorized(self, target: Target, own: ClientOptions) -> Target:
+        return target if "auth" in own else authorized(target, self._auth, optional=True)
 
     async def remove(self, name: str) -> None:
         """Remove a server from the group and close its connection.

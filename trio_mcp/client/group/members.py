@@ -19,7 +19,7 @@ from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target
 from trio_mcp.errors import ConfigError, LocalProtocolError, SessionClosed, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.retrying import Backoff
+from trio_mcp.retrying import Backoff, asks_anew
 from trio_mcp.stdio.parameters import StdioServerParameters
 
 __all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus"]
@@ -158,9 +158,11 @@ class Member:
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
-            # An entry of a configuration that is invalid stays so: it was read once.
+            # An entry of a configuration that is invalid stays so: it was read once. And nobody shall be asked to sign
+            # in again and again.
             # Otherwise with jitter, so that the servers of a group that were lost together don't all come back at once.
-            delay = None if isinstance(cause, ConfigError) else self._reconnect.wait(failures, random.random)
+            final = isinstance(cause, ConfigError) or asks_anew(cause)
+            delay = None if final else self._reconnect.wait(failures, random.random)
             await self._fail(cause, delay)
             failures += 1
 

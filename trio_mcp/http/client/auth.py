@@ -1,14 +1,17 @@
-"""What an HTTP client needs from its ``auth=``; `trio_mcp.auth` implements it and is not imported here."""
+"""What a client over HTTP or WebSocket needs from its ``auth=``; `trio_mcp.auth` implements it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from trio_mcp.http.headers import Headers
+from trio_mcp.stopwatch import current_stopwatch
 
-__all__ = ["Attempt", "Auth", "Pause", "Signer"]
+if TYPE_CHECKING:  # clients of other transports need not load it
+    from trio_mcp.http.headers import Headers
+
+__all__ = ["Attempt", "Auth", "Pause", "Signer", "check_auth", "extensions_of", "opened"]
 
 Pause: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
 """Makes a block in which no timeout of the client runs: a person is being asked."""
@@ -41,8 +44,13 @@ class Signer(Protocol):
         """Begin an operation."""
 
 
+@runtime_checkable
 class Auth(Protocol):
-    """What can be passed as ``auth=``. One object may serve any number of clients at the same time."""
+    """What can be passed as ``auth=``. One object may serve any number of clients at the same time.
+
+    It may have an attribute ``extensions``: those of the protocol that a client with it declares, each with its
+    settings.
+    """
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
         """Return a block in which requests to a server are authorized; its tasks end with the block.
@@ -51,3 +59,33 @@ class Auth(Protocol):
             server: The URL of the server.
             pause: Makes a block in which no timeout of the client runs.
         """
+
+
+def check_auth(value: object) -> None:
+    """Check that something can be passed as ``auth=``.
+
+    Raises:
+        TypeError: If it can't, or is a class.
+    """
+    if value is None or (isinstance(value, Auth) and not isinstance(value, type)):
+        return
+    given = f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
+    raise TypeError(f"auth must be an OAuth, a BearerToken or another object of trio_mcp.auth, got {given}")
+
+
+@contextlib.asynccontextmanager
+async def opened(auth: Auth | None, server: str) -> AsyncIterator[Signer | None]:
+    """Open an ``auth=``, if there is one; a person that it asks has as long as it takes."""
+    if auth is None:
+        yield None
+    else:
+        stopwatch = current_stopwatch()
+        stopwatch.stoppable = True
+        async with auth.opened(server, stopwatch.pause) as signer:
+            yield signer
+
+
+def extensions_of(auth: Auth | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return the extensions of the protocol that a client declares because of its ``auth=``."""
+    found: Mapping[str, Mapping[str, Any]] = getattr(auth, "extensions", {})
+    return found

@@ -10,6 +10,7 @@ from typing import Any, Final
 import trio
 
 from trio_mcp.errors import TransportError
+from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.posting import Remote, Session, SessionKeeper
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.link import Link
@@ -28,7 +29,7 @@ def session_keeper(remote: Remote) -> SessionKeeper:
 
 
 def sse_client(
-    url: str, *, headers: Mapping[str, str], http_client: Any = None
+    url: str, *, headers: Mapping[str, str], auth: Auth | None = None, http_client: Any = None
 ) -> contextlib.AbstractAsyncContextManager[Link]:
     """Connect to a server over HTTP+SSE.
 
@@ -39,7 +40,7 @@ def sse_client(
     if module is None:
         raise TransportError(f"HTTP+SSE is not available: {_ABSENT}")
     link: contextlib.AbstractAsyncContextManager[Link] = module.sse_client(
-        url, headers=headers, http_client=http_client
+        url, headers=headers, auth=auth, http_client=http_client
     )
     return link
 

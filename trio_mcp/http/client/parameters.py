@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 import attrs
 
 from trio_mcp._checks import check_choice, check_headers, check_url, validator
+from trio_mcp.http.client.auth import Auth, check_auth
 
 __all__ = ["HttpKind", "HttpServerParameters"]
 
@@ -30,6 +32,17 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
     check_headers(value)
 
 
+def _check_auth(instance: HttpServerParameters, attribute: attrs.Attribute[Any], value: Any) -> None:
+    check_auth(value)
+    if value is None:
+        return
+    # Two credentials in one request: one of them would be lost without a word.
+    if any(name.lower() == "authorization" for name in instance.headers):
+        raise ValueError("headers has 'Authorization', which auth= sends itself; leave one of them out")
+    if "@" in urlsplit(instance.url).netloc:
+        raise ValueError("url has a user name, which is sent as 'Authorization', like auth=; leave one of them out")
+
+
 @attrs.frozen
 class HttpServerParameters:
     """How to reach a server that has a URL.
@@ -37,6 +50,7 @@ class HttpServerParameters:
     Attributes:
         url: Its URL.
         headers: Sent with each request, or with the handshake of a WebSocket.
+        auth: Signs in, and authorizes each request: see `trio_mcp.auth`.
         kind: ``"http"`` for Streamable HTTP, ``"sse"`` for HTTP+SSE, ``"ws"`` for WebSocket.
 
     Raises:
@@ -52,3 +66,4 @@ class HttpServerParameters:
     headers: Mapping[str, str] = attrs.field(
         default=None, converter=_as_dict, kw_only=True, validator=_check_headers, repr=False
     )
+    auth: Auth | None = attrs.field(default=None, kw_only=True, validator=_check_auth, repr=False)

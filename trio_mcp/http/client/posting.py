@@ -378,7 +378,9 @@ class Exchange:
         self.written = False
         # Closing the stream of a modern request cancels it, whether or not it was written.
         written = self._all_written if self.modern is None else None
-        async with remote.wire.exchange("POST", headers, content, url=remote.endpoint, written=written) as response:
+        async with remote.wire.exchange(
+            "POST", headers, content, url=remote.endpoint, written=written, held=self._held
+        ) as response:
             self.response = response
             kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
             if kind == "failed":
@@ -393,6 +395,10 @@ class Exchange:
 
     def _all_written(self) -> None:
         self.written = True
+
+    def _held(self, held: bool) -> None:
+        # What waits for its authorization was refused, or never sent, and so has not reached the server.
+        self.sent, self.written = not held, False
 
     async def _read_json(self, response: HttpResponse) -> None:
         message = decode(await response.body(self.remote.max_message_size))

@@ -13,6 +13,7 @@ from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError, TrioMcpError
+from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.door import session_keeper
 from trio_mcp.http.client.heads import modern_revision_of
 from trio_mcp.http.client.posting import Exchange, Remote
@@ -30,6 +31,7 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.link import BUFFER, Link, hand_on, not_sent
 from trio_mcp.retrying import Backoff
+from trio_mcp.stopwatch import current_stopwatch
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
@@ -56,6 +58,7 @@ async def streamable_http_client(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: Auth | None = None,
     http_client: Any = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     reconnect: Backoff | None = None,
@@ -70,7 +73,8 @@ async def streamable_http_client(
 
     Args:
         url: The server's MCP endpoint.
-        headers: Sent with each request, for example ``Authorization``.
+        headers: Sent with each request.
+        auth: Signs in, and authorizes each request: see `trio_mcp.auth`.
         http_client: An ``AsyncClient`` of httpx or httpx2, for TLS, proxies, authentication and more; it is not
             closed. Its read timeout is not used, since the session has its own.
         max_message_size: The longest JSON text, or event of a stream, accepted from the server, in bytes.
@@ -82,7 +86,7 @@ async def streamable_http_client(
     """
     check_on_trio()
     await trio.lowlevel.checkpoint()
-    async with http_wire(url, headers, http_client) as wire:
+    async with http_wire(url, headers, http_client, auth) as wire:
         link = HttpLink(wire, max_message_size, reconnect or Backoff())
         async with link.running():
             yield link.link
@@ -241,7 +245,7 @@ class HttpLink:
         try:
             if previous is not None:
                 await previous.wait()
-            with trio.CancelScope(deadline=trio.current_time() + POST_TIMEOUT) as scope:
+            with current_stopwatch().limit(POST_TIMEOUT) as scope:
                 await self.remote.tell(message)
             if scope.cancelled_caught:
                 await self.remote.report(f"{what} was not accepted by the server within {POST_TIMEOUT:g} seconds")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import itertools
 import os
 import re
 import ssl
@@ -29,6 +28,7 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.errors import MessageTooLarge, TransportError
+from trio_mcp.http.client.auth import Attempt, Auth, Signer, opened
 from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import MAX_URL, Headers, shown
@@ -36,7 +36,7 @@ from trio_mcp.http.headers import MAX_URL, Headers, shown
 if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - the one that this package depends on
 
-__all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire"]
+__all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire", "parts_of", "trusting"]
 
 MAX_REDIRECTS: Final = 5  # chosen: the limit that RFC 2068, section 10.3, once recommended
 CONNECT_TIMEOUT: Final = 30.0
@@ -55,11 +55,18 @@ MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
 """Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
 
+MAX_REFUSAL: Final = 64 * 1024
+"""Bytes kept of the body of a refusal while another authorization is looked for."""
+REFUSAL_TIMEOUT: Final = 5.0
+"""Seconds that the body of such a refusal may take. Both are chosen; the body is for an error message alone."""
+
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     "GET": frozenset({301, 302, 303, 307, 308}),
     # Only the statuses that keep the method and the body (RFC 9110, section 15.4).
     "POST": frozenset({307, 308}),
 }
+# The statuses that ask for (another) authorization; RFC 9110, section 15.5.
+_REFUSED: Final = frozenset({401, 403})
 # The exceptions raised before anything has been sent, and those raised if the connection is closed under a request. By
 # name, because the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
@@ -71,6 +78,8 @@ _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.
 
 Fields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
+Held: TypeAlias = Callable[[bool], object]
+"""See `HttpWire.exchange`."""
 Sent: TypeAlias = tuple[Any, Callable[[], Awaitable[None]]]
 """A response whose body has not been read, and a function that takes its connection back when it has been closed."""
 
@@ -123,6 +132,8 @@ class HttpResponse:
         self._failures = failures
         self._parts = 0
         self._ended = False
+        self._closed = False
+        self._kept: bytes | None = None  # the body, if the connection has been released
 
     async def receive(self) -> bytes:
         """Return the next part of the body; empty at its end.
@@ -130,6 +141,9 @@ class HttpResponse:
         Raises:
             Disconnected: If it broke off.
         """
+        if self._kept is not None:
+            content, self._kept = self._kept, b""
+            return content
         if self._chunks is None:
             self._chunks = aiter(self._response.stream)
         try:
@@ -160,6 +174,12 @@ class HttpResponse:
                 raise MessageTooLarge(limit)
         return bytes(found)
 
+    async def keep(self, limit: int, seconds: float) -> None:
+        """Read the `beginning` of the body and release the connection; then the rest is read from there."""
+        content = await self.beginning(limit, seconds)
+        await self.aclose()
+        self._kept = content  # last: what failed has no rest
+
     async def beginning(self, limit: int, seconds: float) -> bytes:
         """Return the beginning of the body: up to ``limit`` bytes, and what has come after this many seconds."""
         found = bytearray()
@@ -170,6 +190,9 @@ class HttpResponse:
 
     async def aclose(self) -> None:
         """Release the connection, and close it unless the body has been read to its end."""
+        if self._closed:
+            return
+        self._closed = True
         # The transport is taken back in any case; otherwise a cancelled exchange would leave its connection open.
         try:
             if self._chunks is not None and not self._ended:
@@ -203,14 +226,16 @@ class HttpWire:
     Args:
         sender: Sends the requests.
         parameters: The default URL, and the headers of each request.
+        signer: Authorizes the requests.
 
     Attributes:
         url: The default URL.
         shown: The same for messages, without the parts that may be secret.
     """
 
-    def __init__(self, sender: Sender, parameters: HttpServerParameters) -> None:
+    def __init__(self, sender: Sender, parameters: HttpServerParameters, signer: Signer | None = None) -> None:
         self._sender = sender
+        self._signer = signer
         # No compression: a body may unpack to a thousand times its size, before any limit on its length applies.
         own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
         # By lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later ones replace earlier.
@@ -227,13 +252,16 @@ class HttpWire:
         *,
         url: str | None = None,
         written: Callable[[], object] | None = None,
+        held: Held | None = None,
     ) -> AsyncIterator[HttpResponse]:
         """Send a request and yield the head of the response.
 
         When cancelled, or if the block is left before the body has ended, the connection is closed. `written` is called
-        once all of the request has been handed to the connection.
+        once all of the request has been handed to the connection. `held` is called with True before the request waits
+        for its authorization, so that the server has nothing of it to carry out, and with False before it is sent.
 
         Raises:
+            AuthorizationError: If the server asks for an authorization that could not be obtained.
             Disconnected: If the connection could not be made, or broke, also within the block.
             TransportError: If a hook of the caller's client failed, or the response can't be read.
         """
@@ -241,9 +269,12 @@ class HttpWire:
         fields = dict(self._own)
         for name, value in headers.items():
             fields[name.lower()] = name, value
+        attempt = None if self._signer is None else self._signer.attempt()
+        redirections = 0
         # The credentials of the caller go along, so only redirections within the origin are followed (`_redirection`).
-        for redirections in itertools.count():
-            response = await self._send(method, url, list(fields.values()), content, written)
+        while True:
+            signed = fields if attempt is None else await _signed(fields, attempt, method, url, held)
+            response = await self._send(method, url, list(signed.values()), content, written)
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
@@ -261,6 +292,9 @@ class HttpWire:
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
                     elsewhere = _redirection(url, response)
+                    redirections += 1
+                elif attempt is not None and await _again(response, attempt, held):
+                    elsewhere = url
                 if elsewhere is None:
                     yield response
             except BaseException:
@@ -285,6 +319,28 @@ class HttpWire:
             logger.error("%s failed", target, exc_info=exc)
             raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
         return HttpResponse(sent, target, failures)
+
+
+async def _signed(
+    fields: dict[str, tuple[str, str]], attempt: Attempt, method: str, url: str, held: Held | None
+) -> dict[str, tuple[str, str]]:
+    """Return the fields of a request, and those that authorize it."""
+    if held is not None:
+        held(True)
+    given = await attempt.fields(method, url)
+    if held is not None:
+        held(False)
+    return fields | {name.lower(): (name, value) for name, value in given}
+
+
+async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) -> bool:
+    """Return whether to send a request once more, with another authorization."""
+    if response.status in _REFUSED:
+        # A person may take minutes, and the body may be needed after that.
+        await response.keep(MAX_REFUSAL, REFUSAL_TIMEOUT)
+        if held is not None:
+            held(True)
+    return await attempt.again(response.status, response.headers)
 
 
 def _redirection(url: str, response: HttpResponse) -> str | None:
@@ -345,7 +401,7 @@ class ClientSender:
     def __init__(self, client: Any) -> None:
         package = sys.modules[_package(client)]
         self.fields: Fields = []
-        self.failures, self._content = _parts_of(package)
+        self.failures, self._content = parts_of(package)
         self._client = client
         given = client.timeout
         # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
@@ -356,7 +412,7 @@ class ClientSender:
         self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
     ) -> Sent:
         request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
-        # See `_parts_of`: httpx's own body would be an async generator.
+        # See `parts_of`: httpx's own body would be an async generator.
         request.stream = self._content(content, written)
         response = await self._client.send(request, stream=True, follow_redirects=False)
         return response, _nothing_to_take_back
@@ -375,7 +431,7 @@ class TransportSender:
         import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
         self.fields = [("User-Agent", f"trio-mcp/{__version__}")]
-        self.failures, self._content = _parts_of(httpx)
+        self.failures, self._content = parts_of(httpx)
         self._httpx = httpx
         self._url = url
         # As httpx does; a transport alone would drop them.
@@ -399,7 +455,7 @@ class TransportSender:
     def _tls(self) -> ssl.SSLContext:
         if self._parsed.scheme != "https":  # never used, but a transport without one would load certificates
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return _trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+        return trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
     async def send(
         self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
@@ -456,7 +512,7 @@ class TransportSender:
 
 
 @functools.cache
-def _trusting(package: Any, *sources: str | None) -> ssl.SSLContext:
+def trusting(package: Any, *sources: str | None) -> ssl.SSLContext:
     """Return a TLS context with the trusted certificates, read once for each value of the variables in `sources`."""
     # Reading the certificates takes some 20 ms, as measured. httpx reads the variables itself: they are only the key.
     context: ssl.SSLContext = package.create_ssl_context()
@@ -468,7 +524,7 @@ async def _nothing_to_take_back() -> None:
 
 
 @functools.cache
-def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
+def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
     """Return the exceptions that a package raises, and a class for request bodies.
 
     The package's own bodies are async generators, which outlive a cancellation; this class is not one.
@@ -512,27 +568,36 @@ def _package(client: object) -> str:
 
 
 @contextlib.asynccontextmanager
-async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: Any) -> AsyncIterator[HttpWire]:
+async def http_wire(
+    url: str, headers: Mapping[str, str] | None, http_client: Any, auth: Auth | None = None
+) -> AsyncIterator[HttpWire]:
     """Open a wire on the given client, which is not closed, or on a sender of its own.
 
     Raises:
         TypeError: If an argument is of the wrong type.
         ValueError: If an argument is invalid.
     """
-    parameters = HttpServerParameters(url, headers=headers or {})
+    parameters = HttpServerParameters(url, headers=headers or {}, auth=auth)
+    # Around all the rest: the end of a session is a request, too.
+    async with opened(auth, parameters.url) as signer, _sending(parameters.url, http_client) as sender:
+        yield HttpWire(sender, parameters, signer)
+
+
+@contextlib.asynccontextmanager
+async def _sending(url: str, http_client: Any) -> AsyncIterator[Sender]:
     if http_client is not None:
-        yield HttpWire(ClientSender(http_client), parameters)
-    elif _has_proxy(parameters.url):
+        yield ClientSender(http_client)
+    elif _has_proxy(url):
         import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
         # No limits here, as the link has its own.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
         async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
-            yield HttpWire(ClientSender(client), parameters)
+            yield ClientSender(client)
     else:
-        sender = TransportSender(parameters.url)
+        sender = TransportSender(url)
         async with closing(sender.aclose):
-            yield HttpWire(sender, parameters)
+            yield sender
 
 
 def _has_proxy(url: str) -> bool:

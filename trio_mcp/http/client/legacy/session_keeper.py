@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError, TrioMcpError
+from trio_mcp.errors import AuthorizationError, HttpError, RemoteProtocolError, TransportError, TrioMcpError
 from trio_mcp.http.client.legacy.sse_client import open_old_stream
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.posting import Answer, Exchange, Remote, Session, TakeEvent, message_of, refusal_of
@@ -25,6 +25,7 @@ from trio_mcp.http.headers import EVENTS, LAST_EVENT_ID, PROTOCOL_VERSION, SESSI
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification, Request, Response
 from trio_mcp.retrying import may_repeat
+from trio_mcp.stopwatch import current_stopwatch
 
 __all__ = ["LegacySession", "LegacySessions"]
 
@@ -334,7 +335,7 @@ class LegacySessions:
         try:
             # `initialize` in the old words, so that the new session has the same client, revision and capabilities. Its
             # response makes `_opened` replace `self.session`.
-            with trio.CancelScope(deadline=trio.current_time() + RENEWAL_TIMEOUT) as scope:
+            with current_stopwatch().limit(RENEWAL_TIMEOUT) as scope:
                 await self.remote.ask("initialize", lost.params)
                 lost.scope.cancel("the session is lost")
                 spoken = self.session.revision if self.session is not None else ""
@@ -363,6 +364,8 @@ class LegacySessions:
             return False
         try:
             await open_old_stream(self.remote)
+        except AuthorizationError:
+            raise  # it says nothing about what the server speaks
         except TrioMcpError as exc:
             logger.debug("the server does not speak HTTP+SSE either: %s", exc)
             return False

@@ -16,6 +16,7 @@ import trio
 from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import start
 from trio_mcp.errors import RemoteProtocolError, TransportError
+from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.posting import Remote, message_of, refusal_of
 from trio_mcp.http.client.streamable import HttpLink
@@ -26,6 +27,7 @@ from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.jsonrpc.messages import Failure, Malformed
 from trio_mcp.link import Link
 from trio_mcp.retrying import Backoff
+from trio_mcp.stopwatch import current_stopwatch
 
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
@@ -38,6 +40,7 @@ async def sse_client(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: Auth | None = None,
     http_client: Any = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
 ) -> AsyncIterator[Link]:
@@ -48,6 +51,7 @@ async def sse_client(
     Args:
         url: The server's event stream.
         headers: Sent with each request.
+        auth: Signs in, and authorizes each request: see `trio_mcp.auth`.
         http_client: An ``AsyncClient`` of httpx or httpx2; it is not closed.
         max_message_size: The longest event accepted from the server, in bytes.
 
@@ -59,7 +63,7 @@ async def sse_client(
         ValueError: If an argument is invalid.
     """
     check_on_trio()
-    async with http_wire(url, headers, http_client) as wire:
+    async with http_wire(url, headers, http_client, auth) as wire:
         link = HttpLink(wire, max_message_size, Backoff())
         async with link.running():
             await open_old_stream(link.remote)
@@ -84,7 +88,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
     lost = TransportError(f"the server ended the event stream of {shown_url}")
     try:
         # The deadline is lifted when the endpoint has come: the stream lasts as long as the link.
-        with trio.CancelScope(deadline=trio.current_time() + ENDPOINT_TIMEOUT) as opening:
+        with current_stopwatch().limit(ENDPOINT_TIMEOUT) as opening:
             async with remote.wire.exchange("GET", {"Accept": EVENTS}) as response:
                 if response.status != 200 or response.headers.media_type != EVENTS:
                     raise (await refusal_of(response)).error

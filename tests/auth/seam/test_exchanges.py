@@ -1,0 +1,148 @@
+"""A request that the server refuses is authorized and sent again, whatever it is a request for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from tests.auth.seam.stubs import SECRET, URL, Answer, Person, answered, client_of, only_legacy, protected, refusal, rpc
+from trio_mcp import AuthorizationError, HttpError
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("behind", [answered, only_legacy], ids=["modern", "legacy"])
+async def test_a_refused_request_is_sent_again_with_a_token(behind: Answer, status: int, autojump_clock: Any) -> None:
+    auth = Person(takes=5)
+    async with client_of(protected(behind, status=status), auth) as (memory, client):
+        assert (await client.call_tool("fine")).content[0].text == "tools/call"  # type: ignore[union-attr]
+        assert auth.asked == 1
+        # Only the first was sent twice: it is the same message.
+        assert memory.sent[:2] == ["server/discover"] * 2
+        assert memory.requests[0].content == memory.requests[1].content
+        assert memory.sent.count("tools/call") == 1
+    assert auth.servers == [URL]
+    assert auth.open == 0
+
+
+async def test_what_is_refused_in_spite_of_it_is_the_error_of_the_call(autojump_clock: Any) -> None:
+    async def refused(request: httpx.Request) -> httpx.Response:
+        return refusal(403) if rpc(request)["method"] == "tools/call" else await answered(request)
+
+    auth = Person(takes=1)
+    async with client_of(refused, auth) as (memory, client):
+        with pytest.raises(HttpError) as caught:
+            await client.call_tool("fine")
+        assert (caught.value.trouble, caught.value.excerpt) == ("forbidden", '{"error":"refused here"}')
+        assert memory.sent.count("tools/call") == 2
+        await client.ping()  # the others go on
+
+
+@pytest.mark.parametrize("behind", [answered, only_legacy], ids=["modern", "legacy"])
+async def test_a_person_who_says_no_is_the_error_of_connecting(behind: Answer, autojump_clock: Any) -> None:
+    with pytest.raises(AuthorizationError, match=r"authorization failed: .*\(access_denied\)") as caught:
+        async with client_of(protected(behind), Person(takes=100, denies=True)):
+            raise AssertionError("it connected")
+    assert caught.value.error == "access_denied"
+
+
+# --- redirections, nonces -------------------------------------------------------------------------------------------
+
+
+async def test_a_redirection_within_the_origin_is_authorized_for_its_own_url(autojump_clock: Any) -> None:
+    there = "https://mcp.example.com/elsewhere"
+
+    async def moved(request: httpx.Request) -> httpx.Response:
+        if str(request.url) == URL:
+            return httpx.Response(307, headers={"Location": there})
+        return await protected()(request)
+
+    auth = Person()
+    async with client_of(moved, auth):
+        # From the URL where it was refused, not from the first.
+        assert auth.signed[:3] == [("POST", URL), ("POST", there), ("POST", there)]
+
+
+async def test_a_redirection_to_another_origin_gets_nothing(autojump_clock: Any) -> None:
+    async def moved(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(307, headers={"Location": "https://other.example.com/mcp"})
+
+    auth = Person(token=SECRET)
+    with pytest.raises(HttpError, match="307"):
+        async with client_of(moved, auth, mode="2026-07-28") as _:
+            raise AssertionError("it connected")
+    assert auth.signed == [("POST", URL)]
+
+
+async def test_a_nonce_is_taken_from_any_response_and_what_was_signed_before_is_not_sent_again(
+    autojump_clock: Any,
+) -> None:
+    nonces = iter("abcdefgh")
+    proofs: list[str | None] = []
+
+    async def demanding(request: httpx.Request) -> httpx.Response:
+        proofs.append(request.headers.get("DPoP"))
+        if request.headers.get("DPoP") is None:
+            return refusal(401, DPoP_Nonce=next(nonces))
+        response = await answered(request)
+        response.headers["DPoP-Nonce"] = next(nonces)
+        return response
+
+    async with client_of(demanding, Person(token=SECRET)) as (_, client):
+        await client.call_tool("fine")
+    assert proofs == [None, f"{SECRET}-proof-a", f"{SECRET}-proof-b"]
+
+
+# --- cancellation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", [answered, only_legacy], ids=["modern", "legacy"])
+async def test_a_call_that_is_given_up_while_a_person_is_asked_tells_the_server_nothing(
+    behind: Answer, autojump_clock: Any
+) -> None:
+    wanted = SECRET
+
+    async def stale(request: httpx.Request) -> httpx.Response:
+        good = request.headers.get("authorization", "") == f"Bearer {wanted}"
+        return await behind(request) if good or rpc(request)["method"] != "tools/call" else refusal()
+
+    auth = Person(takes=1000)
+    async with client_of(stale, auth) as (memory, client):
+        with trio.move_on_after(5):
+            await client.call_tool("fine")
+        assert auth.asked == 1
+        await trio.sleep(100)
+        assert not auth.turn.locked()  # nobody asks any more
+        assert "notifications/cancelled" not in memory.sent
+        assert memory.sent.count("tools/call") == 1
+
+
+async def test_cancelled_at_each_checkpoint_it_leaves_nothing_open(autojump_clock: Any) -> None:
+    for step in range(200):
+        auth, left = Person(takes=0), step
+
+        with trio.CancelScope() as scope:
+
+            class Count(trio.abc.Instrument):
+                def before_task_step(self, task: Any) -> None:
+                    nonlocal left
+                    left -= 1
+                    if left < 0:
+                        scope.cancel()
+
+            count = Count()
+            trio.lowlevel.add_instrument(count)
+            try:
+                async with client_of(protected(), auth, mode="2026-07-28") as (_, client):
+                    await client.call_tool("fine")
+            finally:
+                trio.lowlevel.remove_instrument(count)
+        assert auth.open == 0
+        assert not auth.turn.locked()
+        if not scope.cancelled_caught and left >= 0:
+            break
+    else:
+        raise AssertionError("more steps than expected")
+    assert step > 20

@@ -1,0 +1,206 @@
+"""No time limit of a client runs while a person is asked; all times are those of the virtual clock."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from tests.auth.seam.stubs import (
+    Answer,
+    Memory,
+    Person,
+    answered,
+    client_of,
+    link,
+    only_legacy,
+    protected,
+    refusal,
+    rpc,
+)
+from trio_mcp import (
+    AuthorizationError,
+    CallOptions,
+    Client,
+    ClientGroup,
+    ClientSession,
+    FailoverParameters,
+    RequestTimeout,
+    SessionOptions,
+    TransportError,
+)
+from trio_mcp.stopwatch import Stopwatch, TimeLimit
+
+LONG = 3000.0
+"""Seconds that the person takes: far more than any time limit."""
+
+
+def options(**given: Any) -> SessionOptions:
+    return SessionOptions(calls=CallOptions(**given))
+
+
+def wanting(method: str, behind: Answer = answered) -> Answer:
+    """Return a server that wants a token for one method alone."""
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        return await (protected(behind) if rpc(request)["method"] == method else behind)(request)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings"),
+    [
+        pytest.param(protected(), options(connect_timeout=1, probe_timeout=1), id="connect_timeout, probe_timeout"),
+        pytest.param(protected(only_legacy), options(connect_timeout=1), id="the same, legacy"),
+        pytest.param(wanting("notifications/initialized", only_legacy), options(), id="POST_TIMEOUT"),
+        pytest.param(wanting("GET", only_legacy), options(), id="the server's own stream"),
+        pytest.param(wanting("tools/call"), options(timeout=1), id="timeout"),
+        pytest.param(wanting("tools/call"), options(timeout=None, total_timeout=1), id="total_timeout"),
+        pytest.param(wanting("tools/call"), options(timeout=1, reset_on_progress=True), id="reset_on_progress"),
+        pytest.param(wanting("tools/call", only_legacy), options(timeout=1), id="timeout, legacy"),
+    ],
+)
+async def test_a_person_has_as_long_as_it_takes(answer: Answer, settings: Any, autojump_clock: Any) -> None:
+    auth, faults = Person(takes=LONG), []
+    settings = SessionOptions(calls=settings.calls, on_error=faults.append)
+    async with client_of(answer, auth, options=settings) as (_, client):
+        assert (await client.call_tool("fine")).content[0].text == "tools/call"  # type: ignore[union-attr]
+        await trio.sleep(LONG)
+    assert (auth.asked, faults) == (1, [])
+
+
+@pytest.mark.parametrize("limits", [{"timeout": 10}, {"timeout": None, "total_timeout": 10}], ids=str)
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("begun", [-4, 0.5])
+async def test_what_counts_is_the_time_before_and_after(
+    limits: dict[str, Any], progress: bool, begun: float, autojump_clock: Any
+) -> None:
+    """A call to a server that hangs, begun this long after a person was asked, for another call."""
+    auth = Person(takes=100.3)
+    async with client_of(wanting("tools/list"), auth) as (_, client), trio.open_nursery() as nursery:
+        start = trio.current_time() + 5
+
+        async def sign_in() -> None:
+            await trio.sleep_until(start)
+            with contextlib.suppress(Exception):  # the answer is no list
+                await client.list_tools()
+
+        nursery.start_soon(sign_in)
+        await trio.sleep_until(start + begun)
+        if progress:
+            limits = {**limits, "on_progress": lambda _: None}
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("hang", **limits)
+        assert caught.value.limit == next(name for name in ("timeout", "total_timeout") if limits.get(name))
+        # Ten seconds that count: those before it, and the rest after it.
+        assert trio.current_time() == pytest.approx(start + 100.3 + 10 + min(begun, 0))
+    assert auth.asked == 1
+
+
+async def test_a_server_that_hangs_afterwards_fails_in_time(autojump_clock: Any) -> None:
+    async def hangs(request: httpx.Request) -> httpx.Response:
+        if not request.headers.get("authorization"):
+            return refusal()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    start = trio.current_time()
+    with pytest.raises(TransportError, match="connect_timeout=20 "):
+        async with client_of(hangs, Person(takes=LONG), options=options(connect_timeout=20, probe_timeout=60)):
+            raise AssertionError("it connected")
+    assert trio.current_time() - start == pytest.approx(LONG + 20)
+
+
+async def test_a_session_without_a_client_waits_as_well(autojump_clock: Any) -> None:
+    async with link(Memory(protected()), Person(takes=LONG))() as opened, ClientSession(*opened) as session:
+        await session.negotiate(timeout=1)
+
+
+# --- clients that have several servers, or several ways to one -------------------------------------------------------
+
+
+async def test_a_way_waits_for_its_person_and_the_next_is_not_tried(autojump_clock: Any) -> None:
+    auth, other = Person(takes=LONG), Memory(answered)
+    memory = Memory(protected())
+    ways = [link(memory, auth), link(other, None)]
+    settings = FailoverParameters(ways, attempt_timeout=2, head_start=1, patience=5)
+    async with Client(settings, options=options(connect_timeout=10, probe_timeout=8)) as client:
+        await client.call_tool("fine")
+        assert (auth.asked, other.sent) == (1, [])
+        # Signs of life are asked for, and must be authorized, too.
+        auth.token = None
+        await trio.sleep(60)
+        assert (client.transport.switches, auth.asked) == (0, 2)
+        await client.call_tool("fine", timeout=1)
+
+
+async def test_a_person_who_says_no_is_not_asked_again_by_a_way_or_a_group(autojump_clock: Any) -> None:
+    no = Person(takes=1, denies=True)
+    async with Client([link(Memory(protected()), no), link(Memory(answered), None)]) as client:
+        await trio.sleep(LONG)
+        await client.call_tool("fine")
+    assert no.asked == 1
+    async with ClientGroup({"a": link(Memory(protected()), no)}, require="none") as group:
+        await trio.sleep(LONG)
+        assert group.status["a"].retry_at is None
+        assert isinstance(group.status["a"].cause, AuthorizationError)
+    assert no.asked == 2
+
+
+async def test_one_server_of_a_group_signs_in_while_the_others_go_on(autojump_clock: Any) -> None:
+    auth = Person(takes=LONG)
+    servers: dict[str, Any] = {"slow": link(Memory(protected()), auth), "quick": link(Memory(answered), None)}
+    async with ClientGroup(servers, require="none") as group:
+        await trio.sleep(1)
+        assert {name: status.state for name, status in group.status.items()} == {
+            "slow": "connecting",
+            "quick": "connected",
+        }
+        # Its times run as ever.
+        began = trio.current_time()
+        with pytest.raises(RequestTimeout):
+            await group.clients["quick"].call_tool("hang", timeout=7)
+        assert trio.current_time() - began == pytest.approx(7)
+        await trio.sleep(LONG)
+        assert set(group.clients) == {"slow", "quick"}
+    assert auth.asked == 1
+
+
+# --- the clock itself -------------------------------------------------------------------------------------------------
+
+
+async def test_blocks_may_overlap(autojump_clock: Any) -> None:
+    watch = Stopwatch()
+    began = trio.current_time()
+    with watch.limit(3) as limit:
+        await trio.sleep(1)
+        async with trio.open_nursery() as nursery:
+
+            async def ask(after: float) -> None:
+                await trio.sleep(after)
+                with watch.pause():
+                    await trio.sleep(10)
+
+            nursery.start_soon(ask, 0)
+            nursery.start_soon(ask, 5)
+        assert watch.time() == pytest.approx(began + 1)
+        await trio.sleep(60)
+    assert limit.cancelled_caught
+    assert trio.current_time() - began == pytest.approx(18)
+
+
+async def test_a_deadline_that_has_come_has_come_on_both_clocks(autojump_clock: Any) -> None:
+    watch = Stopwatch()
+    for lost in (0.1, 0.3, 7.7, 1e5 / 3):
+        with watch.pause():
+            await trio.sleep(lost)
+        for wait in (0.1, 0.7, 1.1, 1 / 3):
+            with watch.limit(wait) as limit:
+                await trio.sleep_forever()
+            assert watch.time() >= limit.deadline
+    assert math.isinf(TimeLimit(watch).deadline)

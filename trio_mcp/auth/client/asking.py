@@ -1,0 +1,99 @@
+"""A person is asked to sign in: in a browser that comes back to a listener, or by pasting."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.auth.client.listener import Redirections, listening
+from trio_mcp.auth.client.terminal import show_code
+from trio_mcp.auth.rules.steps import Ask, ShowCode
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["Asker", "Person", "Show"]
+
+Show: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Shows a person the URL to open. It returns the URL that the person was redirected to, if the person pasted it; None
+if the redirection will arrive by itself."""
+
+
+class Person:
+    """A person who can be asked, until the block of `Asker.opened` ends.
+
+    Attributes:
+        redirect: The redirect URI to register and to send, with its port; None without one.
+    """
+
+    def __init__(
+        self,
+        show: Show,
+        show_code: Callable[[ShowCode], Awaitable[None]],
+        redirect: str | None,
+        arriving: Redirections,
+    ) -> None:
+        self.redirect = redirect
+        self.show_code = show_code
+        self._show = show
+        self._arriving = arriving
+
+    async def ask(self, ask: Ask) -> Mapping[str, str]:
+        """Let the person sign in, and return the parameters of the redirection, whose ``state`` is right.
+
+        Raises:
+            AuthorizationError: If something else was pasted, or after 100 wrong redirections.
+        """
+        async with background_nursery() as nursery:
+            nursery.start_soon(self._shown, ask)
+            return await self._arriving.one(ask.state)
+
+    async def _shown(self, ask: Ask) -> None:
+        # Both at once: a person who is asked to paste may as well have a browser that comes back by itself.
+        pasted = await self._show(ask.url)
+        if pasted is None:
+            return
+        try:
+            found = self._arriving.arrived(urlsplit(pasted.strip()).query)
+        except ValueError:
+            found = None
+        if found is None:
+            raise AuthorizationError(
+                "redirection",
+                "what was pasted is not the URL that the sign-in ended on",
+                issuer=ask.issuer,
+                advice="sign in again, and paste the whole URL",
+            )
+        self._arriving.settle(found)
+
+
+class Asker:
+    """Asks a person to sign in.
+
+    Args:
+        show: Shows the URL; see `Show`.
+        show_code: Shows the code of a device.
+    """
+
+    def __init__(self, show: Show, show_code: Callable[[ShowCode], Awaitable[None]] = show_code) -> None:
+        self._show = show
+        self._show_code = show_code
+
+    @contextlib.asynccontextmanager
+    async def opened(self, redirect: str | None) -> AsyncIterator[Person]:
+        """Return a block in which a person can be asked.
+
+        Args:
+            redirect: The redirect URI. With ``http``, it is one on loopback, and redirections to it are awaited (see
+                `listening`); others arrive elsewhere, and only what is pasted counts. None for the device grant, which
+                has none.
+        """
+        if redirect is None or not redirect.startswith("http:"):
+            await trio.lowlevel.checkpoint()
+            yield Person(self._show, self._show_code, redirect, Redirections(redirect or ""))
+            return
+        async with listening(redirect) as arriving:
+            yield Person(self._show, self._show_code, arriving.uri, arriving)

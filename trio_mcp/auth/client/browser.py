@@ -1,0 +1,61 @@
+"""A web browser, opened for a person to sign in."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from typing import Final
+from urllib.parse import urlsplit
+
+import trio
+
+from trio_mcp.auth.client.terminal import tell
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["open_browser"]
+
+TIMEOUT: Final = 10.0
+"""Seconds for the browser to start. Chosen; one that runs in the foreground returns only when it ends."""
+
+# They would take over the terminal, and few of them can show a sign-in page.
+_OF_THE_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
+
+
+async def open_browser(url: str) -> None:
+    """Open a page in the person's web browser, and write its URL to stderr, in case that none opens.
+
+    Args:
+        url: A URL of ``https`` or ``http``.
+
+    Raises:
+        AuthorizationError: If it is another kind of URL; nothing is opened then.
+    """
+    host = _host_of(url)
+    await trio.lowlevel.checkpoint()
+    tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
+    with trio.move_on_after(TIMEOUT):
+        # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.
+        if not await trio.to_thread.run_sync(_open, url, abandon_on_cancel=True):
+            tell("(There is no web browser here that could be opened.)")
+
+
+def _host_of(url: str) -> str:
+    """Return the host of a URL for a message, in its encoded form: a name in other scripts may only look known."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna").decode("ascii")
+    except ValueError:
+        host = ""
+    # Browsers know schemes that run programs, and some take an argument apart at blanks.
+    if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or not url.isprintable():
+        raise AuthorizationError("authorization", "the URL to open is not one of https or http; nothing was opened")
+    return host
+
+
+def _open(url: str) -> bool:
+    try:
+        browser = webbrowser.get()
+        name = os.path.basename(str(getattr(browser, "name", "")))
+        return name not in _OF_THE_TERMINAL and bool(browser.open(url))
+    except (webbrowser.Error, OSError):
+        return False

@@ -1,0 +1,228 @@
+"""The redirection of a browser, awaited on a port of the loopback interface (RFC 8252, section 7.3)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hmac
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+import h11
+import trio
+
+from trio_mcp._nursery import background_nursery, start
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["Redirections", "listening", "parameters_of"]
+
+MAX_WRONG: Final = 100
+"""Redirections with a wrong ``state`` until it gives up. Chosen: a person makes a handful; no guess succeeds."""
+MAX_CONNECTIONS: Final = 32
+"""Connections at a time. Chosen: a browser opens a few ahead of time."""
+MAX_HEAD: Final = 32 * 1024
+"""Bytes of a request. Chosen: codes may have some kilobytes, and browsers send the cookies of all ports."""
+TIMEOUT: Final = 10.0
+"""Seconds for a request and its response."""
+
+_ADDRESSES: Final = {"127.0.0.1": ["127.0.0.1"], "::1": ["::1"], "localhost": ["127.0.0.1", "::1"]}
+
+# Whether the sign-in succeeded is not known yet, and an error of the redirection has still to be checked.
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>{title}</h1><p>{text}</p></body></html>
+"""
+_FIELDS: Final = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Cache-Control", "no-store"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Connection", "close"),
+]
+_TITLES: Final = {
+    200: ("Done", "You can close this page and go back to the program."),
+    400: ("Not expected", "This is not the sign-in that the program waits for. It still waits."),
+    404: ("Not found", "There is nothing here."),
+    405: ("Not allowed", "Only GET is."),
+}
+
+
+def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
+    """Return the parameters of a redirection; None unless each is there once and ``state`` is the right one."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError:
+        return None
+    found = dict(pairs)
+    # In constant time: how long it takes must not tell how much of a guess is right.
+    right = hmac.compare_digest(found.get("state", "").encode(), state.encode())
+    return found if right and max(Counter(name for name, _ in pairs).values()) == 1 else None
+
+
+class Redirections:
+    """Redirections of a browser, as they arrive.
+
+    Args:
+        uri: The redirect URI, with the port that was bound.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        parts = urlsplit(uri)
+        self._host = parts.netloc.lower()
+        self._path = parts.path or "/"
+        self._state: str | None = None
+        self._outcome: Mapping[str, str] | None = None
+        self._ended = trio.Event()
+        self._wrong = 0
+        self._connections = 0
+
+    async def one(self, state: str) -> Mapping[str, str]:
+        """Wait for the redirection with this ``state``, and return its parameters.
+
+        Others are answered with 400, and it goes on waiting.
+
+        Raises:
+            AuthorizationError: After 100 wrong ones.
+        """
+        self._state, self._outcome, self._ended = state, None, trio.Event()
+        try:
+            await self._ended.wait()
+        finally:
+            self._state = None
+        if self._outcome is None:
+            raise AuthorizationError(
+                "redirection",
+                f"{MAX_WRONG} redirections to {self.uri} were none of this sign-in",
+                advice="find out what sends them, then sign in again",
+            )
+        return self._outcome
+
+    def arrived(self, query: str) -> Mapping[str, str] | None:
+        """Take the query of a redirection; return its parameters if it is the one that is waited for."""
+        found = None if self._state is None else parameters_of(query, self._state)
+        if found is not None:
+            self._state = None  # each counts once
+        elif self._state is not None:
+            self._wrong += 1
+            if self._wrong >= MAX_WRONG:
+                self._ended.set()
+        return found
+
+    def settle(self, parameters: Mapping[str, str]) -> None:
+        """End the wait with what `arrived` returned."""
+        self._outcome = parameters
+        self._ended.set()
+
+    async def serve(self, stream: trio.abc.HalfCloseableStream) -> None:
+        """Answer one request, and close the connection."""
+        async with stream:
+            if self._connections >= MAX_CONNECTIONS:
+                return
+            self._connections += 1
+            try:
+                with trio.move_on_after(TIMEOUT):
+                    await self._serve(stream)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            finally:
+                self._connections -= 1
+
+    async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        found: Mapping[str, str] | None = None
+        try:
+            while (event := connection.next_event()) is h11.NEED_DATA:
+                connection.receive_data(bytes(await stream.receive_some()))
+            if not isinstance(event, h11.Request):  # closed without a request
+                return
+            status, found = self._judge(event)
+        except h11.RemoteProtocolError:
+            status = 400
+        try:
+            await stream.send_all(_response(connection, status))
+            await stream.send_eof()
+        except trio.BrokenResourceError:
+            pass  # the redirection counts, though the person does not see the page
+        finally:
+            if found is not None:
+                self.settle(found)
+
+    def _judge(self, request: h11.Request) -> tuple[int, Mapping[str, str] | None]:
+        hosts = [value for name, value in request.headers if name == b"host"]
+        # Another name that leads here could be one that an attacker makes lead here (DNS rebinding).
+        if hosts != [self._host.encode()] and [host.lower() for host in hosts] != [self._host.encode()]:
+            return 400, None
+        path, _, query = request.target.decode("ascii", "replace").partition("?")
+        if path != self._path:
+            return 404, None  # such as the icon of the page
+        if request.method != b"GET":
+            return 405, None
+        found = self.arrived(query)
+        return (400 if found is None else 200), found
+
+
+def _response(connection: h11.Connection, status: int) -> bytes:
+    title, text = _TITLES[status]
+    body = _PAGE.format(title=title, text=text).encode()
+    fields = [*_FIELDS, ("Content-Length", str(len(body))), *([("Allow", "GET")] if status == 405 else [])]
+    if connection.our_state is h11.ERROR:
+        connection = h11.Connection(h11.SERVER)
+    head = connection.send(h11.Response(status_code=status, headers=fields))
+    return (head or b"") + body
+
+
+@contextlib.asynccontextmanager
+async def listening(redirect: str) -> AsyncIterator[Redirections]:
+    """Listen for redirections for a block.
+
+    Args:
+        redirect: The redirect URI, with ``127.0.0.1``, ``[::1]`` or ``localhost`` as its host; port 0 takes a free one.
+
+    Raises:
+        AuthorizationError: If the port is taken.
+        ValueError: If the URI is not one of ``http`` on loopback.
+    """
+    parts = _checked(redirect)
+    host = parts.hostname or ""
+    listeners: list[trio.SocketListener] = []
+    async with contextlib.AsyncExitStack() as stack:
+        port = 80 if parts.port is None else parts.port
+        for address in _ADDRESSES[host]:
+            try:
+                (listener,) = await trio.open_tcp_listeners(port, host=address, backlog=MAX_CONNECTIONS)
+            except OSError as exc:
+                # A machine without IPv6 has no ::1, and needs none.
+                if listeners and exc.errno != errno.EADDRINUSE:
+                    continue
+                raise AuthorizationError(
+                    "redirection",
+                    f"can't listen on port {port} of {address}: {exc.strerror or exc}",
+                    advice="end what uses the port, or set another `redirect`",
+                ) from None
+            listeners.append(await stack.enter_async_context(listener))
+            port = listener.socket.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        netloc = shown if parts.port is None else f"{shown}:{port}"
+        redirections = Redirections(parts._replace(netloc=netloc).geturl())
+        async with background_nursery() as nursery:
+            await start(nursery, partial(trio.serve_listeners, redirections.serve, listeners))
+            yield redirections
+
+
+def _checked(redirect: str) -> SplitResult:
+    try:
+        parts = urlsplit(redirect)
+        fits = parts.scheme == "http" and parts.hostname in _ADDRESSES and (parts.port or 0) >= 0
+    except ValueError:
+        fits = False
+    if not fits or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(
+            f"redirect must be an http URL of 127.0.0.1, [::1] or localhost without a query, such as"
+            f" 'http://127.0.0.1:0/callback', got {redirect!r}"
+        )
+    return parts

@@ -1,0 +1,218 @@
+"""Logins in files that only their owner can read."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from trio_mcp._platform import FILES_HAVE_OWNERS, sync_folder
+from trio_mcp.auth.client.stores.locks import file_locked
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["FileTokens", "default_folder"]
+
+MAX_FILE: Final = 1024 * 1024
+"""Bytes of a file. Chosen: a login has some 10 KiB."""
+LEFT_BEHIND: Final = 60.0
+"""Seconds after which a file that was being written counts as left behind by a process that was killed. Chosen: writing
+takes some milliseconds."""
+
+_NAME: Final = re.compile(r"[0-9a-f]{32}\.json")
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+# A named pipe in place of a file would block.
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
+
+
+def default_folder() -> Path:
+    """Return where a user's logins are by default (XDG Base Directory Specification)."""
+    data = os.environ.get("XDG_DATA_HOME") or ""
+    # "All paths must be absolute. … consider the path invalid and ignore it."
+    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
+    return base / "trio-mcp" / "logins"
+
+
+class FileTokens:
+    """A store in a folder with one file for each login; several processes may share it.
+
+    The folder has mode 0700 and its files 0600. What others could read or have put there is refused by name: symbolic
+    links, other owners, wider modes, files that are damaged. None of that is taken for a store without the login.
+
+    Args:
+        folder: The folder, made if need be; by default ``trio-mcp/logins`` in ``$XDG_DATA_HOME``, or else in
+            ``~/.local/share``.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = default_folder() if folder is None else Path(folder)
+
+    def __repr__(self) -> str:
+        return f"FileTokens({str(self.folder)!r})"
+
+    async def load(self, key: str) -> str | None:
+        """Return the text under a key; None without one.
+
+        Raises:
+            AuthorizationError: If the file is damaged, can be read by others, or belongs to someone else.
+        """
+        return await trio.to_thread.run_sync(self._load, key)
+
+    async def save(self, key: str, text: str | None) -> None:
+        """Replace the text under a key, all at once and safely on disk; None removes the file.
+
+        Raises:
+            AuthorizationError: If it can't be written.
+        """
+        await trio.to_thread.run_sync(self._save, key, text)
+
+    @contextlib.asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Return a block that one task at a time may be in for each key, over all processes that share the folder.
+
+        Raises:
+            AuthorizationError: If the file of the lock can't be opened.
+        """
+        path = self._path(key).with_suffix(".lock")
+        async with contextlib.AsyncExitStack() as stack:
+            with _explained(path, "locked"):
+                self._make_folder()
+                await stack.enter_async_context(file_locked(str(path)))
+            yield
+
+    async def keys(self) -> list[str]:
+        """Return the keys under which there is a text, sorted.
+
+        Raises:
+            AuthorizationError: If a file is damaged, can be read by others, or belongs to someone else.
+        """
+        return await trio.to_thread.run_sync(self._keys)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def _load(self, key: str) -> str | None:
+        if not self._has_folder():
+            return None
+        found = _read(self._path(key))
+        return None if found is None else found[1]
+
+    def _keys(self) -> list[str]:
+        if not self._has_folder():
+            return []
+        with _explained(self.folder, "read"):
+            names = [name for name in os.listdir(self.folder) if _NAME.fullmatch(name)]
+        # A file that has gone meanwhile counts for nothing.
+        return sorted(found[0] for name in names if (found := _read(self.folder / name)) is not None)
+
+    def _save(self, key: str, text: str | None) -> None:
+        path = self._path(key)
+        with _explained(path, "written"):
+            if text is None:
+                if self._has_folder():
+                    path.unlink(missing_ok=True)
+                    sync_folder(self.folder)
+                return
+            self._make_folder()
+            self._remove_leftovers(path)
+            _write(path, json.dumps({"trio_mcp": 1, "key": key, "text": text}).encode())
+
+    def _has_folder(self) -> bool:
+        """Return whether the folder is there, after a check that it is the user's own."""
+        try:
+            found = os.lstat(self.folder)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            raise _refused(self.folder, f"can't be read: {exc.strerror}") from None
+        _check(self.folder, found, stat.S_ISDIR, "folder", 0o700)
+        return True
+
+    def _make_folder(self) -> None:
+        if not self._has_folder():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._has_folder()
+
+    def _remove_leftovers(self, path: Path) -> None:
+        """Remove what a killed process was writing."""
+        for name in os.listdir(self.folder):
+            if name.startswith(f".{path.name}."):
+                with contextlib.suppress(FileNotFoundError):
+                    if os.lstat(self.folder / name).st_mtime < time.time() - LEFT_BEHIND:
+                        os.unlink(self.folder / name)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file at once: a reader finds all of it or the old one, whenever this is interrupted."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with open(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def _read(path: Path) -> tuple[str, str] | None:
+    """Return the key and the text of a file; None if there is no such file."""
+    with _explained(path, "read"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK)
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:
+            _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
+            content = file.read(MAX_FILE + 1)
+    try:
+        found = json.loads(content)
+        key, text = found["key"], found["text"]
+        whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole or path.name != f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json":
+        raise _refused(path, "is damaged, or was not written by trio_mcp", "remove it, and sign in again")
+    return key, text
+
+
+def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], kind: str, mode: int) -> None:
+    """Check that a file or folder is the user's own, and closed to others."""
+    if stat.S_ISLNK(found.st_mode):
+        raise _refused(path, "is a symbolic link", "name the place itself")
+    if not is_kind(found.st_mode):
+        raise _refused(path, f"is not a {kind}", "remove it")
+    if FILES_HAVE_OWNERS and found.st_uid != os.geteuid():
+        raise _refused(path, f"belongs to another user (uid {found.st_uid})", "remove it, or use another folder")
+    if FILES_HAVE_OWNERS and found.st_mode & 0o077:
+        now = stat.S_IMODE(found.st_mode)
+        raise _refused(path, f"is open to other users (mode {now:04o})", f"if none has used it, chmod {mode:o} {path}")
+
+
+@contextlib.contextmanager
+def _explained(path: Path, done: str) -> Iterator[None]:
+    """Translate the errors of the system."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise _refused(path, "is a symbolic link", "remove it") from None
+        raise _refused(path, f"can't be {done}: {exc.strerror or exc}") from None
+
+
+def _refused(path: Path, problem: str, advice: str = "") -> AuthorizationError:
+    return AuthorizationError("store", f"{path} {problem}", advice=advice)

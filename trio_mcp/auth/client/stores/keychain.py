@@ -1,0 +1,80 @@
+"""Logins in the keychain of the system."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from trio_mcp.auth.client.stores.files import FileTokens
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["KeyringTokens"]
+
+INSTEAD = "unlock it, or use FileTokens() instead"
+
+ResultT = TypeVar("ResultT")
+
+
+class KeyringTokens:
+    """A store in the system's keychain, with one item for each login; needs the extra ``keyring``.
+
+    Args:
+        service: The name under which the keychain shows the items.
+
+    Raises:
+        ImportError: If the extra is not installed.
+    """
+
+    def __init__(self, service: str = "trio-mcp") -> None:
+        # Not at the top: it is an extra.
+        try:
+            import keyring
+        except ImportError:
+            raise ImportError("KeyringTokens needs keyring: pip install 'trio-mcp[keyring]'") from None
+        self._keyring = keyring
+        self._service = service
+        # Keychains have no locks: those of the files serve, without a file of a login.
+        self._locks = FileTokens()
+
+    def __repr__(self) -> str:
+        return f"KeyringTokens({self._service!r})"
+
+    async def load(self, key: str) -> str | None:
+        """Return the text under a key; None without one.
+
+        Raises:
+            AuthorizationError: If there is no keychain, or it is locked.
+        """
+        # Abandoned when cancelled: a keychain may ask the user for a password first, which takes as long as it takes.
+        return await trio.to_thread.run_sync(
+            self._explained, lambda: self._keyring.get_password(self._service, key), abandon_on_cancel=True
+        )
+
+    async def save(self, key: str, text: str | None) -> None:
+        """Replace the text under a key; None removes the item.
+
+        Raises:
+            AuthorizationError: If there is no keychain, or it is locked.
+        """
+        await trio.to_thread.run_sync(self._explained, lambda: self._save(key, text))
+
+    def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Return a block that one task at a time may be in for each key, over all processes of the user."""
+        return self._locks.lock(f"{self._service} {key}")
+
+    def _save(self, key: str, text: str | None) -> None:
+        if text is not None:
+            self._keyring.set_password(self._service, key, text)
+        elif self._keyring.get_password(self._service, key) is not None:
+            self._keyring.delete_password(self._service, key)
+
+    def _explained(self, act: Callable[[], ResultT]) -> ResultT:
+        try:
+            return act()
+        except self._keyring.errors.NoKeyringError:
+            raise AuthorizationError("store", "there is no keychain here", advice="use FileTokens() instead") from None
+        except Exception as exc:  # a backend raises what its system raises; the text could quote what was to be kept
+            raise AuthorizationError("store", f"the keychain failed: {type(exc).__name__}", advice=INSTEAD) from None

@@ -1,0 +1,105 @@
+"""A person at a terminal: signs in elsewhere and pastes a URL, or enters a code elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import trio
+
+from trio_mcp.auth.rules.steps import ShowCode
+from trio_mcp.errors import LoginRequired
+
+__all__ = ["paste_redirect", "printable", "show_code", "tell"]
+
+TERMINAL = "/dev/tty"
+"""The terminal that this process belongs to. Not stdin, which may be a pipe that carries something else."""
+MAX_LINE: Final = 64 * 1024
+"""Bytes of a line; chosen."""
+
+
+def printable(text: str) -> str:
+    """Return a text without anything that could control a terminal."""
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+
+
+def tell(text: str) -> None:
+    """Write a text to stderr, if there is one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(printable(text), file=sys.stderr, flush=True)
+
+
+async def show_code(step: ShowCode) -> None:
+    """Tell a person on stderr which page to open, and which code to enter there (RFC 8628, section 3.3)."""
+    await trio.lowlevel.checkpoint()
+    minutes = max(1, round(step.expires_in / 60))
+    whole = f"\n(or open {step.complete_url} and compare the code)" if step.complete_url else ""
+    tell(f"To sign in, open {step.url} on any device\nand enter the code {step.code} within {minutes} min{whole}")
+
+
+async def paste_redirect(url: str) -> str:
+    """Ask a person to open a page in any browser, and to paste the URL that it ends on; return that.
+
+    For where no browser can reach this machine: ``OAuth(show=paste_redirect)``.
+
+    Raises:
+        LoginRequired: If there is no terminal, or it was closed.
+    """
+    state = parse_qs(urlsplit(url).query).get("state")
+    with _terminal() as terminal:
+        _write(
+            terminal,
+            f"To sign in, open this page in a web browser on any machine:\n  {url}\n"
+            "It ends on a page that can't be shown. Copy the URL of that page, and paste it here:\n",
+        )
+        while True:
+            line = (await _line(terminal)).strip()
+            with contextlib.suppress(ValueError):
+                if parse_qs(urlsplit(line).query).get("state") == state:
+                    return line
+            _write(terminal, "That is not the URL that this sign-in ends on. Paste the whole of it:\n")
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[int]:
+    """Open the terminal, so that a line of any length can be pasted."""
+    try:
+        import termios
+
+        terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
+    except (ImportError, OSError):
+        raise LoginRequired(
+            "authorization", "there is no terminal to ask a person at", advice="sign in from a terminal first"
+        ) from None
+    try:
+        before = termios.tcgetattr(terminal)
+        # Line by line, a terminal takes no more than 4096 bytes of one, on macOS 1024: fewer than some codes have.
+        now = termios.tcgetattr(terminal)
+        now[3] &= ~termios.ICANON
+        termios.tcsetattr(terminal, termios.TCSADRAIN, now)
+        try:
+            yield terminal
+        finally:
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    finally:
+        os.close(terminal)
+
+
+def _write(terminal: int, text: str) -> None:
+    os.write(terminal, printable(text).encode())
+
+
+async def _line(terminal: int) -> str:
+    typed = b""
+    while not typed.endswith((b"\n", b"\r")):
+        await trio.lowlevel.wait_readable(terminal)
+        some = os.read(terminal, 4096)
+        typed += some
+        if not some or b"\x04" in some or len(typed) > MAX_LINE:  # closed, or Ctrl-D
+            raise LoginRequired("authorization", "the terminal was closed before the URL was pasted")
+    return typed.decode("utf-8", "replace")

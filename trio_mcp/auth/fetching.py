@@ -1,0 +1,255 @@
+"""HTTP exchanges with servers that a peer named: under a URL policy, to checked addresses, bounded in size and time."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from trio_mcp._nursery import closing
+from trio_mcp._version import __version__
+from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.rules.urls import Reach, UrlPolicy, is_loopback, reach
+from trio_mcp.errors import AuthorizationError, MessageTooLarge
+from trio_mcp.http.client.wire import Disconnected, HttpResponse, parts_of, trusting
+from trio_mcp.http.headers import JSON, MAX_URL, shown
+
+if TYPE_CHECKING:
+    import httpx  # noqa: ASYNC127 - imported on use: it takes a moment
+
+__all__ = ["FetchFunction", "Fetcher", "Network"]
+
+MAX_EXCHANGES: Final = 12
+"""Exchanges of a flow, redirections included. Chosen: the longest flow of an honest server makes nine."""
+FLOW_TIMEOUT: Final = 60.0
+"""Seconds that the exchanges of a flow may take together."""
+TIMEOUT: Final = 10.0
+"""Seconds for one exchange, redirections included."""
+MAX_REDIRECTS: Final = 3
+MAX_ADDRESSES: Final = 3
+"""Addresses of a host that are tried. Chosen: with more, too little of `TIMEOUT` is left for each."""
+
+_REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
+
+FetchFunction: TypeAlias = Callable[[Fetch], Awaitable[Fetched]]
+"""Makes an exchange; what a driver of flows needs."""
+
+
+class Network:
+    """How a fetcher reaches others."""
+
+    def proxy(self, url: str) -> str | None:
+        """Return the proxy that the environment or the system configures for a URL, if any."""
+        from urllib.request import getproxies, proxy_bypass
+
+        parts = urlsplit(url)
+        proxies = getproxies()
+        found = proxies.get(parts.scheme) or proxies.get("all")
+        # To a proxy, loopback would be its own.
+        if not found or is_loopback(url) or proxy_bypass(parts.hostname or ""):
+            return None
+        return found if "://" in found else f"http://{found}"
+
+    async def resolve(self, host: str, flags: int = 0) -> list[str]:
+        """Return the addresses of a host, the best first.
+
+        Raises:
+            OSError: If it has none.
+        """
+        found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    def transport(self, proxy: str | None) -> httpx.AsyncBaseTransport:
+        """Return a transport for one exchange."""
+        import httpx  # noqa: ASYNC127 - not every client needs it; it is always installed
+
+        variables = map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+        return httpx.AsyncHTTPTransport(verify=trusting(httpx, *variables), proxy=proxy)
+
+
+class Fetcher:
+    """Makes the exchanges of flows.
+
+    A host name is resolved here, its addresses are checked, and the connection goes to an address that was checked: a
+    name that resolves to another one the next time leads nowhere else. Behind a proxy, the proxy resolves names.
+
+    Args:
+        trusted: The URL that the user configured: of the MCP server, for a client; of the issuer, for a resource
+            server. Addresses of its kind (loopback, private) are allowed, others only if they are public.
+        urls: Which URLs are allowed.
+        network: How others are reached.
+    """
+
+    def __init__(self, trusted: str, urls: UrlPolicy | None = None, *, network: Network | None = None) -> None:
+        self._trusted = trusted
+        self._urls = UrlPolicy() if urls is None else urls
+        self._network = Network() if network is None else network
+        self._near: list[str] | None = None
+
+    def flow(self) -> FetchFunction:
+        """Return a function that makes the exchanges of one flow: up to 12, in up to 60 seconds in all.
+
+        The time between them, when a person is asked, does not count. The function raises `AuthorizationError`, whose
+        ``step`` is that of the `Fetch`, if the exchange is refused or fails.
+        """
+        return _Flow(self).fetch
+
+    async def exchange(self, fetch: Fetch, url: str) -> Fetched:
+        """Make one exchange, without following a redirection and without a deadline.
+
+        Raises:
+            AuthorizationError: If it is refused, or fails.
+        """
+        self._urls.check(url, self._trusted, fetch.step)
+        try:
+            proxy = self._network.proxy(url)
+            addresses = await self._addresses(fetch.step, url, proxied=proxy is not None)
+            return await self._through(fetch, url, proxy, addresses)
+        except (OSError, ValueError, ImportError) as exc:  # also of a proxy: a malformed URL, SOCKS without its package
+            raise _failed(fetch, url, f"{type(exc).__name__}: {exc}") from None
+
+    async def _addresses(self, step: str, url: str, *, proxied: bool) -> Sequence[str | None]:
+        """Return the addresses to connect to, all of them checked; None stands for the name itself."""
+        host = urlsplit(url).hostname or ""
+        try:
+            # A proxy has to be asked for a name; an address may be written in many ways (decimal, octal, short).
+            found = await self._network.resolve(host, socket.AI_NUMERICHOST if proxied else 0)
+        except (OSError, UnicodeError) as exc:
+            if proxied:
+                return [None]
+            text = exc.strerror if isinstance(exc, OSError) else "no valid name of a host"
+            raise AuthorizationError(step, f"the host {shown(host)} can't be resolved: {text}") from None
+        allowed: list[str] = []
+        refusal: AuthorizationError | None = None
+        for address in found:
+            try:
+                near = [] if reach(address) is Reach.GLOBAL else await self._addresses_nearby()
+                self._urls.check_address(url, address, near, step)
+                allowed.append(address)
+            except AuthorizationError as exc:
+                refusal = exc
+        if refusal is not None and not allowed:
+            raise refusal
+        return allowed[:MAX_ADDRESSES]
+
+    async def _addresses_nearby(self) -> list[str]:
+        # Once: a server that rebinds its own name later makes nothing else of itself.
+        if self._near is None:
+            try:
+                self._near = await self._network.resolve(urlsplit(self._trusted).hostname or "")
+            except (OSError, UnicodeError):
+                self._near = []
+        return self._near
+
+    async def _through(self, fetch: Fetch, url: str, proxy: str | None, addresses: Sequence[str | None]) -> Fetched:
+        import httpx  # noqa: ASYNC127 - not every client needs it; it is always installed
+
+        failures, content = parts_of(httpx)
+        try:
+            named = httpx.URL(url)
+        except httpx.InvalidURL as exc:
+            raise _failed(fetch, url, str(exc)) from None
+        fields = {
+            "Host": named.netloc.decode("ascii"),
+            "User-Agent": f"trio-mcp/{__version__}",
+            "Accept": JSON,
+            **fetch.fields,
+            # A body may unpack to a thousand times its size, before any limit on its length applies.
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+        }
+        # The certificate has to be the name's, whatever address is connected to.
+        extensions = {
+            "sni_hostname": named.raw_host.decode("ascii"),
+            "timeout": {"connect": TIMEOUT / max(1, len(addresses))},
+        }
+        target = f"{fetch.method} {_shown(url)}"
+        for number, address in enumerate(addresses, 1):
+            where = named if address is None else named.copy_with(host=address)
+            request = httpx.Request(fetch.method, where, headers=fields, content=fetch.body, extensions=extensions)
+            request.stream = content(fetch.body, None)
+            transport = self._network.transport(proxy)
+            async with closing(transport.aclose):
+                try:
+                    response = await transport.handle_async_request(request)
+                except failures as exc:
+                    if number < len(addresses) and isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout)):
+                        continue
+                    raise AuthorizationError(fetch.step, str(Disconnected.by(exc, target))) from None
+                return await _read(fetch, url, HttpResponse((response, _nothing), target, failures))
+        raise _failed(fetch, url, "its host has no address")
+
+
+class _Flow:
+    """The exchanges of one flow, and what is left of its bounds."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+        self._exchanges = 0
+        self._seconds = FLOW_TIMEOUT
+
+    async def fetch(self, fetch: Fetch) -> Fetched:
+        began = trio.current_time()
+        seconds = min(TIMEOUT, self._seconds)
+        try:
+            with trio.move_on_after(seconds):
+                return await self._following(fetch)
+        finally:
+            self._seconds = max(0.0, self._seconds - (trio.current_time() - began))
+        raise _failed(fetch, fetch.url, f"no whole response within {seconds:.0f} seconds")
+
+    async def _following(self, fetch: Fetch) -> Fetched:
+        url = fetch.url
+        for _ in range(MAX_REDIRECTS + 1):
+            self._exchanges += 1
+            if self._exchanges > MAX_EXCHANGES:
+                raise _failed(fetch, url, f"not sent, after {MAX_EXCHANGES} exchanges that led nowhere")
+            found = await self._fetcher.exchange(fetch, url)
+            location = found.headers.get("Location")
+            if fetch.method != "GET" or found.status not in _REDIRECTIONS or location is None:
+                return found
+            url = _redirected(fetch, url, location)
+        raise _failed(fetch, fetch.url, f"redirected more than {MAX_REDIRECTS} times")
+
+
+def _redirected(fetch: Fetch, url: str, location: str) -> str:
+    try:
+        target = urljoin(url, location) if len(location) <= MAX_URL else ""
+    except ValueError:
+        target = ""
+    if not target or (url.startswith("https:") and not target.startswith("https:")):
+        raise _failed(fetch, url, f"redirected to {shown(location)}, which is not followed")
+    return target
+
+
+async def _read(fetch: Fetch, url: str, response: HttpResponse) -> Fetched:
+    async with closing(response.aclose):
+        coding = response.headers.get("Content-Encoding") or "identity"
+        if coding.lower() != "identity":
+            raise _failed(fetch, url, f"answered with a body encoded as {shown(coding)}, which was not accepted")
+        if response.has_two_ends:
+            raise _failed(fetch, url, "answered with both Content-Length and Transfer-Encoding")
+        try:
+            body = await response.body(fetch.limit)
+        except MessageTooLarge:
+            raise _failed(fetch, url, f"answered with more than {fetch.limit} bytes") from None
+        except Disconnected as exc:
+            raise AuthorizationError(fetch.step, str(exc)) from None
+        return Fetched(response.status, response.headers, body)
+
+
+def _failed(fetch: Fetch, url: str, what: str) -> AuthorizationError:
+    return AuthorizationError(fetch.step, f"{fetch.method} {_shown(url)}: {what}")
+
+
+def _shown(url: str) -> str:
+    """Return a URL for a message, without the query, which may be secret."""
+    return shown(url.partition("?")[0])
+
+
+async def _nothing() -> None:
+    pass

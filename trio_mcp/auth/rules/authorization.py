@@ -1,0 +1,152 @@
+"""The authorization request in a browser: PKCE (RFC 7636), its URL, and the redirection that comes back (RFC 9207)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import attrs
+
+from trio_mcp.auth.rules.login import ClientRecord
+from trio_mcp.auth.rules.metadata import AuthorizationServer, Discovered
+from trio_mcp.auth.rules.scopes import OFFLINE, join_scopes
+from trio_mcp.auth.rules.steps import Ask, Flow
+from trio_mcp.auth.rules.texts import cleaned
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["Code", "authorize", "challenge_of", "check_redirection", "require_pkce"]
+
+STEP: Final = "authorization"
+REDIRECTION: Final = "redirection"
+
+
+@attrs.frozen
+class Code:
+    """An authorization code, with all that the token request must repeat.
+
+    Attributes:
+        code: The code.
+        verifier: The verifier of PKCE.
+        redirect: The redirect URI, as it was sent.
+    """
+
+    code: str = attrs.field(repr=False)
+    verifier: str = attrs.field(repr=False)
+    redirect: str
+
+
+def authorize(
+    found: Discovered,
+    client: ClientRecord,
+    *,
+    redirect: str,
+    scopes: Collection[str],
+    assume_pkce: Collection[str] = (),
+    thumbprint: str | None = None,
+) -> Flow[Code]:
+    """Let a person authorize the client, and return the code.
+
+    All that the redirection is checked against is kept here, from before the browser opens until it comes back: the
+    issuer, the state, the verifier. It is used once.
+
+    Args:
+        found: The server and its authorization server.
+        client: The client.
+        redirect: The redirect URI.
+        scopes: The scopes to ask for.
+        assume_pkce: Issuers that support PKCE without saying so.
+        thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
+
+    Raises:
+        AuthorizationError: If PKCE is not supported, the person declined, or the redirection is not the issuer's.
+    """
+    at = found.server
+    require_pkce(at, assume_pkce)
+    # 32 bytes each: RFC 7636, section 7.1.
+    verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    parameters = {
+        "response_type": "code",
+        "client_id": client.id,
+        "redirect_uri": redirect,
+        "state": state,
+        "code_challenge": challenge_of(verifier),
+        "code_challenge_method": "S256",
+        "resource": found.audience,
+        "scope": join_scopes(scopes) or None,
+        "dpop_jkt": thumbprint,
+        # OpenID Connect Core, section 11: without it, no refresh token.
+        "prompt": "consent" if OFFLINE in scopes else None,
+    }
+    url = _with_query(at, {name: value for name, value in parameters.items() if value is not None})
+    answer: Mapping[str, str] = yield Ask(url, state, redirect, at.issuer)
+    return Code(check_redirection(answer, at, state), verifier, redirect)
+
+
+def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
+    # The endpoint may have a query of its own, which is kept (RFC 6749, section 3.1).
+    endpoint, _, query = at.need("authorization", STEP).partition("?")
+    taken = {name for name, _ in parse_qsl(query, keep_blank_values=True)} & {*parameters, "scope", "resource"}
+    if taken:
+        problem = f"its authorization_endpoint already sets {', '.join(sorted(taken))}"
+        raise AuthorizationError(STEP, problem, issuer=at.issuer)
+    return endpoint + "?" + (query + "&" if query else "") + urlencode(parameters, quote_via=quote)
+
+
+def require_pkce(at: AuthorizationServer, assume_pkce: Collection[str]) -> None:
+    """Check that an authorization server supports PKCE with S256: call it before anything is registered there.
+
+    Where there is no metadata, there is nothing to look it up in: PKCE is sent, and 2025-03-26 demands it.
+
+    Raises:
+        AuthorizationError: If its metadata doesn't say so, and the issuer is not among ``assume_pkce``.
+    """
+    if not at.published or "S256" in (at.pkce or ()):
+        return
+    if at.pkce is not None:
+        raise AuthorizationError(STEP, "it does not support PKCE with S256", issuer=at.issuer)
+    if at.issuer not in assume_pkce:
+        raise AuthorizationError(
+            STEP,
+            "its metadata doesn't say that it supports PKCE (code_challenge_methods_supported)",
+            issuer=at.issuer,
+            advice=f"if you know that it does, pass assume_pkce=[{at.issuer!r}]",
+        )
+
+
+def challenge_of(verifier: str) -> str:
+    """Return the code challenge of a verifier, with S256 (RFC 7636, section 4.2)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def check_redirection(parameters: Mapping[str, str], at: AuthorizationServer, state: str) -> str:
+    """Return the authorization code of a redirection.
+
+    The order matters: ``state`` first, then ``iss`` by the table of RFC 9207, section 2.4, and only then the rest;
+    nothing of a redirection that fails those two is shown or acted upon.
+
+    Raises:
+        AuthorizationError: If it is not an authorization, or not this one.
+    """
+    problem = None
+    if not hmac.compare_digest(parameters.get("state", "").encode(errors="replace"), state.encode()):
+        problem = "its state is not the one that was sent"
+    elif "iss" in parameters and parameters["iss"] != at.issuer:
+        problem = "it comes from another authorization server than the one that was asked"
+    elif "iss" not in parameters and at.sends_iss:
+        problem = "it doesn't say which authorization server it comes from, as this one always does"
+    if problem is not None:
+        raise AuthorizationError(REDIRECTION, problem, issuer=at.issuer, advice="sign in again")
+    if "error" in parameters:
+        error = cleaned(parameters["error"])
+        description = cleaned(parameters.get("error_description"))
+        said = "the authorization was declined" if error == "access_denied" else "the authorization server refused"
+        said += f": {description}" if description else ""
+        raise AuthorizationError(STEP, said, issuer=at.issuer, error=error)
+    if not parameters.get("code"):
+        raise AuthorizationError(REDIRECTION, "it has neither a code nor an error", issuer=at.issuer)
+    return parameters["code"]

@@ -1,0 +1,152 @@
+"""Challenges: what a server asks for in ``WWW-Authenticate`` (RFC 9110, section 11.6.1), read and written.
+
+The field is one line for any number of challenges, with commas between challenges and between parameters alike. What a
+peer sends is read in one pass from left to right, so nothing within quotes passes for a parameter or a challenge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from trio_mcp.auth.rules.scopes import read_scopes
+from trio_mcp.auth.rules.texts import cleaned
+from trio_mcp.http.headers import Headers
+
+__all__ = ["MAX_FIELD", "Challenge", "Wanted", "format_challenge", "parse_challenges", "read_wanted"]
+
+MAX_FIELD = 16 * 1024
+"""The longest field that is read, in characters; chosen. What comes after it is ignored."""
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_END = r"(?=[ \t]*+(?:,|\Z))"
+
+# Each repetition is possessive, so no match is tried twice: the time stays in proportion to the length.
+_GAP = re.compile(r"[ \t,]*+")
+_SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]++|(?=,|\Z))")
+_TOKEN68 = re.compile(rf"([0-9A-Za-z\-._~+/]++=*+){_END}")
+# An unquoted value may have more than a token's characters: servers send URLs without quotes. It may be empty, too.
+_PARAMETER = re.compile(rf"({_TOKEN})[ \t]*+=[ \t]*+(?:({_QUOTED})|((?!=)[!#-+\--~]++)(?=[ \t,]|\Z)|{_END})", re.DOTALL)
+_JUNK = re.compile(rf'[^",]*+(?:{_QUOTED}[^",]*+)*+', re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+_NAME = re.compile(_TOKEN)
+_SPECIAL = re.compile(r'(["\\])')
+_UNSENDABLE = re.compile(r"[^\x20-\x7e]")
+# RFC 9449, section 8.1.
+_NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1000}")
+
+
+@attrs.frozen
+class Challenge:
+    """One challenge.
+
+    Attributes:
+        scheme: The scheme, in lower case.
+        parameters: The parameters, with names in lower case; of those that were sent twice, the first.
+        token: The text that some schemes have instead of parameters (``token68``), or None.
+    """
+
+    scheme: str
+    parameters: Mapping[str, str] = attrs.field(factory=dict)
+    token: str | None = None
+
+
+@attrs.frozen
+class Wanted:
+    """What the challenges of one response ask for, as far as they are of the schemes Bearer and DPoP.
+
+    Attributes:
+        metadata: The URL of the resource metadata, as it was sent, or None.
+        scopes: The scopes that the request needs; None if the server doesn't say.
+        error: The error code, such as ``"invalid_token"`` or ``"insufficient_scope"``, or None.
+        description: The server's description of the error, or None.
+        dpop: Whether DPoP is asked for.
+        bearer: Whether Bearer is asked for; both may be.
+        nonce: The server's nonce for DPoP (the field ``DPoP-Nonce``), or None.
+        others: The schemes of other challenges.
+    """
+
+    metadata: str | None = None
+    scopes: frozenset[str] | None = None
+    error: str | None = None
+    description: str | None = None
+    dpop: bool = False
+    bearer: bool = False
+    nonce: str | None = None
+    others: tuple[str, ...] = ()
+
+
+def read_wanted(headers: Headers) -> Wanted:
+    """Return what a response asks for; nothing at all if it has no challenge that can be read."""
+    challenges = parse_challenges(headers.get("WWW-Authenticate") or "")
+    schemes = [challenge.scheme for challenge in challenges]
+    parameters: dict[str, str] = {}
+    for challenge in challenges:
+        if challenge.scheme in ("bearer", "dpop"):
+            parameters = {**challenge.parameters, **parameters}
+    nonce = headers.get("DPoP-Nonce")
+    return Wanted(
+        metadata=parameters.get("resource_metadata") or None,
+        scopes=read_scopes(parameters["scope"]) if "scope" in parameters else None,
+        error=cleaned(parameters.get("error")),
+        description=cleaned(parameters.get("error_description")),
+        dpop="dpop" in schemes,
+        bearer="bearer" in schemes,
+        nonce=nonce if nonce and _NONCE.fullmatch(nonce) else None,
+        others=tuple(scheme for scheme in schemes if scheme not in ("bearer", "dpop")),
+    )
+
+
+def parse_challenges(text: str) -> list[Challenge]:
+    """Return the challenges in a field value; never raises, and takes time in proportion to the length of the text.
+
+    A challenge ends where it is malformed: it keeps the parameters before that, and those after it belong to none.
+    """
+    text = text[:MAX_FIELD]
+    challenges: list[Challenge] = []
+    current: dict[str, str] | None = None
+    at = _end(_GAP.match(text))
+    while at < len(text):
+        if parameter := _PARAMETER.match(text, at):
+            if current is not None:
+                name, quoted, plain = parameter.groups()
+                value = _ESCAPE.sub(r"\1", quoted[1:-1]) if quoted else plain or ""
+                current.setdefault(name.lower(), value)
+            at = parameter.end()
+        elif scheme := _SCHEME.match(text, at):
+            current = {}
+            token = _TOKEN68.match(text, scheme.end())
+            challenges.append(Challenge(scheme[1].lower(), current, token and token[1]))
+            at = token.end() if token else scheme.end()
+        else:
+            current = None
+            at = _end(_JUNK.match(text, at))
+            if text.startswith('"', at):  # never closed: nothing after it can be told apart
+                break
+        at = _end(_GAP.match(text, at))
+    return challenges
+
+
+def _end(found: re.Match[str] | None) -> int:
+    assert found is not None  # the pattern matches an empty text, too
+    return found.end()
+
+
+def format_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
+    """Return a challenge as a field value: values are quoted and escaped, characters not allowed in one become spaces.
+
+    Raises:
+        ValueError: If the scheme or the name of a parameter is not a token.
+    """
+    for name in (scheme, *parameters):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} can't be sent as the name of a scheme or of a parameter")
+    pairs = (f'{name}="{_SPECIAL.sub(_ESCAPED, _UNSENDABLE.sub(" ", value))}"' for name, value in parameters.items())
+    return f"{scheme} {', '.join(pairs)}".strip()
+
+
+_ESCAPED = r"\\\1"

@@ -1,0 +1,93 @@
+"""The device grant (RFC 8628): a person signs in on another device, and the client asks until that is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from trio_mcp.auth.rules.steps import Flow, ShowCode, Wait
+from trio_mcp.auth.rules.token_answers import Tokens, seconds
+from trio_mcp.auth.rules.token_requests import TokenEndpoint, granted, to_tokens
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["device"]
+
+_STEP: Final = "device"
+_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+# Shown in a terminal: nothing that could move its cursor.
+_CODE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,63}")
+_URL = re.compile(r"https?://[\x21-\x7e]{1,2000}")
+# In seconds: what holds where the server says nothing, and what it can ask for at most.
+_LIFETIME: Final = 600.0
+_MAX_LIFETIME: Final = 1800.0
+_INTERVAL: Final = 5.0
+_MAX_INTERVAL: Final = 60.0
+_SLOWER: Final = 5.0
+_MAX_FAILURES: Final = 5
+
+
+def device(
+    at: TokenEndpoint, *, endpoint: str, scopes: Collection[str] = (), resource: str | None = None
+) -> Flow[Tokens]:
+    """Get a code for a person to enter elsewhere, show it, and ask for tokens until the person has decided.
+
+    Args:
+        at: The token endpoint, and who asks.
+        endpoint: The device authorization endpoint.
+        scopes: What the tokens are to allow.
+        resource: The resource that they are for.
+
+    Raises:
+        AuthorizationError: If the server or the person refuses, or the code expires; its step is ``"device"``.
+    """
+    ask = _optional(scopes, resource)
+    if at.client is not None and at.client.method == "client_secret_basic":
+        ask["client_id"] = at.client.id  # RFC 8628, section 3.1: required, whatever else says who asks
+    answer = yield from granted(at, _STEP, endpoint, ask)
+    show = _read(at, answer)
+    yield show
+    form = {"grant_type": _GRANT, "device_code": str(answer["device_code"])} | _optional((), resource)
+    interval, failures, waited = _interval(answer.get("interval")), 0, 0.0
+    while waited < show.expires_in:
+        yield Wait(interval)
+        waited += interval
+        asked_at = at.clock()
+        try:
+            answer = yield from granted(at, _STEP, at.url, form)
+        except AuthorizationError as exc:
+            # Section 3.5: asked too often, a lost connection, a server that is overloaded: all mean to slow down.
+            failures = failures + 1 if exc.error is None else 0
+            if exc.error not in ("authorization_pending", "slow_down", None) or failures > _MAX_FAILURES:
+                raise
+            if exc.error != "authorization_pending":
+                interval = min(interval + _SLOWER, _MAX_INTERVAL)
+        else:
+            return to_tokens(at, _STEP, answer, asked_at)
+    problem = f"the code was not entered within {waited:.0f} s"
+    raise AuthorizationError(_STEP, problem, issuer=at.issuer, advice="start again")
+
+
+def _optional(scopes: Collection[str], resource: str | None) -> dict[str, str]:
+    scope = {"scope": " ".join(sorted(scopes))} if scopes else {}
+    return scope | ({} if resource is None else {"resource": resource})
+
+
+def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
+    code, user_code = answer.get("device_code"), answer.get("user_code")
+    url = answer.get("verification_uri", answer.get("verification_url"))  # the latter from before it was a standard
+    complete = answer.get("verification_uri_complete")
+    if not (isinstance(code, str) and code):
+        raise AuthorizationError(_STEP, "the server's answer has no device_code", issuer=at.issuer)
+    if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
+        raise AuthorizationError(_STEP, "the server's answer has no code and URL to show", issuer=at.issuer)
+    return ShowCode(
+        url=url,
+        code=user_code,
+        complete_url=complete if isinstance(complete, str) and _URL.fullmatch(complete) else None,
+        expires_in=min(seconds(answer.get("expires_in")) or _LIFETIME, _MAX_LIFETIME),
+    )
+
+
+def _interval(value: object) -> float:
+    return min(max(seconds(value) or _INTERVAL, 1.0), _MAX_INTERVAL)

@@ -1,0 +1,152 @@
+"""DPoP for clients (RFC 9449): a key, a proof for each request, and the nonces that servers give."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection
+from typing import Any, Final, Literal, TypeAlias
+
+from trio_mcp.auth.rules.jose import has_jose, need_jose
+from trio_mcp.auth.rules.urls import origin
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.headers import Headers
+
+__all__ = ["ALGORITHM", "DpopUse", "Prover", "choose_prover"]
+
+ALGORITHM: Final = "ES256"
+"""What proofs are signed with: the one algorithm that every server which knows DPoP accepts."""
+
+DpopUse: TypeAlias = Literal["auto", "require", "off"]
+"""Whether tokens are bound to a key: where the authorization server offers it, always, or never."""
+
+# RFC 9449, section 8.1; a longer one would only make our requests long.
+_NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
+# One authorization server and one resource server are all that a key should meet.
+_MAX_NONCES: Final = 16
+
+
+class Prover:
+    """Makes the proofs of one key, and remembers the nonce that each server gave last.
+
+    Args:
+        key: The private key as a JWK in JSON, as `key` has it; None makes a new one.
+        clock: Tells the time.
+
+    Attributes:
+        key: The private key as a JWK in JSON, to be stored with the login.
+        thumbprint: The thumbprint of the public key (RFC 7638), to which tokens are bound.
+
+    Raises:
+        ValueError: If it is anything else.
+        ImportError: Without the extra ``auth``.
+    """
+
+    def __init__(self, key: str | None = None, *, clock: Callable[[], float] = time.time) -> None:
+        need_jose("DPoP")
+        from joserfc import jws
+        from joserfc.jwk import ECKey
+
+        self._sign = jws.serialize_compact
+        self._key: ECKey = ECKey.generate_key("P-256") if key is None else _read(key)
+        self.key = json.dumps(self._key.as_dict(private=True))
+        self.thumbprint = self._key.thumbprint()
+        self._head: dict[str, Any] = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._key.as_dict(private=False)}
+        self._clock = clock
+        self._nonces: dict[tuple[str, bool], str] = {}
+
+    def __repr__(self) -> str:
+        return f"<Prover {self.thumbprint}>"
+
+    def proof(self, method: str, url: str, token: str | None = None) -> str:
+        """Return the value of the field ``DPoP`` for one sending of one request.
+
+        Args:
+            method: The HTTP method.
+            url: The URL of the request; its query is left out of the proof.
+            token: The access token that goes with it; None at an authorization server.
+        """
+        claims: dict[str, Any] = {
+            "jti": secrets.token_urlsafe(16),
+            "htm": method,
+            "htu": url.partition("#")[0].partition("?")[0],
+            "iat": int(self._clock()),
+        }
+        if token is not None:
+            digest = hashlib.sha256(token.encode()).digest()
+            claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if nonce := self.nonce(url, resource=token is not None):
+            claims["nonce"] = nonce
+        return self._sign(self._head, json.dumps(claims), self._key, algorithms=[ALGORITHM])
+
+    def nonce(self, url: str, *, resource: bool) -> str | None:
+        """Return the nonce that the next proof has; None without one.
+
+        A refusal that asks for a nonce is worth another try only if this is not what the refused proof had. That holds
+        even where another request, refused at the same time, has learned it first.
+
+        Args:
+            url: The URL of the request.
+            resource: Whether the server is a resource server; its nonces are not those of an authorization server.
+        """
+        return self._nonces.get((origin(url), resource)) if self._nonces else None
+
+    def learn(self, url: str, headers: Headers, *, resource: bool) -> None:
+        """Remember the nonce that came with a response, if one did.
+
+        Args:
+            url: The URL of the request.
+            headers: The header fields of the response.
+            resource: Whether the server is a resource server; its nonces are not those of an authorization server.
+        """
+        nonce = headers.get("DPoP-Nonce")
+        if nonce is None or not _NONCE.fullmatch(nonce):
+            return
+        place = (origin(url), resource)
+        self._nonces.pop(place, None)
+        self._nonces[place] = nonce
+        if len(self._nonces) > _MAX_NONCES:
+            del self._nonces[next(iter(self._nonces))]
+
+
+def choose_prover(
+    use: DpopUse, algorithms: Collection[str], *, issuer: str, clock: Callable[[], float] = time.time
+) -> Prover | None:
+    """Return what makes the proofs of a new login, with a new key; None if it goes without DPoP.
+
+    Where it may be left out, it is also left out without joserfc.
+
+    Args:
+        use: What the user wants.
+        algorithms: What the authorization server accepts, as its metadata has it.
+        issuer: The authorization server.
+        clock: Tells the time.
+
+    Raises:
+        AuthorizationError: If DPoP is required, and the authorization server does not offer it.
+        ImportError: If it is required, and the extra ``auth`` is missing.
+    """
+    offered = ALGORITHM in algorithms
+    if use == "require" and not offered:
+        problem = f"DPoP is required, but the server does not offer it with {ALGORITHM}"
+        raise AuthorizationError("token", problem, issuer=issuer, advice="allow tokens without it: dpop='auto'")
+    return Prover(clock=clock) if use == "require" or (use == "auto" and offered and has_jose()) else None
+
+
+def _read(text: str) -> Any:
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey
+
+    try:
+        key = ECKey.import_key(json.loads(text))
+        fits = key.is_private and key.curve_name == "P-256"
+    except (JoseError, ValueError, TypeError, AttributeError, KeyError):
+        fits = False
+    if not fits:
+        # Without the cause, which may quote the key.
+        raise ValueError(f"the DPoP key is not a private key for {ALGORITHM} as a JWK in JSON")
+    return key

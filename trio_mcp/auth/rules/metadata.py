@@ -1,0 +1,338 @@
+"""Metadata of resources (RFC 9728) and of authorization servers (RFC 8414, OpenID Connect Discovery)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.auth.rules.challenges import Wanted
+from trio_mcp.auth.rules.scopes import read_scopes
+from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
+from trio_mcp.auth.rules.texts import json_object, strings
+from trio_mcp.auth.rules.urls import UrlPolicy, covers, same_issuer, take_apart
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.headers import JSON, PROTOCOL_VERSION, shown
+
+__all__ = [
+    "AuthorizationServer",
+    "Discovered",
+    "ProtectedResource",
+    "discover",
+    "find_resource",
+    "find_server",
+    "resource_urls",
+    "server_urls",
+]
+
+RESOURCE: Final = "resource metadata"
+SERVER: Final = "authorization server metadata"
+
+MAX_SERVERS = 3
+"""How many authorization servers of one resource are tried; chosen."""
+
+
+@attrs.frozen
+class ProtectedResource:
+    """What a server says about itself (RFC 9728).
+
+    Attributes:
+        resource: Its identifier, byte for byte: what the parameter ``resource`` is everywhere.
+        servers: The issuers of its authorization servers, as it names them.
+        scopes: The scopes that it lists, or None.
+        dpop: The algorithms that it accepts for DPoP; empty if it lists none.
+        dpop_required: Whether it accepts only tokens that are bound by DPoP.
+    """
+
+    resource: str
+    servers: tuple[str, ...]
+    scopes: frozenset[str] | None = None
+    dpop: tuple[str, ...] = ()
+    dpop_required: bool = False
+
+
+@attrs.frozen
+class AuthorizationServer:
+    """What an authorization server says about itself (RFC 8414).
+
+    Attributes:
+        issuer: Its issuer, as the document has it: all later comparisons are with this string.
+        published: Whether there is a document; otherwise the endpoints are those that 2025-03-26 assumes.
+        authorization: The authorization endpoint, or None. All endpoints have passed the URL policy.
+        token: The token endpoint, or None.
+        registration: The registration endpoint, or None.
+        revocation: The revocation endpoint, or None.
+        device: The device authorization endpoint (RFC 8628), or None.
+        introspection: The introspection endpoint, or None.
+        jwks: Where its keys are (``jwks_uri``), or None.
+        scopes: The scopes that it lists, or None.
+        grants: The grant types that it lists, or None.
+        methods: How clients can prove who they are at the token endpoint; None if it doesn't say.
+        pkce: The methods of PKCE that it lists; None if it doesn't say.
+        documents: Whether it accepts the URL of a client's metadata document as its id.
+        sends_iss: Whether it puts ``iss`` into redirections (RFC 9207).
+        dpop: The algorithms that it accepts for DPoP; empty if it lists none.
+        profiles: The profiles of grants that it lists (``authorization_grant_profiles_supported``).
+    """
+
+    issuer: str
+    published: bool = True
+    authorization: str | None = None
+    token: str | None = None
+    registration: str | None = None
+    revocation: str | None = None
+    device: str | None = None
+    introspection: str | None = None
+    jwks: str | None = None
+    scopes: frozenset[str] | None = None
+    grants: frozenset[str] | None = None
+    methods: tuple[str, ...] | None = None
+    pkce: tuple[str, ...] | None = None
+    documents: bool = False
+    sends_iss: bool = False
+    dpop: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+
+    def need(self, endpoint: str, step: str) -> str:
+        """Return the URL of an endpoint, by the name of its attribute.
+
+        Raises:
+            AuthorizationError: If the metadata has none.
+        """
+        url: str | None = getattr(self, endpoint)
+        if url is None:
+            raise AuthorizationError(step, f"the metadata names no {_ENDPOINTS[endpoint]}", issuer=self.issuer)
+        return url
+
+
+_ENDPOINTS: Final = {
+    "authorization": "authorization_endpoint",
+    "token": "token_endpoint",
+    "registration": "registration_endpoint",
+    "revocation": "revocation_endpoint",
+    "device": "device_authorization_endpoint",
+    "introspection": "introspection_endpoint",
+    "jwks": "jwks_uri",
+}
+"""The field of the document, by attribute."""
+
+
+@attrs.frozen
+class Discovered:
+    """Where a client gets tokens for a server.
+
+    Attributes:
+        resource: What the server says about itself; None if it says nothing, which only 2025-03-26 allows.
+        server: Its authorization server.
+    """
+
+    resource: ProtectedResource | None
+    server: AuthorizationServer
+
+    @property
+    def audience(self) -> str | None:
+        """The parameter ``resource`` of all requests for a token, or None where it is not sent."""
+        return None if self.resource is None else self.resource.resource
+
+
+def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[str] = ()) -> Flow[Discovered]:
+    """Find out where to get tokens for an MCP server.
+
+    The resource metadata is looked for where the challenge says, else below the server's path, else at its root. The
+    authorization server is the preferred one, else the first one with usable metadata. A server without resource
+    metadata is taken to be its own authorization server, as 2025-03-26 has it.
+
+    Args:
+        server: The URL of the MCP server.
+        wanted: What its response asks for.
+        policy: Which URLs are allowed.
+        prefer: Issuers to prefer, such as that of a client registered beforehand, the most preferred first.
+
+    Raises:
+        AuthorizationError: If there is no metadata to be found, or it can't be used.
+    """
+    resource = yield from find_resource(server, wanted, policy)
+    if resource is None:
+        return Discovered(None, (yield from _find_old_server(server, wanted, policy)))
+    preferred = [issuer for wish in prefer for issuer in resource.servers if same_issuer(wish, issuer)]
+    problem: AuthorizationError | None = None
+    for issuer in list(dict.fromkeys([*preferred, *resource.servers]))[:MAX_SERVERS]:
+        try:
+            return Discovered(resource, (yield from find_server(issuer, policy, server)))
+        except AuthorizationError as exc:
+            problem = problem or exc
+    assert problem is not None  # it has at least one authorization server
+    raise problem
+
+
+def resource_urls(server: str) -> list[str]:
+    """Return where the resource metadata of a server may be, the most likely first (RFC 9728, section 3.1).
+
+    Raises:
+        ValueError: If the server's URL is not one of HTTP.
+    """
+    parts = take_apart(server)
+    base = f"{parts.origin}/.well-known/oauth-protected-resource"
+    path = parts.path if parts.path != "/" else ""
+    return list(dict.fromkeys([base + path + parts.query, base + path.removesuffix("/"), base]))
+
+
+def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[ProtectedResource | None]:
+    """Find a server's resource metadata; None if it has none."""
+    try:
+        urls = resource_urls(server)
+    except ValueError as exc:
+        raise AuthorizationError(RESOURCE, f"the URL of the MCP server {exc}") from None
+    for url in dict.fromkeys([wanted.metadata or urls[0], *urls]):
+        document = yield from _document(RESOURCE, url, server, policy)
+        if document is not None:
+            return _read_resource(document, url, server)
+    return None
+
+
+def _read_resource(document: Mapping[str, Any], url: str, server: str) -> ProtectedResource:
+    resource = document.get("resource")
+    # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
+    # well-known places are the host's own.
+    known = url.startswith(resource_urls(server)[-1]) and not take_apart(url).dotted
+    if not isinstance(resource, str) or not covers(resource, server, parent=known):
+        raise AuthorizationError(
+            RESOURCE,
+            f"{url} is the metadata of {_named(resource)}, but the server is {server}",
+            advice="use the URL that the metadata names, or have its operator correct the metadata",
+        )
+    servers = strings(document, "authorization_servers")
+    if not servers:
+        raise AuthorizationError(RESOURCE, f"{url} names no authorization server")
+    return ProtectedResource(
+        resource,
+        servers,
+        _scopes(document),
+        strings(document, "dpop_signing_alg_values_supported") or (),
+        document.get("dpop_bound_access_tokens_required") is True,
+    )
+
+
+def server_urls(issuer: str) -> list[str]:
+    """Return where the metadata of an issuer may be, in the order of 2025-11-25 `basic/authorization`.
+
+    Raises:
+        ValueError: If it can't be an issuer.
+    """
+    parts = take_apart(issuer)
+    if parts.query:
+        raise ValueError("has a query, which an issuer can't have")
+    path = parts.path.removesuffix("/")
+    urls = [f"{parts.origin}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", _OPENID)]
+    return [*urls, f"{parts.origin}{path}/.well-known/{_OPENID}"] if path else urls
+
+
+_OPENID: Final = "openid-configuration"
+
+
+def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[AuthorizationServer]:
+    """Find the metadata of an issuer, on its own host only.
+
+    Args:
+        issuer: The issuer, as it was advertised or configured.
+        policy: Which URLs are allowed.
+        server: The URL of the MCP server, as `UrlPolicy.check` takes it.
+
+    Raises:
+        AuthorizationError: If nothing is found, or it belongs to another issuer, or names a URL that is refused.
+    """
+    policy.check(issuer, server, SERVER)
+    try:
+        urls = server_urls(issuer)
+    except ValueError as exc:
+        raise AuthorizationError(SERVER, f"the issuer {shown(issuer)} {exc}") from None
+    problem = "there is no document at the well-known places"
+    for url in urls:
+        document = yield from _document(SERVER, url, server, policy)
+        if document is None:
+            continue
+        published = document.get("issuer")
+        if isinstance(published, str) and same_issuer(issuer, published):
+            return _read_server(document, published, server, policy)
+        problem = f"{url} is the metadata of {_named(published)}"
+    raise AuthorizationError(SERVER, problem, issuer=issuer)
+
+
+def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy) -> AuthorizationServer:
+    endpoints: dict[str, Any] = {}
+    for name, field in _ENDPOINTS.items():
+        url = document.get(field)
+        endpoints[name] = url if isinstance(url, str) else None
+        if isinstance(url, str):
+            try:
+                policy.check(url, server, SERVER)
+            except AuthorizationError as exc:
+                problem = f"its {field} is refused: {exc.problem}"
+                raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
+    grants = strings(document, "grant_types_supported")
+    return AuthorizationServer(
+        issuer,
+        scopes=_scopes(document),
+        grants=None if grants is None else frozenset(grants),
+        methods=strings(document, "token_endpoint_auth_methods_supported"),
+        pkce=strings(document, "code_challenge_methods_supported"),
+        documents=document.get("client_id_metadata_document_supported") is True,
+        sends_iss=document.get("authorization_response_iss_parameter_supported") is True,
+        dpop=strings(document, "dpop_signing_alg_values_supported") or (),
+        profiles=strings(document, "authorization_grant_profiles_supported") or (),
+        **endpoints,
+    )
+
+
+def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServer]:
+    """Find the authorization server as 2025-03-26 has it: on the origin of the MCP server, metadata or not."""
+    if wanted.others and not (wanted.bearer or wanted.dpop):
+        problem = f"{server} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
+        raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
+    base = take_apart(server).origin
+    policy.check(base, server, SERVER)
+    # Its section Server Metadata Discovery asks for this header.
+    url, fields = f"{base}/.well-known/oauth-authorization-server", {PROTOCOL_VERSION: "2025-03-26"}
+    document = yield from _document(SERVER, url, server, policy, fields)
+    if document is not None:
+        published = document.get("issuer")
+        if not isinstance(published, str) or not same_issuer(base, published):
+            raise AuthorizationError(SERVER, f"{url} is the metadata of {_named(published)}", issuer=base)
+        return _read_server(document, published, server, policy)
+    return AuthorizationServer(
+        base,
+        published=False,
+        authorization=f"{base}/authorize",
+        token=f"{base}/token",
+        registration=f"{base}/register",
+    )
+
+
+def _document(
+    step: str, url: str, server: str, policy: UrlPolicy, fields: Mapping[str, str] | None = None
+) -> Flow[dict[str, Any] | None]:
+    """Fetch a metadata document; None if this is not the place."""
+    policy.check(url, server, step)
+    response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
+    # 429 says nothing about the place: to go on would end in what older revisions assume.
+    if 400 <= response.status < 500 and response.status != 429:
+        return None
+    if not 200 <= response.status < 300:
+        raise AuthorizationError(step, f"{url} was answered with status {response.status}", advice="try again later")
+    # Many sites answer every URL with a page.
+    if response.headers.media_type == "text/html":
+        return None
+    document = json_object(response)
+    if document is None:
+        raise AuthorizationError(step, f"{url} was not answered with a JSON object as {JSON}")
+    return document
+
+
+def _named(identifier: object) -> str:
+    return shown(identifier) if isinstance(identifier, str) else "something without a name"
+
+
+def _scopes(document: Mapping[str, Any]) -> frozenset[str] | None:
+    scopes = strings(document, "scopes_supported")
+    return None if scopes is None else read_scopes(" ".join(scopes))

@@ -1,0 +1,239 @@
+"""How a client gets its id at an authorization server: given, its own metadata document, or registered (RFC 7591)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Literal, get_args
+
+import attrs
+
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
+from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
+from trio_mcp.auth.rules.metadata import AuthorizationServer
+from trio_mcp.auth.rules.scopes import join_scopes
+from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
+from trio_mcp.auth.rules.texts import cleaned, json_object
+from trio_mcp.auth.rules.urls import is_loopback, same_issuer, take_apart
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.headers import JSON
+
+__all__ = ["RegisteredClient", "check_document_url", "check_redirect", "choose_method", "register", "reusable"]
+
+STEP: Final = "registration"
+
+_VISIBLE = re.compile(r"[\x20-\x7e]{1,2000}")
+"""RFC 6749, appendix A.1 and A.2; the length is chosen."""
+
+_ANY_PORT = re.compile(r"^(https?://[^/]*):0(?=/|$)")
+
+_BY_HAND = "register a client with its operator and pass its id: client=RegisteredClient(…)"
+
+
+@attrs.frozen
+class RegisteredClient:
+    """A client that was registered with an authorization server beforehand.
+
+    Args:
+        id: Its ``client_id``.
+        secret: Its secret, if it has one.
+        issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
+        key: Its private key, instead of a secret.
+        method: How it sends its secret; None: as the authorization server's metadata allows.
+
+    Raises:
+        ValueError: If the method needs a secret, and there is no secret.
+    """
+
+    id: str
+    secret: str | None = attrs.field(default=None, repr=False, kw_only=True)
+    issuer: str | None = attrs.field(default=None, kw_only=True)
+    key: PrivateKeyJwt | None = attrs.field(default=None, kw_only=True)
+    method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
+        default=None, kw_only=True
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.method not in (None, "none") and self.secret is None:
+            raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
+
+
+def register(
+    at: AuthorizationServer,
+    *,
+    client: RegisteredClient | None = None,
+    metadata_url: str | None = None,
+    redirect: str | None,
+    scopes: Collection[str] = (),
+    name: str = "trio_mcp",
+    grants: Collection[str] = ("authorization_code", "refresh_token"),
+) -> Flow[ClientRecord]:
+    """Get a client's id: the one given, else its metadata document, else a new registration.
+
+    Args:
+        at: The authorization server.
+        client: The client that was registered beforehand.
+        metadata_url: The URL of the client's own metadata document.
+        redirect: The redirect URI that will be used; None if there will be no redirection.
+        scopes: All scopes that the client may ask for.
+        name: The client's name, which people are shown.
+        grants: The grant types that the client uses.
+
+    Raises:
+        AuthorizationError: If none of them is possible; the advice says what to set.
+    """
+    if client is not None:
+        return _given(at, client, redirect)
+    if metadata_url is not None and at.documents:
+        return ClientRecord(metadata_url, "document", redirect=redirect)
+    if at.registration is None:
+        why = "its metadata names no registration_endpoint"
+        if metadata_url is not None:
+            why += ", and it accepts no metadata documents of clients"
+        raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
+    offered = at.grants or frozenset(grants)
+    request: dict[str, Any] = {
+        "client_name": name,
+        "grant_types": [grant for grant in grants if grant in offered],
+        # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
+        "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
+        "response_types": [] if redirect is None else ["code"],
+        "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
+    }
+    if redirect is not None:
+        request["redirect_uris"] = [redirect]
+    # Scopes of the resource that the authorization server doesn't list would make some servers refuse.
+    named = frozenset(scopes) if at.scopes is None or at.scopes.issuperset(scopes) else None
+    if named:
+        request["scope"] = join_scopes(named)
+    fields = {"Content-Type": JSON, "Accept": JSON}
+    response: Fetched = yield Fetch(STEP, "POST", at.registration, fields, json.dumps(request).encode())
+    if not 200 <= response.status < 300:
+        raise _refused(at, response, redirect)
+    answer = json_object(response)
+    if answer is None:
+        raise AuthorizationError(STEP, "the response is not a JSON object", issuer=at.issuer)
+    return attrs.evolve(_read(at, answer, request, redirect), scopes=named)
+
+
+def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
+    if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
+        problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
+        raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
+    method = client.method or choose_method(at.methods, secret=client.secret is not None, key=client.key is not None)
+    if method is None:
+        problem = f"it supports no way in which the client {client.id!r} could prove who it is"
+        raise AuthorizationError(STEP, problem, issuer=at.issuer)
+    return ClientRecord(client.id, "given", client.secret, method, redirect)
+
+
+def _public(methods: Collection[str] | None) -> bool:
+    return methods is None or "none" in methods
+
+
+def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -> AuthorizationError:
+    answer = json_object(response) or {}
+    error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
+    advice = _BY_HAND
+    if response.status >= 500 or response.status == 429:
+        advice = "try again later"
+    elif error == "invalid_redirect_uri":
+        advice = f"it does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
+    problem = f"it was refused with status {response.status}" + (f": {description}" if description else "")
+    return AuthorizationError(STEP, problem, issuer=at.issuer, error=error, advice=advice)
+
+
+def _read(
+    at: AuthorizationServer, answer: Mapping[str, Any], request: Mapping[str, Any], redirect: str | None
+) -> ClientRecord:
+    def unusable(what: str) -> AuthorizationError:
+        return AuthorizationError(STEP, f"the response can't be used: {what}", issuer=at.issuer, advice=_BY_HAND)
+
+    id, secret = answer.get("client_id"), answer.get("client_secret") or None
+    if not isinstance(id, str) or not _VISIBLE.fullmatch(id):
+        raise unusable("it has no valid client_id")
+    if secret is not None and not (isinstance(secret, str) and _VISIBLE.fullmatch(secret)):
+        raise unusable("its client_secret is not valid")
+    registered = answer.get("redirect_uris")
+    if redirect is not None and isinstance(registered, list) and redirect not in registered:
+        raise unusable("another redirect URI was registered than the one that was asked for")
+    method: Any = answer.get("token_endpoint_auth_method")
+    if method is None:
+        method = request["token_endpoint_auth_method"]
+        if (method == "none") is (secret is not None):  # it decided otherwise, and didn't say so
+            method = choose_method(at.methods, secret=secret is not None)
+    if method not in get_args(AuthMethod) or method == "private_key_jwt":
+        raise unusable("it wants the client to prove who it is in a way that was not asked for")
+    if method != "none" and secret is None:
+        raise unusable("it has no client_secret")
+    expires: Any = answer.get("client_secret_expires_at")
+    # 0: it never expires. A date far beyond all dates doesn't fit into a float, and means the same.
+    number = isinstance(expires, int | float) and not isinstance(expires, bool)
+    limit = float(expires) if number and 0 < expires < 1e12 else None
+    return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
+
+
+def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:
+    """Return whether a client that was registered before can sign in again, at the same issuer.
+
+    Not if its secret has expired, or if it was registered with another redirect URI or for fewer scopes; nor if it was
+    not registered at all, as `register` gives the same client then, and asks no one for it.
+    """
+    if record.origin != "registered" or record.redirect != redirect:
+        return False
+    if record.secret_expires_at is not None and record.secret_expires_at <= now:
+        return False
+    return record.scopes is None or record.scopes.issuperset(scopes)
+
+
+def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool = False) -> AuthMethod | None:
+    """Return how a client with these credentials proves who it is at the token endpoint, or None if it can't.
+
+    Args:
+        supported: What the authorization server supports; None if it doesn't say.
+        secret: Whether the client has a secret.
+        key: Whether it has a private key.
+    """
+    if key:
+        return "private_key_jwt" if supported is None or "private_key_jwt" in supported else None
+    # Servers that know public clients don't always list "none".
+    if not secret:
+        return "none"
+    for method in _WITH_SECRET:
+        # RFC 8414, section 2: the first one is what a server supports that doesn't say.
+        if supported is None or method in supported:
+            return method
+    return "none" if "none" in (supported or ()) else None
+
+
+_WITH_SECRET: Final[tuple[AuthMethod, ...]] = ("client_secret_basic", "client_secret_post")
+
+
+def check_document_url(url: str) -> None:
+    """Check the URL of a client's metadata document: ``https``, with a path, nothing hidden in it.
+
+    Raises:
+        ValueError: If it can't be a client's id.
+    """
+    parts = take_apart(url)
+    if not url.startswith("https://"):
+        raise ValueError("is not https")
+    if parts.path in ("", "/"):
+        raise ValueError("has no path")
+    if parts.dotted:
+        raise ValueError("has a path with . or .. in it")
+
+
+def check_redirect(url: str) -> None:
+    """Check a redirect URI: on loopback, or ``https`` (2026-07-28, section Communication Security).
+
+    Its port may be 0, which stands for any free one.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    bare = _ANY_PORT.sub(r"\1", url)
+    take_apart(bare)
+    if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(bare)):
+        raise ValueError("is neither on loopback nor https")

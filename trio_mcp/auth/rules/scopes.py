@@ -1,0 +1,85 @@
+"""Scopes: which ones to ask for, and how often to ask for more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import attrs
+
+__all__ = ["MAX_STEP_UPS", "OFFLINE", "StepUps", "join_scopes", "read_scopes", "select_scopes"]
+
+MAX_STEP_UPS = 2
+"""How often an operation may ask for more scopes; chosen: the specification asks for a limit of a few."""
+
+OFFLINE = "offline_access"
+"""The scope that asks for a refresh token (OpenID Connect Core, section 11)."""
+
+# RFC 6749, section 3.3.
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+def read_scopes(text: str) -> frozenset[str]:
+    """Return the scopes in a ``scope`` parameter; malformed ones are left out."""
+    return frozenset(scope for scope in text.split(" ") if _SCOPE.fullmatch(scope))
+
+
+def join_scopes(scopes: Collection[str]) -> str:
+    """Return a ``scope`` parameter, always in the same order."""
+    return " ".join(sorted(scopes))
+
+
+def select_scopes(
+    given: Collection[str] | None,
+    *,
+    challenged: frozenset[str] | None,
+    listed: frozenset[str] | None,
+    offered: frozenset[str] | None,
+    offline: bool = True,
+) -> frozenset[str]:
+    """Return the scopes to ask for; empty: send no ``scope`` at all.
+
+    Those of the challenge, else all that the resource metadata lists (2025-11-25 `basic/authorization`, section Scope
+    Selection Strategy). Scopes given by the user join the former and replace the latter.
+
+    Args:
+        given: The scopes that the user asks for, or None.
+        challenged: The scopes in the server's challenge, or None.
+        listed: The scopes in its resource metadata, or None.
+        offered: The scopes in the authorization server's metadata, or None.
+        offline: Whether a refresh token is wanted: ``offline_access`` is asked for where it is offered.
+    """
+    scopes = frozenset(given or ()) | (challenged or frozenset())
+    if given is None and challenged is None:
+        scopes = listed or frozenset()
+    # Resources have no business with it (2026-07-28, section Refresh Tokens), and who does not offer it may refuse it.
+    if OFFLINE not in (given or ()):
+        scopes -= {OFFLINE}
+    if offline and OFFLINE in (offered or ()):
+        scopes |= {OFFLINE}
+    return scopes
+
+
+@attrs.define
+class StepUps:
+    """The times that one operation has asked for more scopes."""
+
+    _asked: list[frozenset[str]] = attrs.field(factory=list, init=False)
+
+    def more(self, challenged: frozenset[str] | None, held: Collection[str]) -> frozenset[str] | None:
+        """Return the scopes to authorize next, after a 403 with ``insufficient_scope``; None: give up.
+
+        They are the union of what the server asks for now with all before it. The same set is not asked for twice,
+        although it may be one that an earlier operation asked for: people don't always grant everything.
+
+        Args:
+            challenged: The scopes that the server asks for, or None.
+            held: The scopes that were asked for or granted so far.
+        """
+        if not challenged or len(self._asked) >= MAX_STEP_UPS:
+            return None
+        union = challenged.union(held, *self._asked)
+        if union in self._asked:
+            return None
+        self._asked.append(union)
+        return union

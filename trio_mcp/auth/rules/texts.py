@@ -1,0 +1,42 @@
+"""What peers send as text and JSON, made fit to be read and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trio_mcp.auth.rules.steps import Fetched
+
+__all__ = ["cleaned", "json_object", "strings"]
+
+
+def cleaned(text: object) -> str | None:
+    """Return a text from a peer as it is shown: shortened, on one line, without control characters; None if empty."""
+    if not isinstance(text, str):
+        return None
+    return "".join(character if character.isprintable() else " " for character in text[:300]).strip() or None
+
+
+def json_object(response: Fetched) -> dict[str, Any] | None:
+    """Return the JSON object in a response, or None if its body is anything else.
+
+    The media type counts, too: many servers answer every URL with a page.
+    """
+    if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
+        return None
+    try:
+        # Numbers beyond all bounds are for the reader of the field; what nests too deeply ends as RecursionError.
+        found = json.loads(response.body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
+    """Return the texts in a list, and nothing else in it; None if there is no list.
+
+    What is not as it should be counts as left out. Use it for what is optional only.
+    """
+    values = document.get(field)
+    return tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else None

@@ -1,0 +1,183 @@
+"""The answers of a token endpoint: what is granted, or why nothing is. Whatever comes, nothing but the two follows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Literal
+
+import attrs
+
+from trio_mcp.auth.rules.steps import Fetched
+from trio_mcp.auth.rules.texts import cleaned, json_object
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.headers import Headers
+
+__all__ = ["Tokens", "error_code", "read_tokens", "refusal", "seconds"]
+
+# RFC 6749, appendix A.12: what can be sent in a header field, without a space.
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+# RFC 6749, appendix A.7 allows more, but all that are registered look like this.
+_CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
+# What is shorter is a part of any word, and no secret.
+_SHORTEST: Final = 4
+# Thirty years: a token that is said to live longer is one of which nothing is known.
+_MAX_LIFETIME: Final = 1e9
+# Servers allow for some minutes at most.
+_MAX_SKEW: Final = 120
+
+_ADVICE: Final = {
+    "invalid_client": "check the client's id and its secret or key",
+    "invalid_grant": "what was presented has expired, was used before, or is for another client",
+    "unauthorized_client": "allow this client the grant at the authorization server",
+    "unsupported_grant_type": "this authorization server can't be used in this way",
+    "invalid_scope": "ask for scopes that the authorization server knows",
+    "invalid_target": "the authorization server does not know the resource; it must be told of it",
+    "invalid_dpop_proof": "check this machine's clock, or do without DPoP",
+    "access_denied": "the person, or a rule of the authorization server, said no",
+    "expired_token": "the code was not entered in time: start again",
+}
+"""What to do about the error codes of RFC 6749, 7009, 8628, 8707 and 9449."""
+
+
+@attrs.frozen
+class Tokens:
+    """What a token endpoint granted.
+
+    Attributes:
+        access_token: The access token.
+        token_type: Its scheme.
+        expires_at: Until when it holds, in seconds since the epoch; None if the answer does not say.
+        refresh_token: The new refresh token; None if the answer has none, and then an old one stays good.
+        scopes: What was granted; None if the answer does not say: what was asked for.
+        id_token: The ID token of an OpenID provider.
+    """
+
+    access_token: str = attrs.field(repr=False)
+    token_type: Literal["Bearer", "DPoP"] = "Bearer"
+    expires_at: float | None = None
+    refresh_token: str | None = attrs.field(default=None, repr=False)
+    scopes: frozenset[str] | None = None
+    id_token: str | None = attrs.field(default=None, repr=False)
+
+
+def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) -> Tokens:
+    """Read what a token endpoint granted.
+
+    Args:
+        granted: The JSON object.
+        asked_at: When the request was made: a token's life may have begun then.
+        proven: Whether a proof of DPoP went with the request.
+
+    Raises:
+        ValueError: If it has no token that can be used; the message says why.
+    """
+    token = granted.get("access_token")
+    if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
+        raise ValueError("its answer has no usable access_token")
+    given = granted.get("token_type", "Bearer")  # required, yet some leave it out
+    kind = given.lower() if isinstance(given, str) else ""
+    if kind not in ("bearer", "dpop") or (kind == "dpop" and not proven):
+        raise ValueError(f"its token is of a type that was not asked for: {cleaned(given)}")
+    lifetime = seconds(granted.get("expires_in"))
+    return Tokens(
+        access_token=token,
+        token_type="DPoP" if kind == "dpop" else "Bearer",
+        expires_at=None if lifetime is None else asked_at + lifetime,
+        refresh_token=_text(granted.get("refresh_token")),
+        scopes=_scopes(granted.get("scope")),
+        id_token=_text(granted.get("id_token")),
+    )
+
+
+def seconds(value: object) -> float | None:
+    """Return a lifetime in seconds, as a number or as a text that some servers send; None for anything else."""
+    if isinstance(value, str) and len(value) <= 20:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # An int may be too long for a float, which math.isfinite would raise for; a comparison never does.
+    return float(value) if 0 < value <= _MAX_LIFETIME else None
+
+
+def error_code(response: Fetched) -> str | None:
+    """Return the error code that a response carries; None if it grants something, or says nothing of the grant.
+
+    A server that is overloaded or broken (429, 5xx) says nothing of the grant, whatever it writes.
+    """
+    if response.status == 429 or response.status >= 500:
+        return None
+    code = (json_object(response) or {}).get("error")
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else None
+
+
+def refusal(
+    step: str,
+    issuer: str,
+    response: Fetched,
+    *,
+    now: float,
+    secrets: Iterable[str] = (),
+    advice: str = "",
+) -> AuthorizationError:
+    """Return the error for a response that grants nothing.
+
+    Args:
+        step: What it was a response to.
+        issuer: Who sent it.
+        response: The response.
+        now: What time it is, to find a clock that is wrong.
+        secrets: What must not be shown, though the server may repeat it.
+        advice: What to do, where more is known than the error code.
+    """
+    hidden = [text for text in secrets if len(text) >= _SHORTEST]
+    code = error_code(response)
+    if code and any(secret in code for secret in hidden):
+        code = None
+    problem = f"the server answered {response.status}"
+    if 300 <= response.status < 400:
+        problem += ", a redirection, which is not followed with credentials"
+    elif code is None:
+        problem += " and no error code"
+    elif description := _description(response, hidden):
+        problem += f": {description}"
+    advice = advice or _ADVICE.get(code or "", "")
+    if skew := _skew(response.headers, now):
+        advice = f"{skew}{'; ' if advice else ''}{advice}"
+    return AuthorizationError(step, problem, issuer=issuer, error=code, advice=advice)
+
+
+def _description(response: Fetched, hidden: Iterable[str]) -> str:
+    said = (json_object(response) or {}).get("error_description")
+    if isinstance(said, str) and any(secret in said for secret in hidden):
+        return ""
+    return (cleaned(said) or "").rstrip(".")
+
+
+def _skew(headers: Headers, now: float) -> str:
+    """Return a remark on this machine's clock if it and the server's differ."""
+    try:
+        behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return ""
+    if math.fabs(behind) <= _MAX_SKEW:
+        return ""
+    return f"this machine's clock is {math.fabs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the server's"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _scopes(value: object) -> frozenset[str] | None:
+    if isinstance(value, str):
+        value = value.split()
+    # A list is what some servers send.
+    if not isinstance(value, list) or not value or not all(isinstance(scope, str) for scope in value):
+        return None
+    return frozenset(value)

@@ -1,0 +1,338 @@
+"""Requests to a token endpoint: what is asked, and how the client proves who it is."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode
+
+import attrs
+
+from trio_mcp.auth.rules.dpop import Prover
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
+from trio_mcp.auth.rules.login import ClientRecord, Login
+from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
+from trio_mcp.auth.rules.texts import cleaned, json_object
+from trio_mcp.auth.rules.token_answers import Tokens, error_code, read_tokens, refusal
+from trio_mcp.errors import AuthorizationError
+
+__all__ = [
+    "TokenEndpoint",
+    "client_credentials",
+    "exchange_code",
+    "granted",
+    "jwt_bearer",
+    "post",
+    "refresh",
+    "renewed",
+    "revoke",
+    "to_login",
+    "token_exchange",
+]
+
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
+ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+# What a server may repeat in its answer and no error may show.
+_SECRET: Final = frozenset({
+    "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "refresh_token",
+    "subject_token", "token",
+})  # fmt: skip
+
+
+@attrs.frozen
+class TokenEndpoint:
+    """A token endpoint, and the client that asks there.
+
+    Attributes:
+        issuer: The authorization server's issuer, as its own metadata has it.
+        url: The URL of the endpoint.
+        client: The client, with the one method by which it proves who it is; None names no client.
+        key: The client's key, for ``private_key_jwt``.
+        prover: Makes the proofs of DPoP; None without DPoP.
+        require_dpop: Whether a token that is not bound to the key is refused.
+        clock: Tells the time.
+    """
+
+    issuer: str
+    url: str
+    client: ClientRecord | None
+    key: PrivateKeyJwt | None = None
+    prover: Prover | None = None
+    require_dpop: bool = False
+    clock: Callable[[], float] = time.time
+
+
+def exchange_code(
+    at: TokenEndpoint, *, code: str, verifier: str, redirect: str, resource: str | None = None
+) -> Flow[Tokens]:
+    """Exchange the code of a redirection for tokens.
+
+    Args:
+        at: Where, and who asks.
+        code: The code.
+        verifier: The verifier of PKCE.
+        redirect: The redirect URI of the authorization request.
+        resource: The resource that the tokens are for, byte for byte.
+
+    Raises:
+        AuthorizationError: If the server grants nothing.
+    """
+    form = {"code": code, "code_verifier": verifier, "redirect_uri": redirect}
+    return _ask(at, "token", "authorization_code", form, resource=resource)
+
+
+def refresh(at: TokenEndpoint, *, refresh_token: str, resource: str | None = None) -> Flow[Tokens]:
+    """Refresh tokens. Only the codes ``invalid_grant`` and ``invalid_client`` end a login.
+
+    Raises:
+        AuthorizationError: If the server grants nothing; its step is ``"refresh"``.
+    """
+    # No scope: what was granted is granted again, and some servers refuse what differs by a letter.
+    return _ask(at, "refresh", "refresh_token", {"refresh_token": refresh_token}, resource=resource)
+
+
+def client_credentials(at: TokenEndpoint, *, scopes: Collection[str] = (), resource: str | None = None) -> Flow[Tokens]:
+    """Ask for a token for the client itself.
+
+    Raises:
+        AuthorizationError: If the server grants nothing.
+    """
+    return _ask(at, "token", "client_credentials", {}, scopes=scopes, resource=resource)
+
+
+def jwt_bearer(
+    at: TokenEndpoint, *, assertion: str, scopes: Collection[str] = (), resource: str | None = None
+) -> Flow[Tokens]:
+    """Exchange an assertion, signed by someone whom the server trusts, for a token (RFC 7523).
+
+    Raises:
+        AuthorizationError: If the server grants nothing.
+    """
+    return _ask(at, "token", JWT_BEARER, {"assertion": assertion}, scopes=scopes, resource=resource)
+
+
+def token_exchange(
+    at: TokenEndpoint, *, id_token: str, audience: str, scopes: Collection[str] = (), resource: str | None = None
+) -> Flow[str]:
+    """Exchange an ID token at the identity provider for an ID-JAG: the assertion for an authorization server.
+
+    Args:
+        at: The identity provider's token endpoint, and who asks there.
+        id_token: The ID token that the provider gave the client.
+        audience: The issuer of the authorization server.
+        scopes: What the token is to allow.
+        resource: The resource that it is for.
+
+    Raises:
+        AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
+    """
+    step = "token exchange"
+    form = _form(TOKEN_EXCHANGE, {
+        "requested_token_type": ID_JAG,
+        "subject_token": id_token,
+        "subject_token_type": ID_TOKEN,
+        "audience": audience,
+    }, scopes, resource)  # fmt: skip
+    answer = yield from granted(at, step, at.url, form)
+    grant, kind = answer.get("access_token"), answer.get("issued_token_type")
+    if kind != ID_JAG or not isinstance(grant, str) or not grant:
+        problem = f"the identity provider returned no ID-JAG, but {cleaned(kind)}"
+        advice = "allow this client the exchange for this authorization server at the identity provider"
+        raise AuthorizationError(step, problem, issuer=at.issuer, advice=advice)
+    return grant
+
+
+def revoke(at: TokenEndpoint, *, endpoint: str, token: str, hint: str = "refresh_token") -> Flow[None]:
+    """Revoke a token (RFC 7009).
+
+    Args:
+        at: Who asks.
+        endpoint: The revocation endpoint.
+        token: The token.
+        hint: ``"refresh_token"`` or ``"access_token"``.
+
+    Raises:
+        AuthorizationError: If the server refuses; its step is ``"revocation"``.
+    """
+    form = {"token": token, "token_type_hint": hint}
+    response = yield from post(at, "revocation", endpoint, form)
+    # RFC 7009, section 2.2: the body of a 200 means nothing.
+    if response.status != 200:
+        raise _refused(at, "revocation", response, form)
+
+
+def to_login(
+    at: TokenEndpoint,
+    tokens: Tokens,
+    *,
+    resource: str | None,
+    asked: Collection[str] = (),
+    revocation_endpoint: str | None = None,
+) -> Login:
+    """Return the login that tokens are the beginning of.
+
+    Args:
+        at: Where they are from.
+        tokens: The tokens.
+        resource: The resource that they are for.
+        asked: The scopes that were asked for.
+        revocation_endpoint: Where to revoke them.
+    """
+    return Login(
+        resource=resource,
+        issuer=at.issuer,
+        client=at.client or ClientRecord("", "given"),
+        token_endpoint=at.url,
+        access_token=tokens.access_token,
+        token_type=tokens.token_type,
+        expires_at=tokens.expires_at,
+        refresh_token=tokens.refresh_token,
+        scopes=tokens.scopes or frozenset(asked) or None,
+        asked=frozenset(asked),
+        revocation_endpoint=revocation_endpoint,
+        # Kept for a bearer token, too: the refresh token of a public client is bound to it (RFC 9449, section 5).
+        dpop_key=at.prover.key if at.prover else None,
+        id_token=tokens.id_token,
+    )
+
+
+def renewed(login: Login, tokens: Tokens) -> Login:
+    """Return a login after a refresh: what the answer does not mention stays as it was (RFC 6749, section 6)."""
+    return attrs.evolve(
+        login,
+        access_token=tokens.access_token,
+        token_type=tokens.token_type,
+        expires_at=tokens.expires_at,
+        refresh_token=tokens.refresh_token or login.refresh_token,
+        scopes=tokens.scopes or login.scopes,
+        id_token=tokens.id_token or login.id_token,
+    )
+
+
+def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flow[Fetched]:
+    """Post a form as the client, once more if the server asks for another nonce.
+
+    Args:
+        at: Who asks.
+        step: What it is for.
+        url: Where to: the token endpoint or another of the same server.
+        form: The parameters, without those of the client.
+
+    Raises:
+        AuthorizationError: If the client lacks what it proves itself with.
+    """
+    for last in (False, True):
+        # Made anew for each sending: an assertion and a proof are good for one.
+        fields, proof_of_client = _authenticate(at, step)
+        fields |= {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        nonce = None
+        if at.prover:
+            nonce = at.prover.nonce(url, resource=False)
+            fields["DPoP"] = at.prover.proof("POST", url)
+        body = urlencode({**form, **proof_of_client}).encode()
+        response: Fetched = yield Fetch(step, "POST", url, fields, body)
+        if at.prover is None:
+            break
+        at.prover.learn(url, response.headers, resource=False)
+        if last or error_code(response) != "use_dpop_nonce" or at.prover.nonce(url, resource=False) == nonce:
+            break
+    return response
+
+
+def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flow[dict[str, Any]]:
+    """Post a form, and return the JSON object of a grant.
+
+    Args:
+        at: Who asks.
+        step: What it is for.
+        url: Where to.
+        form: The parameters, without those of the client.
+
+    Raises:
+        AuthorizationError: If the server answers anything else.
+    """
+    response = yield from post(at, step, url, form)
+    answer = json_object(response)
+    # Some servers refuse with status 200.
+    if response.status != 200 or (answer is not None and "error" in answer):
+        raise _refused(at, step, response, form)
+    if answer is None:
+        raise AuthorizationError(step, "the server's answer is not a JSON object", issuer=at.issuer)
+    return answer
+
+
+def _ask(
+    at: TokenEndpoint,
+    step: str,
+    grant: str,
+    form: Mapping[str, str],
+    *,
+    scopes: Collection[str] = (),
+    resource: str | None,
+) -> Flow[Tokens]:
+    asked_at = at.clock()
+    answer = yield from granted(at, step, at.url, _form(grant, form, scopes, resource))
+    return to_tokens(at, step, answer, asked_at)
+
+
+def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at: float) -> Tokens:
+    """Return the tokens that an answer grants.
+
+    Raises:
+        AuthorizationError: If they can't be used.
+    """
+    try:
+        tokens = read_tokens(answer, asked_at, proven=at.prover is not None)
+    except ValueError as exc:
+        raise AuthorizationError(step, str(exc), issuer=at.issuer) from None
+    if at.require_dpop and tokens.token_type != "DPoP":
+        problem = "DPoP is required, but the server granted a token that is bound to no key"
+        raise AuthorizationError(step, problem, issuer=at.issuer, advice="allow such tokens: dpop='auto'")
+    return tokens
+
+
+def _form(grant: str, form: Mapping[str, str], scopes: Collection[str], resource: str | None) -> dict[str, str]:
+    full = {"grant_type": grant, **form}
+    if scopes:
+        full["scope"] = " ".join(sorted(scopes))
+    if resource is not None:
+        full["resource"] = resource
+    return full
+
+
+def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the header fields and the parameters by which a client proves who it is: one way, never two."""
+    client = at.client
+    if client is None:
+        return {}, {}
+    if client.method == "none":
+        return {}, {"client_id": client.id}
+    if client.method == "private_key_jwt":
+        if at.key is None:
+            raise AuthorizationError(step, f"the client {client.id!r} has no private key", issuer=at.issuer)
+        assertion = at.key.assertion(client.id, at.issuer, at.clock)
+        return {}, {"client_id": client.id, "client_assertion_type": _ASSERTION, "client_assertion": assertion}
+    if client.secret is None:
+        raise AuthorizationError(step, f"the client {client.id!r} has no secret", issuer=at.issuer)
+    if client.method == "client_secret_post":
+        return {}, {"client_id": client.id, "client_secret": client.secret}
+    # RFC 6749, section 2.3.1: both are form-encoded first, so that a colon in the id separates nothing.
+    pair = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
+    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {}
+
+
+def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str, str]) -> AuthorizationError:
+    now, client = at.clock(), at.client
+    hidden = [value for name, value in form.items() if name in _SECRET]
+    advice = ""
+    if client is not None and client.secret is not None:
+        hidden.append(client.secret)
+        if client.secret_expires_at is not None and client.secret_expires_at <= now:
+            advice = f"the secret of the client {client.id!r} has expired; get a new one"
+    return refusal(step, at.issuer, response, now=now, secrets=hidden, advice=advice)

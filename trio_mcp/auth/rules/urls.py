@@ -1,0 +1,275 @@
+"""URLs that peers name: which of them are fetched or opened, and when two of them mean the same.
+
+URLs stay strings, byte for byte as they came; they are taken apart only to look at them.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.headers import MAX_URL, shown
+
+__all__ = ["Parts", "Reach", "UrlPolicy", "covers", "is_loopback", "origin", "reach", "same_issuer", "take_apart"]
+
+# Nothing but visible ASCII, and no backslash: browsers and libraries disagree about what the rest means.
+_VISIBLE = re.compile(r"[!-\[\]-~]+")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
+_AUTHORITY = re.compile(r"(?:([A-Za-z0-9._\-]+)|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{1,5}))?")
+_DOTS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+
+# A WebSocket is of the same server as the HTTP next to it.
+_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
+_PLAIN: Final = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
+
+
+@attrs.frozen
+class Parts:
+    """A URL, taken apart.
+
+    Attributes:
+        scheme: ``"https"`` or ``"http"``.
+        host: The host in lower case, without brackets.
+        port: The port, given or not.
+        path: The path, as it is.
+        query: The query with its question mark, or an empty text.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str
+
+    @property
+    def dotted(self) -> bool:
+        """Whether the path has segments that are resolved away (RFC 3986, section 5.2.4)."""
+        return _DOTS.search(self.path) is not None
+
+    @property
+    def origin(self) -> str:
+        """The scheme, the host, and the port unless it is the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+
+
+def take_apart(url: str) -> Parts:
+    """Take apart a URL of HTTP or of a WebSocket.
+
+    Raises:
+        ValueError: If it is anything else, or contains what such a URL has no need of; the text says what.
+    """
+    if len(url) > MAX_URL:
+        raise ValueError(f"is longer than {MAX_URL} characters")
+    if not _VISIBLE.fullmatch(url):
+        raise ValueError("contains characters that a URL can't have")
+    found = _URL.fullmatch(url)
+    if found is None or found[1].lower() not in _PORTS:
+        raise ValueError("is not a URL of https or http")
+    scheme, authority, path, query, fragment = found.groups()
+    if "@" in authority:
+        raise ValueError("contains a user name or a password")
+    if fragment is not None:
+        raise ValueError("contains a fragment")
+    place = _AUTHORITY.fullmatch(authority)
+    if place is None:
+        raise ValueError("has no valid host")
+    name, literal, port = place.groups()
+    number = _PORTS[scheme.lower()] if port is None else int(port)
+    if not 0 < number < 65536:
+        raise ValueError("has no valid port")
+    try:
+        host = name.lower() if name else ipaddress.IPv6Address(literal).compressed
+    except ValueError:
+        raise ValueError("has no valid host") from None
+    return Parts(_PLAIN[scheme.lower()], host, number, path, query or "")
+
+
+def origin(url: str) -> str:
+    """Return the origin of a URL: scheme and host in lower case, and the port unless it is the scheme's own.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    return take_apart(url).origin
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL's host is ``localhost`` or a loopback address, by its form alone."""
+    try:
+        return _is_loopback(take_apart(url).host)
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or _literal(host) is Reach.LOOPBACK
+
+
+def covers(resource: str, server: str, *, parent: bool = True) -> bool:
+    """Return whether a resource is the server's URL, or a parent of it on the same origin by whole path segments.
+
+    A slash at the end of either makes no difference.
+
+    Args:
+        resource: The identifier of the resource.
+        server: The URL of the server.
+        parent: Whether a parent will do.
+    """
+    try:
+        whole, part = take_apart(resource), take_apart(server)
+    except ValueError:
+        return False
+    if whole.origin != part.origin or whole.dotted or part.dotted:
+        return False
+    above, below = whole.path.removesuffix("/"), part.path.removesuffix("/")
+    if above == below:
+        return whole.query in ("", part.query)
+    return parent and not whole.query and below.startswith(above + "/")
+
+
+def same_issuer(advertised: str, published: str) -> bool:
+    """Return whether a metadata document may be the one of an issuer: they are equal, up to one slash at the end.
+
+    The URL of the metadata is the same for both (RFC 8414, section 3.1), and large providers differ by it. Everything
+    after that compares issuers exactly, and takes the document's.
+    """
+    return advertised.removesuffix("/") == published.removesuffix("/")
+
+
+class Reach(enum.IntEnum):
+    """From where an address can be reached, the widest first."""
+
+    GLOBAL = 0
+    PRIVATE = 1
+    """The networks of houses and companies: RFC 1918, RFC 6598, unique local addresses; and what some VPNs hand out."""
+    LOOPBACK = 2
+    NEVER = 3
+    """Nothing that a URL should lead to: link-local (metadata of clouds), multicast, unspecified, reserved."""
+
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_PRIVATE = tuple(
+    map(
+        ipaddress.ip_network,
+        # RFC 1918, RFC 6598; RFC 2544, from which VPNs take addresses for names; RFC 4193.
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"),
+    )
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""RFC 6052, section 2.1: the last 32 bits are the IPv4 address."""
+
+
+def reach(address: str) -> Reach:
+    """Return from where an IP address can be reached, after unwrapping IPv4 in IPv6 (mapped, 6to4, NAT64, Teredo)."""
+    try:
+        found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return Reach.NEVER
+    if found.is_loopback:
+        return Reach.LOOPBACK
+    if any(found in network for network in _PRIVATE):
+        return Reach.PRIVATE
+    odd = found.is_multicast or found.is_reserved or found.is_link_local or found.is_unspecified
+    if odd or not found.is_global or (isinstance(found, ipaddress.IPv6Address) and found.is_site_local):
+        return Reach.NEVER
+    return Reach.GLOBAL
+
+
+def _unwrapped(address: _Address) -> _Address:
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
+
+
+def _literal(host: str) -> Reach | None:
+    # None for a name; also for the spellings of an address that only resolvers know (`0x7f.1`).
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return reach(host)
+
+
+def _lower(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+@attrs.frozen
+class UrlPolicy:
+    """Which URLs that a peer names are fetched or opened.
+
+    They are ``https``, have no user name and no fragment, and lead to addresses of the public internet, or to such as
+    the MCP server has itself. ``http`` is for loopback only, and only where the MCP server is on loopback, too.
+
+    Args:
+        hosts: Names of hosts that are trusted beyond that: they may have a private address and use ``http``.
+    """
+
+    hosts: frozenset[str] = attrs.field(default=frozenset(), converter=_lower)
+
+    def check(self, url: str, server: str, step: str) -> None:
+        """Check the form of a URL, before anything is resolved.
+
+        Args:
+            url: The URL that a peer named.
+            server: The URL of the MCP server, which the user named.
+            step: What the URL is for, as `AuthorizationError.step` names it.
+
+        Raises:
+            AuthorizationError: If it is refused.
+        """
+        try:
+            parts = take_apart(url)
+        except ValueError as exc:
+            raise AuthorizationError(step, f"the URL {shown(url)} {exc}") from None
+        if not url.lower().startswith("http"):
+            raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
+        if parts.host in self.hosts:
+            return
+        near = _is_loopback(parts.host)
+        if near and not is_loopback(server):
+            problem = f"the URL {shown(url)} leads to this machine, but the MCP server is elsewhere"
+        elif parts.scheme == "http" and not near:
+            problem = f"the URL {shown(url)} is not https"
+        elif _literal(parts.host) is Reach.NEVER:
+            problem = f"the URL {shown(url)} leads to no host of a network"
+        else:
+            return
+        raise AuthorizationError(step, problem, advice=_trust(parts.host))
+
+    def check_address(self, url: str, address: str, near: Sequence[str], step: str) -> None:
+        """Check an address that the host of a URL resolves to; the connection goes to the address that was checked.
+
+        Args:
+            url: The URL.
+            address: The address, without brackets.
+            near: The addresses of the MCP server's host; all of them count, or a server could add a private one.
+            step: What the URL is for.
+
+        Raises:
+            AuthorizationError: If it is refused.
+        """
+        host, found = take_apart(url).host, reach(address)
+        if host in self.hosts and found is not Reach.NEVER:
+            return
+        widest = min(map(reach, near), default=Reach.GLOBAL)
+        if found is Reach.NEVER or found > widest:
+            what = {Reach.LOOPBACK: "this machine", Reach.PRIVATE: "a private network"}.get(
+                found, "no host of a network"
+            )
+            problem = f"the URL {shown(url)} leads to {what} ({address[:50]})"
+            raise AuthorizationError(step, problem, advice="" if found is Reach.NEVER else _trust(host))
+
+
+def _trust(host: str) -> str:
+    return f"if you trust that host, pass urls=UrlPolicy(hosts=[{host!r}])"

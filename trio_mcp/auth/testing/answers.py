@@ -1,0 +1,134 @@
+"""What the authorization server answers with, and how it reads what it is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import attrs
+
+from trio_mcp.auth.rules.steps import Fetched
+from trio_mcp.http.headers import JSON, Headers
+
+__all__ = [
+    "Answer",
+    "Ending",
+    "Parameters",
+    "Refused",
+    "answer",
+    "in_json",
+    "read_object",
+    "redirection",
+    "with_query",
+]
+
+Ending: TypeAlias = Literal["whole", "cut", "endless", "silent"]
+
+
+@attrs.frozen
+class Answer(Fetched):
+    """A response, and how it ends.
+
+    Attributes:
+        ending: ``"whole"``; ``"cut"``: the connection breaks half-way; ``"endless"``: its body is repeated without end;
+            ``"silent"``: nothing is sent, not even the head.
+    """
+
+    ending: Ending = "whole"
+
+
+class Refused(Exception):
+    """A request that is answered with an error of OAuth.
+
+    Args:
+        error: The error code.
+        description: What is wrong with the request.
+        status: The HTTP status.
+        fields: Further header fields.
+    """
+
+    def __init__(
+        self, error: str, description: str, status: int = 400, fields: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(error, description)
+        self.error = error
+        self.description = description
+        self.status = status
+        self.fields = dict(fields or {})
+
+    def answer(self) -> Answer:
+        """Return it as a response."""
+        return in_json({"error": self.error, "error_description": self.description}, self.status, self.fields)
+
+
+def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> Answer:
+    """Return a response; unless the fields say otherwise it is not to be stored."""
+    given = {"Cache-Control": "no-store", **(fields or {})}
+    return Answer(status, Headers(given.items()), body)
+
+
+def in_json(value: object, status: int = 200, fields: Mapping[str, str] | None = None) -> Answer:
+    """Return a response in JSON."""
+    return answer(status, json.dumps(value).encode(), {"Content-Type": JSON, **(fields or {})})
+
+
+def with_query(url: str, parameters: Mapping[str, str | None]) -> str:
+    """Return a URL with parameters added to its query; those that are None are left out."""
+    parts = urlsplit(url)
+    added = urlencode({name: value for name, value in parameters.items() if value is not None})
+    return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, added)))))
+
+
+def redirection(url: str, parameters: Mapping[str, str | None]) -> Answer:
+    """Return a redirection of the browser."""
+    return answer(302, fields={"Location": with_query(url, parameters)})
+
+
+class Parameters:
+    """The parameters of a request: each at most once, but for ``resource`` (RFC 6749, section 3.2).
+
+    Raises:
+        Refused: If one is repeated.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, str] = {}
+        self.resources: tuple[str, ...] = ()
+        for name, value in pairs:
+            if name == "resource":
+                self.resources += (value,)
+            elif name in self._values:
+                raise Refused("invalid_request", f"{name} was sent more than once")
+            self._values[name] = value
+
+    def get(self, name: str) -> str | None:
+        """Return a parameter; None if it is missing or empty, which is the same (RFC 6749, section 3.1)."""
+        return self._values.get(name) or None
+
+    def __getitem__(self, name: str) -> str:
+        """Return a parameter that must be there.
+
+        Raises:
+            Refused: If it is not.
+        """
+        value = self.get(name)
+        if value is None:
+            raise Refused("invalid_request", f"{name} is missing")
+        return value
+
+
+def read_object(body: bytes, error: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        Refused: If it is something else, with this error code.
+    """
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise Refused(error, "the body is not a JSON object")
+    return value

@@ -1,0 +1,97 @@
+"""The authorization server as an ASGI application, and serving it on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import trio
+
+from trio_mcp._nursery import background_nursery, start
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.testing.answers import Answer
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.runner.serving import serve_asgi
+from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
+
+__all__ = ["Application", "served"]
+
+LONGEST_BODY = 64 * 1024
+
+
+class Application:
+    """An ASGI application around a function.
+
+    Args:
+        issuer: Where the application is, whatever the request says.
+        handle: The function.
+    """
+
+    def __init__(self, issuer: str, handle: Callable[[Fetch], Answer]) -> None:
+        parts = urlsplit(issuer)
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            raise NotImplementedError(f"the authorization server serves HTTP only, not {scope['type']}")
+        body, more = b"", True
+        while more and len(body) <= LONGEST_BODY:
+            event = await receive()
+            if event["type"] != "http.request":
+                return
+            body += event.get("body", b"")
+            more = event.get("more_body", False)
+        if len(body) > LONGEST_BODY:
+            await _send(send, 413, [], b"")
+            return
+        query = scope.get("query_string", b"").decode("latin-1")
+        url = f"{self._origin}{scope['path']}" + (f"?{query}" if query else "")
+        fields = Headers(scope["headers"]).as_dict()
+        given = self._handle(Fetch("", scope["method"], url, fields, body))
+        async with trio.open_nursery() as nursery:
+            if given.ending in ("silent", "endless"):
+                nursery.start_soon(_until_left, receive, nursery.cancel_scope)
+            if given.ending != "silent":
+                await _answer(given, send)
+
+
+async def _until_left(receive: ReceiveCallable, scope: trio.CancelScope) -> None:
+    await receive()
+    scope.cancel("the client has left")
+
+
+async def _answer(given: Answer, send: SendCallable) -> None:
+    fields = [(name.encode(), text.encode("latin-1")) for name, text in given.headers.as_dict().items()]
+    if given.ending == "endless":
+        await _send(send, given.status, fields, given.body, more=True)
+        while True:
+            await send({"type": "http.response.body", "body": (given.body or b" ") * 100, "more_body": True})
+    fields.append((b"content-length", str(len(given.body)).encode()))
+    if given.ending == "cut":
+        await _send(send, given.status, fields, given.body[: len(given.body) // 2], more=True)
+        return
+    await _send(send, given.status, fields, given.body)
+
+
+async def _send(
+    send: SendCallable, status: int, fields: list[tuple[bytes, bytes]], body: bytes, *, more: bool = False
+) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+@contextlib.asynccontextmanager
+async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
+    """Return a block in which an application is served; it gives its origin."""
+    async with background_nursery() as nursery:
+
+        async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
+            await serve_asgi(app, configured(host, port), runner="h11", task_status=task_status)
+
+        urls: list[str] = await start(nursery, serve)
+        yield urls[0]

@@ -1,0 +1,208 @@
+"""The clients that the authorization server knows, and how they prove who they are."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote_plus, urlsplit
+
+import attrs
+
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, in_json, read_object
+from trio_mcp.auth.testing.keys import Once, audiences, check_times, verified
+from trio_mcp.auth.testing.records import Client, Settings
+from trio_mcp.http.headers import Headers
+
+__all__ = ["ASSERTION", "GRANTS", "METHODS", "Clients"]
+
+METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
+
+ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+GRANTS = (
+    "authorization_code",
+    "refresh_token",
+    "client_credentials",
+    "urn:ietf:params:oauth:grant-type:device_code",
+    "urn:ietf:params:oauth:grant-type:jwt-bearer",
+    "urn:ietf:params:oauth:grant-type:token-exchange",
+)
+
+LONGEST_DOCUMENT = 5 * 1024
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL is plain http on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname in LOOPBACK
+
+
+def check_redirects(urls: object) -> tuple[str, ...]:
+    """Check the redirect URIs of a client that registers.
+
+    Raises:
+        Refused: If one is neither https, nor http on loopback, nor of a scheme of the client's own.
+    """
+    if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
+        raise Refused("invalid_redirect_uri", "redirect_uris is not a list of URLs")
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.fragment or not parts.scheme or (parts.scheme == "http" and not is_loopback(url)):
+            raise Refused("invalid_redirect_uri", "a redirect URI is https, or http on loopback, without fragment")
+    return tuple(urls)
+
+
+def matches(given: str, registered: Iterable[str]) -> bool:
+    """Return whether a redirect URI was registered; on loopback any port is right (RFC 8252, section 7.3)."""
+
+    def key(url: str) -> str:
+        parts = urlsplit(url)
+        return parts._replace(netloc=parts.hostname or "").geturl() if is_loopback(url) else url
+
+    return key(given) in {key(each) for each in registered}
+
+
+class Clients:
+    """The clients of one server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, Client] = {}
+        self._assertions = Once(lambda: settings.clock())
+
+    def add(self, client: Client) -> Client:
+        """Remember a client, in place of the one with the same id."""
+        self._known[client.id] = client
+        return client
+
+    def forget(self, client: str) -> None:
+        """Forget a client, as servers do that clean up."""
+        self._known.pop(client, None)
+
+    def find(self, client: str, error: str = "invalid_client") -> Client:
+        """Return a client by its id, which may be the URL of its document.
+
+        Raises:
+            Refused: If it is unknown, or its document is wrong.
+        """
+        if (known := self._known.get(client)) is not None:
+            return known
+        parts = urlsplit(client)
+        if self._settings.documents is None or parts.scheme != "https" or parts.path in ("", "/"):
+            raise Refused(error, "the client is not known here", 401)
+        return self._of_document(client, self._settings.documents(client))
+
+    def _of_document(self, url: str, body: bytes) -> Client:
+        document = read_object(body, "invalid_client") if len(body) <= LONGEST_DOCUMENT else {}
+        if document.get("client_id") != url or not document.get("client_name"):
+            raise Refused("invalid_client", "the client's document is too long, of another client, or without a name")
+        return _from_metadata(url, document)
+
+    def register(self, body: bytes) -> Answer:
+        """Register a client (RFC 7591)."""
+        metadata = read_object(body, "invalid_client_metadata")
+        client = _from_metadata(secrets.token_urlsafe(16), metadata)
+        until = 0.0
+        if client.method in ("client_secret_basic", "client_secret_post"):
+            if (seconds := self._settings.client_secret_lifetime) is not None:
+                until = self._settings.clock() + seconds
+            client = attrs.evolve(client, secret=secrets.token_urlsafe(32), secret_expires_at=until or None)
+        self.add(client)
+        said: dict[str, Any] = metadata | {"client_id": client.id, "client_id_issued_at": int(self._settings.clock())}
+        said |= {"token_endpoint_auth_method": client.method, "grant_types": sorted(client.grants)}
+        if client.secret is not None:
+            said |= {"client_secret": client.secret, "client_secret_expires_at": int(until)}
+        return in_json(said, 201)
+
+    def authenticate(self, request: Fetch, parameters: Parameters, endpoint: str) -> Client:
+        """Return the client that makes a request, once it has proved who it is, in the one way that it registered.
+
+        Raises:
+            Refused: If it has not.
+        """
+        authorization = Headers(request.fields.items()).get("Authorization")
+        ways = {
+            "client_secret_basic": authorization is not None,
+            "client_secret_post": parameters.get("client_secret") is not None,
+            "private_key_jwt": parameters.get("client_assertion") is not None,
+        }
+        used = [method for method, is_used in ways.items() if is_used]
+        if len(used) > 1:
+            raise Refused("invalid_request", f"more than one way to authenticate the client: {', '.join(used)}")
+        challenge = {"WWW-Authenticate": "Basic"} if authorization is not None else {}
+        method, given, secret = _credentials(authorization, parameters)
+        client = self.find(given)
+        if method == "private_key_jwt":
+            self._check_assertion(client, parameters, endpoint)
+        late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings.clock()
+        same = hmac.compare_digest((client.secret or "").encode(), secret.encode())
+        if method != client.method or not same or late or parameters.get("client_id") not in (None, client.id):
+            raise Refused("invalid_client", "that is not how this client proves who it is", 401, challenge)
+        return client
+
+    def _check_assertion(self, client: Client, parameters: Parameters, endpoint: str) -> None:
+        if parameters["client_assertion_type"] != ASSERTION or client.jwks is None:
+            raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
+        _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
+        check_times(claims, self._settings.clock(), "invalid_client")
+        allowed = {self._settings.issuer, endpoint}
+        if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
+            raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
+        if not self._assertions.use(claims.get("jti"), 3600):
+            raise Refused("invalid_client", "the assertion was used before, or has no jti", 401)
+
+
+def _credentials(authorization: str | None, parameters: Parameters) -> tuple[str, str, str]:
+    """Return the way in which a client authenticates, its id and its secret."""
+    if authorization is not None:
+        scheme, _, encoded = authorization.partition(" ")
+        try:
+            given, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
+        except ValueError:
+            scheme = ""
+        if scheme.lower() != "basic":
+            raise Refused("invalid_client", "the Authorization header is not Basic", 401, {"WWW-Authenticate": "Basic"})
+        return "client_secret_basic", unquote_plus(given), unquote_plus(secret)  # RFC 6749, section 2.3.1
+    if (assertion := parameters.get("client_assertion")) is not None:
+        given = parameters.get("client_id") or _subject(assertion)
+        return "private_key_jwt", given, ""
+    secret = parameters.get("client_secret") or ""
+    return "client_secret_post" if secret else "none", parameters["client_id"], secret
+
+
+def _subject(assertion: str) -> str:
+    try:
+        payload = assertion.split(".")[1]
+        claims = read_object(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), "invalid_client")
+    except (IndexError, ValueError):
+        claims = {}
+    return str(claims.get("sub"))
+
+
+def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
+    """Read what a client says of itself.
+
+    Raises:
+        Refused: If it is wrong.
+    """
+    grants = _names(metadata.get("grant_types", ["authorization_code"]), GRANTS, "grant_types")
+    _names(metadata.get("response_types", ["code"]), ("code",), "response_types")
+    method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
+    (method,) = _names([method], METHODS, "token_endpoint_auth_method")
+    redirects = check_redirects(metadata.get("redirect_uris")) if "authorization_code" in grants else ()
+    kind = metadata.get("application_type")
+    if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
+        raise Refused("invalid_client_metadata", "application_type is wrong for these redirect URIs")
+    jwks = metadata.get("jwks")
+    return Client(id=client, method=method, redirects=redirects, grants=frozenset(grants), jwks=jwks)
+
+
+def _names(given: object, known: Collection[str], what: str) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(name, str) and name in known for name in given):
+        raise Refused("invalid_client_metadata", f"{what} has something that is not supported here")
+    return given

@@ -1,0 +1,89 @@
+"""What makes an authorization server hostile, or ill.
+
+A fault is a function: it gets a request and the server's own `handle`, and returns the answer. So it decides whether
+the server acts at all, and what the client sees of it.
+
+Example:
+    ::
+
+        server = AuthorizationServer(faults={"token": [cut, status(503)]})  # the first two requests; then all is well
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import attrs
+
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.testing.answers import Answer, answer
+from trio_mcp.http.headers import Headers
+
+__all__ = ["Fault", "cut", "edited", "endless", "lost", "moved", "raw", "redirected", "silent", "status"]
+
+Handle: TypeAlias = Callable[[Fetch], Answer]
+Fault: TypeAlias = Callable[[Fetch, Handle], Answer]
+
+
+def status(code: int, body: bytes = b"", **fields: str) -> Fault:
+    """Answer with a status, and do nothing. Underscores in the names of fields are hyphens."""
+    return lambda request, handle: answer(code, body, {name.replace("_", "-"): text for name, text in fields.items()})
+
+
+def raw(body: bytes, media_type: str = "application/json", code: int = 200) -> Fault:
+    """Answer with a body, and do nothing."""
+    return status(code, body, Content_Type=media_type)
+
+
+def cut(request: Fetch, handle: Handle) -> Answer:
+    """Do what is asked, but break the connection half-way through the answer."""
+    return attrs.evolve(handle(request), ending="cut")
+
+
+def silent(request: Fetch, handle: Handle) -> Answer:
+    """Do what is asked, and never answer."""
+    return attrs.evolve(handle(request), ending="silent")
+
+
+def lost(request: Fetch, handle: Handle) -> Answer:
+    """Do nothing, and never answer."""
+    return Answer(200, Headers(), b"", "silent")
+
+
+def endless(request: Fetch, handle: Handle) -> Answer:
+    """Do what is asked, and repeat the answer's body without end."""
+    return attrs.evolve(handle(request), ending="endless")
+
+
+def moved(url: str, code: int = 307) -> Fault:
+    """Redirect to another URL, and do nothing."""
+    return status(code, Location=url)
+
+
+def edited(**members: object) -> Fault:
+    """Do what is asked, but put other members into the JSON of the answer; None takes one out."""
+
+    def fault(request: Fetch, handle: Handle) -> Answer:
+        given = handle(request)
+        value = {**json.loads(given.body), **members}
+        return attrs.evolve(
+            given, body=json.dumps({name: each for name, each in value.items() if each is not None}).encode()
+        )
+
+    return fault
+
+
+def redirected(**parameters: str | None) -> Fault:
+    """Do what is asked, but redirect with other parameters; None takes one out."""
+
+    def fault(request: Fetch, handle: Handle) -> Answer:
+        given = handle(request)
+        parts = urlsplit(given.headers.get("Location") or "")
+        query = {**dict(parse_qsl(parts.query)), **parameters}
+        kept = urlencode({name: text for name, text in query.items() if text is not None})
+        return answer(given.status, fields={"Location": parts._replace(query=kept).geturl()})
+
+    return fault

@@ -1,0 +1,260 @@
+"""The token endpoint: one function for each kind of grant."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import attrs
+
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, in_json
+from trio_mcp.auth.testing.clients import GRANTS, Clients
+from trio_mcp.auth.testing.keys import Keys, Once, Proofs, audiences, check_times, verified
+from trio_mcp.auth.testing.records import Client, Code, Device, Family, Settings
+from trio_mcp.auth.testing.tokens import Tokens
+
+__all__ = ["Grants", "check_resources", "read_scopes"]
+
+CODE, REFRESH, CREDENTIALS, DEVICE, ASSERTION, EXCHANGE = GRANTS
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
+ID_JAG_TYPE = "oauth-id-jag+jwt"
+
+
+def read_scopes(parameters: Parameters, settings: Settings, allowed: frozenset[str] | None = None) -> frozenset[str]:
+    """Return the scopes that a request asks for; if it names none, all that are allowed.
+
+    Args:
+        parameters: The request.
+        settings: How the server behaves.
+        allowed: The scopes to choose from; None for all of the server's, of which those of OpenID must be named.
+
+    Raises:
+        Refused: If there is another among them.
+    """
+    text = parameters.get("scope")
+    known = frozenset(settings.scopes) if allowed is None else allowed
+    if text is None:
+        return known if allowed is not None else known - {"offline_access", "openid"}
+    if not (scopes := frozenset(text.split(" "))) <= known:
+        raise Refused("invalid_scope", "there is a scope among them that is not to be had here")
+    return scopes
+
+
+def check_resources(parameters: Parameters, allowed: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the resources that a request names.
+
+    Args:
+        parameters: The request.
+        allowed: The resources to choose from; empty for any.
+
+    Raises:
+        Refused: If one of them is not a URI without fragment, or not allowed (RFC 8707, section 2).
+    """
+    for each in parameters.resources:
+        parts = urlsplit(each)
+        if not parts.scheme or not parts.netloc or "#" in each or (allowed and each not in allowed):
+            raise Refused("invalid_target", "a resource is not allowed, or not an absolute URI without fragment")
+    return parameters.resources
+
+
+@attrs.frozen
+class Asked:
+    """A request to the token endpoint."""
+
+    request: Fetch
+    url: str
+    parameters: Parameters
+    jkt: str | None
+
+    def bound(self, client: Client) -> str | None:
+        """Return the key that refresh tokens are bound to: of public clients only (RFC 9449, section 5)."""
+        return self.jkt if client.method == "none" else None
+
+
+Grant: TypeAlias = Callable[[Asked], dict[str, Any]]
+
+
+class Grants:
+    """The token endpoint of one server.
+
+    Attributes:
+        codes: The authorization codes.
+        devices: The devices, by device code.
+    """
+
+    def __init__(self, settings: Settings, keys: Keys, clients: Clients, tokens: Tokens, proofs: Proofs) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._clients = clients
+        self._tokens = tokens
+        self._proofs = proofs
+        self._assertions = Once(lambda: settings.clock())
+        self.codes: dict[str, Code] = {}
+        self.devices: dict[str, Device] = {}
+        self._grants: dict[str, Grant] = {
+            CODE: self._code,
+            REFRESH: self._refresh,
+            CREDENTIALS: self._credentials,
+            DEVICE: self._device,
+            ASSERTION: self._assertion,
+            EXCHANGE: self._exchange,
+        }
+
+    def token(self, request: Fetch, parameters: Parameters, url: str) -> Answer:
+        """Answer a request for tokens."""
+        grant = self._grants.get(parameters["grant_type"])
+        if grant is None:
+            raise Refused("unsupported_grant_type", "this grant_type is not supported")
+        settings = self._settings
+        jkt = None if settings.dpop == "off" else self._proofs.thumbprint(request, url)
+        if settings.dpop == "require" and jkt is None:
+            raise Refused("invalid_dpop_proof", "tokens are issued for a DPoP key only")
+        said = grant(Asked(request, url, parameters, jkt))
+        return in_json(said, fields={"DPoP-Nonce": self._proofs.nonce} if jkt and settings.dpop_nonces else None)
+
+    def _client(self, asked: Asked) -> Client:
+        client = self._clients.authenticate(asked.request, asked.parameters, asked.url)
+        if asked.parameters["grant_type"] not in client.grants:
+            raise Refused("unauthorized_client", "the client is not registered for this grant_type")
+        return client
+
+    def _code(self, asked: Asked) -> dict[str, Any]:
+        client, parameters = self._client(asked), asked.parameters
+        code = self.codes.get(parameters["code"])
+        if code is None or code.family.client != client.id:
+            raise Refused("invalid_grant", "the code is unknown here, or of another client")
+        if code.used:  # RFC 6749, section 4.1.2: it may be stolen
+            code.family.revoked = True
+            raise Refused("invalid_grant", "the code was used before")
+        code.used = True
+        digest = hashlib.sha256(parameters["code_verifier"].encode()).digest()
+        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != code.challenge:
+            raise Refused("invalid_grant", "the code_verifier does not match the challenge")
+        if code.expires_at <= self._settings.clock() or parameters.get("redirect_uri") != code.redirect:
+            raise Refused("invalid_grant", "the code has expired, or was sent to another redirect URI")
+        family = code.family
+        if family.jkt not in (None, asked.jkt):
+            raise Refused("invalid_grant", "the code is bound to another key")
+        family.jkt = asked.bound(client)
+        resources = check_resources(parameters, family.resources)
+        return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
+
+    def _is_lasting(self, client: Client, family: Family) -> bool:
+        """Return whether a client gets a refresh token."""
+        asks = "offline_access" in family.scopes or "offline_access" not in self._settings.scopes
+        return REFRESH in client.grants and asks
+
+    def _refresh(self, asked: Asked) -> dict[str, Any]:
+        client, parameters = self._client(asked), asked.parameters
+        token = parameters["refresh_token"]
+        owner = self._tokens.owner(token)
+        if owner is not None:  # what is refused here leaves the token as it was
+            scopes = read_scopes(parameters, self._settings, owner.scopes)
+            resources = check_resources(parameters, owner.resources)
+            if owner.jkt not in (None, asked.jkt):
+                raise Refused("invalid_grant", "the refresh token is bound to another key")
+        family = self._tokens.exchange(token, client)
+        if family is None:
+            raise Refused("invalid_grant", "the refresh token does not hold")
+        return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=True)
+
+    def _credentials(self, asked: Asked) -> dict[str, Any]:
+        client = self._client(asked)
+        if client.method == "none":
+            raise Refused("unauthorized_client", "a public client has no credentials")
+        return self._without_person(asked, client.id, client.id, read_scopes(asked.parameters, self._settings))
+
+    def _without_person(self, asked: Asked, subject: str, client: str, scopes: frozenset[str]) -> dict[str, Any]:
+        resources = check_resources(asked.parameters)
+        family = Family(subject, client, scopes, resources)
+        return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=False)
+
+    def start_device(self, request: Fetch, parameters: Parameters, url: str, page: str) -> Answer:
+        """Answer a device that asks for a code (RFC 8628)."""
+        client = self._clients.authenticate(request, parameters, url)
+        if DEVICE not in client.grants:
+            raise Refused("unauthorized_client", "the client is not registered for devices")
+        scopes = read_scopes(parameters, self._settings)
+        family = Family(self._settings.user, client.id, scopes, check_resources(parameters))
+        code = secrets.token_urlsafe(32)
+        shown = "-".join("".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(4)) for _ in range(2))
+        device = self.devices[code] = Device(client.id, shown, family, self._settings.clock() + 600)
+        said = {"device_code": code, "user_code": shown, "verification_uri": page, "expires_in": 600}
+        return in_json(said | {"verification_uri_complete": f"{page}?user_code={shown}", "interval": device.interval})
+
+    def _device(self, asked: Asked) -> dict[str, Any]:
+        client = self._client(asked)
+        device = self.devices.get(asked.parameters["device_code"])
+        now = self._settings.clock()
+        if device is None or device.client != client.id or device.state == "used":
+            raise Refused("invalid_grant", "the device code is unknown here, or of another client")
+        if device.expires_at <= now:
+            raise Refused("expired_token", "the device code has expired")
+        if device.state == "denied":
+            raise Refused("access_denied", "the person has said no")
+        polled, device.polled_at = device.polled_at, now
+        if polled is not None and now < polled + device.interval:
+            device.interval += 5
+            raise Refused("slow_down", "ask less often")
+        if device.state == "pending":
+            raise Refused("authorization_pending", "the person has not answered yet")
+        device.state = "used"
+        family = device.family
+        family.jkt = asked.bound(client)
+        resources = check_resources(asked.parameters, family.resources)
+        return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
+
+    def _assertion(self, asked: Asked) -> dict[str, Any]:
+        """RFC 7523: an ID-JAG of a client, or the token of a workload, which needs no client."""
+        header, claims = self._trusted(asked.parameters["assertion"])
+        if not isinstance(claims.get("sub"), str) or self._settings.issuer not in audiences(claims):
+            raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
+        if header.get("typ") != ID_JAG_TYPE:
+            subject = client_id = claims["sub"]
+            allowed = None
+        else:
+            client = self._client(asked)
+            subject, client_id = claims["sub"], client.id
+            if claims.get("client_id") != client.id or not self._assertions.use(claims.get("jti"), 3600):
+                raise Refused("invalid_grant", "the ID-JAG is of another client, or was used before")
+            named, given = asked.parameters.resources, claims.get("resource")
+            if given is not None and named and given not in named:
+                raise Refused("invalid_target", "the ID-JAG is for another resource")
+            allowed = frozenset(str(claims["scope"]).split(" ")) if claims.get("scope") else None
+        return self._without_person(asked, subject, client_id, read_scopes(asked.parameters, self._settings, allowed))
+
+    def _trusted(self, assertion: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        for issuer, keys in self._settings.trusted.items():
+            try:
+                header, claims = verified(assertion, keys, "invalid_grant")
+            except Refused:
+                continue
+            if claims.get("iss") == issuer:
+                check_times(claims, self._settings.clock(), "invalid_grant")
+                return header, claims
+        raise Refused("invalid_grant", "the assertion is not of an issuer that is trusted here")
+
+    def _exchange(self, asked: Asked) -> dict[str, Any]:
+        """RFC 8693, from an ID token to an ID-JAG for another server, and nothing else."""
+        client, parameters = self._client(asked), asked.parameters
+        if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
+            raise Refused("invalid_request", "only an ID token is exchanged, and only for an ID-JAG")
+        _, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
+        now = int(self._settings.clock())
+        check_times(said, now, "invalid_grant")
+        if said.get("iss") != self._settings.issuer or client.id not in audiences(said):
+            raise Refused("invalid_grant", "the ID token is of another issuer, or for another client")
+        claims: dict[str, Any] = {"iss": self._settings.issuer, "sub": said["sub"], "aud": parameters["audience"]}
+        claims |= {"client_id": client.id, "jti": secrets.token_urlsafe(16), "iat": now, "exp": now + 300}
+        if resources := check_resources(parameters):
+            claims["resource"] = resources[0]
+        if (scope := parameters.get("scope")) is not None:
+            claims["scope"] = scope
+        token = self._keys.sign(ID_JAG_TYPE, claims)
+        return {"access_token": token, "issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300}

@@ -1,0 +1,172 @@
+"""The server's own keys, the JWTs that it signs, and those that it is sent."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.testing.answers import Refused
+from trio_mcp.http.headers import Headers
+
+if TYPE_CHECKING:
+    from joserfc import jwk
+
+__all__ = ["ALGORITHMS", "Keys", "Proofs", "verified"]
+
+ALGORITHMS = ("ES256", "PS256", "RS256", "Ed25519")
+"""What clients and other issuers may sign with."""
+
+PROOF_AGE = 300
+"""Seconds by which the clock of a DPoP proof may be off (RFC 9449, section 11.1)."""
+
+
+class Keys:
+    """The keys that a server signs with: ES256, the newest first. None is made before it is needed."""
+
+    def __init__(self) -> None:
+        self._keys: list[jwk.ECKey] = []
+
+    def rotate(self) -> None:
+        """Sign with a new key from now on; what the old one has signed still holds."""
+        from joserfc import jwk
+
+        kid = secrets.token_hex(8)
+        self._keys.insert(0, jwk.ECKey.generate_key("P-256", {"kid": kid, "use": "sig", "alg": "ES256"}))
+
+    def forget_old(self) -> None:
+        """Publish only the newest key from now on."""
+        del self._keys[1:]
+
+    def sign(self, kind: str, claims: Mapping[str, Any]) -> str:
+        """Return a JWT of a type."""
+        from joserfc import jwt
+
+        if not self._keys:
+            self.rotate()
+        key = self._keys[0]
+        return jwt.encode({"alg": "ES256", "kid": key.kid, "typ": kind}, dict(claims), key)
+
+    def published(self) -> dict[str, Any]:
+        """Return the public keys, as a JWKS."""
+        if not self._keys:
+            self.rotate()
+        return {"keys": [key.as_dict(private=False) for key in self._keys]}
+
+
+def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the claims of a JWT whose signature is right.
+
+    Raises:
+        Refused: If it is not, with this error code.
+    """
+    from joserfc import jwk, jwt
+    from joserfc.errors import JoseError
+
+    jwks = keys.published() if isinstance(keys, Keys) else keys
+    try:
+        found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), ALGORITHMS)
+    except (JoseError, ValueError) as problem:
+        raise Refused(error, f"the JWT is not valid: {type(problem).__name__}") from None
+    return dict(found.header), dict(found.claims)
+
+
+class Once:
+    """Values that may be used once within a time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def use(self, value: object, seconds: float) -> bool:
+        """Return whether this is the first use of a value, and remember it for some seconds."""
+        now = self._clock()
+        if len(self._until) > 1000:
+            self._until = {each: until for each, until in self._until.items() if until > now}
+        if not isinstance(value, str) or self._until.get(value, 0) > now:
+            return False
+        self._until[value] = now + seconds
+        return True
+
+
+def check_times(claims: Mapping[str, Any], now: float, error: str) -> None:
+    """Check ``exp``, which must be there, and ``nbf``.
+
+    Raises:
+        Refused: If the JWT has expired or does not hold yet, with this error code.
+    """
+    until, since = claims.get("exp"), claims.get("nbf", 0)
+    if not isinstance(until, int | float) or until <= now or not isinstance(since, int | float) or since > now + 30:
+        raise Refused(error, "the JWT has expired, does not hold yet, or does not say until when it holds")
+
+
+def audiences(claims: Mapping[str, Any]) -> Collection[object]:
+    """Return whom a JWT is for."""
+    given = claims.get("aud")
+    return given if isinstance(given, list) else [given]
+
+
+class Proofs:
+    """The DPoP proofs that a server is sent (RFC 9449, section 4.3).
+
+    Args:
+        clock: The time, in seconds since the epoch.
+        nonces: Whether a proof must contain the server's nonce.
+    """
+
+    def __init__(self, clock: Callable[[], float], nonces: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._nonces = nonces
+        self._seen = Once(clock)
+        self.nonce = secrets.token_urlsafe(16)
+
+    def rotate(self) -> None:
+        """Take no proof with the last nonce any more."""
+        self.nonce = secrets.token_urlsafe(16)
+
+    def thumbprint(self, request: Fetch, url: str, token: str | None = None) -> str | None:
+        """Return the thumbprint of the key that a request proves to have; None if it has no proof.
+
+        Args:
+            request: The request.
+            url: Its URL without query.
+            token: The access token that comes with it.
+
+        Raises:
+            Refused: If the proof is bad.
+        """
+        from joserfc import jwk, jws
+        from joserfc.errors import JoseError
+
+        proof = Headers(request.fields.items()).get("DPoP")
+        if proof is None:
+            return None
+        try:
+            raw = jws.extract_compact(proof.encode())
+            key = jwk.import_key(raw.headers()["jwk"])
+            found = jws.deserialize_compact(proof, cast(Any, key), ["ES256"])
+            claims = json.loads(found.payload)
+        except (JoseError, ValueError, KeyError, TypeError):
+            raise Refused("invalid_dpop_proof", "the DPoP proof is not a JWT signed by the key in it") from None
+        ath = token and base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+        iat = claims.get("iat")
+        wrong = {
+            "typ": found.headers().get("typ") != "dpop+jwt",
+            "jwk": bool(key.is_private),
+            "htm": claims.get("htm") != request.method,
+            "htu": claims.get("htu") != url,
+            "iat": not isinstance(iat, int | float) or abs(iat - self._clock()) > PROOF_AGE,
+            "ath": claims.get("ath") != ath,
+        }
+        if any(wrong.values()):
+            names = ", ".join(name for name, is_wrong in wrong.items() if is_wrong)
+            raise Refused("invalid_dpop_proof", f"wrong in the DPoP proof: {names}")
+        if self._nonces() and claims.get("nonce") != self.nonce:
+            raise Refused("use_dpop_nonce", "send the nonce", fields={"DPoP-Nonce": self.nonce})
+        if not self._seen.use(claims.get("jti"), 2 * PROOF_AGE):
+            raise Refused("invalid_dpop_proof", "the DPoP proof was used before, or has no jti")
+        return key.thumbprint()

@@ -1,0 +1,353 @@
+"""`AuthorizationServer`: metadata, the endpoints, and serving them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableSequence
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+import attrs
+
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, answer, in_json, redirection
+from trio_mcp.auth.testing.asgi import Application, served
+from trio_mcp.auth.testing.clients import GRANTS, METHODS, Clients, matches
+from trio_mcp.auth.testing.faults import Fault
+from trio_mcp.auth.testing.grants import Grants, check_resources, read_scopes
+from trio_mcp.auth.testing.keys import ALGORITHMS, Keys, Proofs
+from trio_mcp.auth.testing.records import Client, Code, Family, Settings, Trusted
+from trio_mcp.auth.testing.tokens import Tokens
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
+
+__all__ = ["AuthorizationServer", "Seen"]
+
+WELL_KNOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+ID_JAG_PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
+CODE_LIFE = 60
+REMEMBERED = 100_000
+"""How many requests are remembered (chosen)."""
+
+
+@attrs.frozen
+class Seen:
+    """A request that the server got.
+
+    Attributes:
+        endpoint: Which endpoint it was for; an empty string for none.
+        parameters: Its parameters: of the query, and of the body if that is a form.
+        request: The request itself.
+    """
+
+    endpoint: str
+    parameters: Mapping[str, str]
+    request: Fetch
+
+
+class AuthorizationServer:
+    """An authorization server for tests and demos; never for production.
+
+    It keeps everything in memory and says yes to everyone: opening the authorization URL signs ``user`` in.
+    Otherwise it is strict. An instance is an ASGI application; `served` serves it, and `handle` needs no event loop.
+
+    Args:
+        issuer: Its issuer, which may have a path; `served` changes it to what it serves at.
+        user: The subject of the tokens.
+        scopes: What may be asked for. With ``offline_access`` among them, only those who ask for that get a refresh
+            token; with ``openid``, those who ask for that get an ID token.
+        lifetime: Seconds that an access token holds.
+        grace: Seconds in which a refresh token may be used once more after it was exchanged. A later use ends all
+            tokens that came from the same consent.
+        tokens: The form of access tokens.
+        dpop: Whether it binds tokens to keys (RFC 9449).
+        dpop_nonces: Whether proofs must have its nonce.
+        registration: Whether clients may register (RFC 7591).
+        documents: Returns the metadata document that a client has at a URL; None: no such clients.
+        trusted: The keys of other issuers, by issuer: a JWKS, or the `keys` of another server. Their ID-JAGs and the
+            tokens of their workloads are accepted.
+        clock: Returns the time, in seconds since the epoch.
+        faults: What goes wrong, by endpoint: ``"metadata"``, ``"jwks"``, ``"register"``, ``"authorize"``, ``"token"``,
+            ``"device"``, ``"revoke"``, ``"introspect"``. A list of faults is used up, one for each request.
+
+    Attributes:
+        issuer: The issuer.
+        denies: Whether the person says no.
+        faults: The faults; may be changed at any time.
+        seen: The requests so far.
+        settings: The arguments; may be changed at any time.
+        keys: The keys that it signs with.
+        clients: The clients that it knows.
+        issued: The tokens that it has issued.
+        proofs: What it knows of DPoP proofs.
+    """
+
+    def __init__(
+        self,
+        issuer: str = "https://id.example.com",
+        *,
+        user: str = "alice",
+        scopes: Iterable[str] = ("read", "write"),
+        lifetime: int = 3600,
+        grace: float = 0,
+        tokens: Literal["jwt", "opaque"] = "jwt",
+        dpop: Literal["off", "accept", "require"] = "off",
+        dpop_nonces: bool = False,
+        registration: bool = True,
+        documents: Callable[[str], bytes] | None = None,
+        trusted: Mapping[str, Trusted] | None = None,
+        clock: Callable[[], float] = time.time,
+        faults: Mapping[str, Fault | MutableSequence[Fault]] | None = None,
+    ) -> None:
+        self.settings = settings = Settings(
+            issuer=issuer,
+            user=user,
+            scopes=tuple(scopes),
+            lifetime=lifetime,
+            grace=grace,
+            tokens=tokens,
+            dpop=dpop,
+            dpop_nonces=dpop_nonces,
+            registration=registration,
+            documents=documents,
+            clock=clock,
+            trusted=dict(trusted or {}),
+        )
+        self.denies = False
+        self.faults: dict[str, Fault | MutableSequence[Fault]] = dict(faults or {})
+        self.seen: list[Seen] = []
+        self.keys = Keys()
+        self.clients = Clients(settings)
+        self.issued = Tokens(settings, self.keys)
+        self.proofs = Proofs(lambda: settings.clock(), lambda: settings.dpop_nonces)
+        self._grants = Grants(settings, self.keys, self.clients, self.issued, self.proofs)
+
+    @property
+    def issuer(self) -> str:
+        return self.settings.issuer
+
+    # --- what a test says to it --------------------------------------------------------------------------------------
+
+    def add_client(
+        self,
+        id: str,
+        secret: str | None = None,
+        *,
+        redirects: Iterable[str] = (),
+        method: str | None = None,
+        grants: Iterable[str] = GRANTS,
+        jwks: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register a client beforehand.
+
+        Args:
+            id: Its ``client_id``.
+            secret: Its secret, if it has one.
+            redirects: Where it may be redirected to; on loopback, with any port.
+            method: How it proves who it is; None: with its keys, by Basic with its secret, or not at all.
+            grants: The grant types that it may use.
+            jwks: Its public keys.
+        """
+        if method is None:
+            method = "private_key_jwt" if jwks is not None else "none" if secret is None else "client_secret_basic"
+        self.clients.add(
+            Client(id=id, secret=secret, method=method, redirects=tuple(redirects), grants=frozenset(grants), jwks=jwks)
+        )
+
+    def sign_in(self, url: str) -> dict[str, str]:
+        """Be the person: open an authorization URL, and return the parameters of the redirection.
+
+        Raises:
+            ValueError: If the server answers with a page instead, as it does if it does not know the client.
+        """
+        given = self.handle(Fetch("authorization", "GET", url))
+        location = given.headers.get("Location")
+        if location is None:
+            raise ValueError(f"the authorization server shows a page instead: {given.body.decode()}")
+        return dict(parse_qsl(urlsplit(location).query))
+
+    def approve(self, user_code: str, *, deny: bool = False) -> None:
+        """Be the person: enter a device's code.
+
+        Raises:
+            ValueError: If no device waits with that code.
+        """
+        for device in self._grants.devices.values():
+            if device.user_code == user_code and device.state == "pending":
+                device.state = "denied" if deny else "approved"
+                return
+        raise ValueError("no device waits with this code")
+
+    def claims_of(self, token: str) -> dict[str, Any] | None:
+        """Return what an access token says; None if it does not hold (any more)."""
+        return self.issued.claims_of(token)
+
+    def count(self, endpoint: str, **parameters: str) -> int:
+        """Return how many requests an endpoint got that had these parameters."""
+        return sum(each.endpoint == endpoint and parameters.items() <= each.parameters.items() for each in self.seen)
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def handle(self, request: Fetch) -> Answer:
+        """Answer a request; its URL is one of this server's."""
+        endpoint, parameters = self._endpoint(request), _parameters(request)
+        if len(self.seen) < REMEMBERED:
+            self.seen.append(Seen(endpoint, dict(parameters), request))
+        fault = self.faults.get(endpoint)
+        if isinstance(fault, MutableSequence):
+            fault = fault.pop(0) if fault else None
+        return self._handle(request) if fault is None else fault(request, self._handle)
+
+    def _endpoint(self, request: Fetch) -> str:
+        given, issuer = urlsplit(request.url), urlsplit(self.issuer)
+        if given[:2] != issuer[:2]:
+            return ""
+        root = issuer.path.rstrip("/")
+        if given.path in {*(each + root for each in WELL_KNOWN), root + WELL_KNOWN[1]}:
+            return "metadata"
+        name = given.path.removeprefix(root + "/")
+        return name if given.path == f"{root}/{name}" and name in self._endpoints else ""
+
+    @property
+    def _endpoints(self) -> dict[str, tuple[str, Callable[[Fetch, Parameters], Answer]]]:
+        return {
+            "metadata": ("GET", lambda request, parameters: in_json(self.metadata())),
+            "jwks": ("GET", lambda request, parameters: in_json(self.keys.published())),
+            "authorize": ("GET", self._authorize),
+            "verify": ("GET", self._verify),
+            "register": ("POST", self._register),
+            "token": ("POST", lambda request, parameters: self._grants.token(request, parameters, self._url("token"))),
+            "device": ("POST", self._device),
+            "revoke": ("POST", self._revoke),
+            "introspect": ("POST", self._introspect),
+        }
+
+    def _handle(self, request: Fetch) -> Answer:
+        found = self._endpoints.get(self._endpoint(request))
+        if found is None:
+            return answer(404)
+        method, function = found
+        if request.method != method:
+            return answer(405, fields={"Allow": method})
+        try:
+            return function(request, Parameters(_parameters(request)))
+        except Refused as refused:
+            return refused.answer()
+
+    def _url(self, endpoint: str) -> str:
+        return f"{self.issuer.rstrip('/')}/{endpoint}"
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the metadata (RFC 8414)."""
+        settings = self.settings
+        said: dict[str, Any] = {
+            "issuer": self.issuer,
+            "authorization_endpoint": self._url("authorize"),
+            "token_endpoint": self._url("token"),
+            "revocation_endpoint": self._url("revoke"),
+            "introspection_endpoint": self._url("introspect"),
+            "device_authorization_endpoint": self._url("device"),
+            "jwks_uri": self._url("jwks"),
+            "scopes_supported": list(settings.scopes),
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": list(GRANTS),
+            "token_endpoint_auth_methods_supported": list(METHODS),
+            "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": settings.documents is not None,
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+        if settings.registration:
+            said["registration_endpoint"] = self._url("register")
+        if settings.dpop != "off":
+            said["dpop_signing_alg_values_supported"] = ["ES256"]
+        if settings.trusted:
+            said["authorization_grant_profiles_supported"] = [ID_JAG_PROFILE]
+        return said
+
+    def _register(self, request: Fetch, parameters: Parameters) -> Answer:
+        return self.clients.register(request.body) if self.settings.registration else answer(404)
+
+    def _authorize(self, request: Fetch, parameters: Parameters) -> Answer:
+        # What is wrong with the client or where to go back to is told on a page: who knows where a redirection led.
+        client = self.clients.find(parameters["client_id"], "invalid_request")
+        redirect = parameters.get("redirect_uri") or (client.redirects[0] if len(client.redirects) == 1 else "")
+        if not matches(redirect, client.redirects):
+            raise Refused("invalid_request", "the redirect URI is not registered for this client")
+        said = {"state": parameters.get("state"), "iss": self.issuer}
+        try:
+            return redirection(redirect, {"code": self._code_for(client, parameters), **said})
+        except Refused as refused:
+            return redirection(redirect, {"error": refused.error, "error_description": refused.description, **said})
+
+    def _code_for(self, client: Client, parameters: Parameters) -> str:
+        if parameters["response_type"] != "code":
+            raise Refused("unsupported_response_type", "response_type is not code")
+        if parameters["code_challenge_method"] != "S256" or len(parameters["code_challenge"]) != 43:
+            raise Refused("invalid_request", "the code_challenge is not one of S256")
+        if "authorization_code" not in client.grants:
+            raise Refused("unauthorized_client", "the client is not registered for authorization codes")
+        scopes, resources = read_scopes(parameters, self.settings), check_resources(parameters)
+        if self.denies:
+            raise Refused("access_denied", "the person has said no")
+        jkt = parameters.get("dpop_jkt")
+        family = Family(self.settings.user, client.id, scopes, resources, jkt, nonce=parameters.get("nonce"))
+        code = secrets.token_urlsafe(32)
+        until = self.settings.clock() + CODE_LIFE
+        self._grants.codes[code] = Code(family, parameters.get("redirect_uri"), parameters["code_challenge"], until)
+        return code
+
+    def _device(self, request: Fetch, parameters: Parameters) -> Answer:
+        return self._grants.start_device(request, parameters, self._url("device"), self._url("verify"))
+
+    def _verify(self, request: Fetch, parameters: Parameters) -> Answer:
+        try:
+            self.approve(parameters["user_code"], deny=self.denies)
+        except ValueError as error:
+            raise Refused("invalid_request", str(error)) from None
+        return answer(200, b"The device may go on.", {"Content-Type": "text/plain"})
+
+    def _revoke(self, request: Fetch, parameters: Parameters) -> Answer:
+        client = self.clients.authenticate(request, parameters, self._url("revoke"))
+        family = self.issued.owner(parameters["token"])
+        if family is not None and family.client == client.id:
+            self.issued.revoke(parameters["token"])
+        return answer(200)  # RFC 7009, section 2.2: whatever the token was
+
+    def _introspect(self, request: Fetch, parameters: Parameters) -> Answer:
+        client = self.clients.authenticate(request, parameters, self._url("introspect"))
+        if client.method == "none":
+            raise Refused("invalid_client", "public clients learn nothing of tokens", 401)
+        claims = self.issued.claims_of(parameters["token"])
+        if claims is None:
+            return in_json({"active": False})
+        return in_json({"active": True, "token_type": "DPoP" if "cnf" in claims else "Bearer", **claims})
+
+    # --- serving -----------------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
+        """Answer a request of an ASGI server."""
+        await Application(self.issuer, self.handle)(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def served(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """Return a block in which the server is served on loopback; it gives the issuer, which it also sets.
+
+        Args:
+            host: The address to listen at.
+            port: The port; 0: one that is free.
+        """
+        async with served(self, host, port) as url:
+            self.settings.issuer = url + urlsplit(self.issuer).path.rstrip("/")
+            yield self.issuer
+
+
+def _parameters(request: Fetch) -> list[tuple[str, str]]:
+    form = Headers(request.fields.items()).media_type == "application/x-www-form-urlencoded"
+    body = request.body.decode("latin-1") if form else ""
+    return [pair for text in (urlsplit(request.url).query, body) for pair in parse_qsl(text, keep_blank_values=True)]

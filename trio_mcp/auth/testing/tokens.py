@@ -1,0 +1,102 @@
+"""The tokens that the authorization server has issued."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from trio_mcp.auth.testing.keys import Keys
+from trio_mcp.auth.testing.records import AccessToken, Client, Family, RefreshToken, Settings
+
+__all__ = ["Tokens"]
+
+
+class Tokens:
+    """The tokens of one server."""
+
+    def __init__(self, settings: Settings, keys: Keys) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._access: dict[str, AccessToken] = {}
+        self._refresh: dict[str, RefreshToken] = {}
+
+    def issue(
+        self, family: Family, scopes: frozenset[str], resources: tuple[str, ...], jkt: str | None, refresh: bool
+    ) -> dict[str, Any]:
+        """Return the answer with new tokens."""
+        settings = self._settings
+        now = int(settings.clock())
+        audience = list(resources or family.resources) or [settings.issuer]
+        claims: dict[str, Any] = {
+            "iss": settings.issuer,
+            "sub": family.subject,
+            "aud": audience[0] if len(audience) == 1 else audience,
+            "client_id": family.client,
+            "scope": " ".join(sorted(scopes)),
+            "iat": now,
+            "exp": now + settings.lifetime,
+            "jti": secrets.token_urlsafe(16),
+        }
+        if jkt is not None:
+            claims["cnf"] = {"jkt": jkt}
+        token = self._keys.sign("at+jwt", claims) if settings.tokens == "jwt" else secrets.token_urlsafe(32)
+        self._access[token] = AccessToken(family, claims)
+        said: dict[str, Any] = {"access_token": token, "token_type": "DPoP" if jkt else "Bearer"}
+        said |= {"expires_in": settings.lifetime, "scope": claims["scope"]}
+        if refresh:
+            new = said["refresh_token"] = secrets.token_urlsafe(32)
+            self._refresh[new] = RefreshToken(family)
+        if "openid" in scopes:
+            said["id_token"] = self._keys.sign(
+                "JWT",
+                {name: claims[name] for name in ("iss", "sub", "iat", "exp")}
+                | {"aud": family.client}
+                | ({"nonce": family.nonce} if family.nonce else {}),
+            )
+        return said
+
+    def exchange(self, token: str, client: Client) -> Family | None:
+        """Use up a refresh token; one that was used before ends all tokens of its family, as it may be stolen.
+
+        Returns:
+            Its family; None if the token does not hold.
+        """
+        found = self._refresh.get(token)
+        if found is None or found.family.revoked or found.family.client != client.id:
+            return None
+        now = self._settings.clock()
+        if found.replaced_at is None:
+            found.replaced_at = now
+        elif now > found.replaced_at + self._settings.grace or not self._settings.grace:
+            found.family.revoked = True
+            return None
+        return found.family
+
+    def claims_of(self, token: str) -> dict[str, Any] | None:
+        """Return what an access token says; None if it does not hold (any more)."""
+        found = self._access.get(token)
+        live = found and not (found.revoked or found.family.revoked) and found.claims["exp"] > self._settings.clock()
+        return dict(found.claims) if found and live else None
+
+    def owner(self, token: str) -> Family | None:
+        """Return the family of a token of any kind; None if it is unknown."""
+        found: AccessToken | RefreshToken | None = self._access.get(token) or self._refresh.get(token)
+        return None if found is None else found.family
+
+    def revoke(self, token: str) -> None:
+        """Revoke a token; with a refresh token, all that came from the same consent (RFC 7009, section 2.1)."""
+        if (access := self._access.get(token)) is not None:
+            access.revoked = True
+        elif (refresh := self._refresh.get(token)) is not None:
+            refresh.family.revoked = True
+
+    def expire(self) -> None:
+        """End the life of all access tokens, as far as this server is asked."""
+        for each in self._access.values():
+            each.claims["exp"] = min(each.claims["exp"], self._settings.clock())
+
+    def revoke_all(self) -> None:
+        """Revoke all tokens."""
+        records: tuple[AccessToken | RefreshToken, ...] = (*self._access.values(), *self._refresh.values())
+        for each in records:
+            each.family.revoked = True

@@ -1,0 +1,143 @@
+"""The time that counts for a client's limits: it stands still while a person is asked, for example to sign in."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Final, Self
+
+import trio
+
+__all__ = ["STOPWATCH", "Stopwatch", "TimeLimit", "current_stopwatch"]
+
+
+class Stopwatch:
+    """A clock that can be stopped.
+
+    Attributes:
+        lost: The seconds for which it has stood still so far: what counts is `trio.current_time` without them.
+        stopped: Whether it stands still now.
+        stoppable: Whether anything may stop it: whether there is an ``auth=``.
+        limits: The limits that are being kept.
+    """
+
+    # Calls read the attributes instead of calling `time`, which would cost each of them a function.
+
+    def __init__(self) -> None:
+        self.lost = 0.0
+        self.stopped = self.stoppable = False
+        self.limits: set[TimeLimit] = set()
+        self._since = 0.0
+        self._blocks = 0
+
+    def time(self) -> float:
+        """Return the time that counts."""
+        return (self._since if self.stopped else trio.current_time()) - self.lost
+
+    def real(self, time: float) -> float:
+        """Return when a time will come, on Trio's clock, as things stand."""
+        if self.stopped:
+            return math.inf
+        real = time + self.lost
+        # Rounded up: when it has come, so has `time`, and nobody waits for what is left of it without end.
+        while real - self.lost < time:
+            real = math.nextafter(real, math.inf)
+        return real
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Stand still while the block runs; blocks may overlap."""
+        self._blocks += 1
+        if not self.stopped:
+            self._since = trio.current_time()
+            self._stop(True)
+        try:
+            yield
+        finally:
+            self._blocks -= 1
+            if not self._blocks:
+                self.lost += trio.current_time() - self._since
+                self._stop(False)
+
+    def _stop(self, stopped: bool) -> None:
+        self.stopped = stopped
+        for limit in self.limits:
+            limit.set()
+
+    def limit(self, seconds: float) -> TimeLimit:
+        """Return a time limit that begins now."""
+        return TimeLimit(self, self.time() + seconds)
+
+
+class TimeLimit:
+    """A cancel scope whose deadline is in the time of a stopwatch. It can be entered once.
+
+    Args:
+        watch: The stopwatch.
+        deadline: When it is cancelled.
+    """
+
+    def __init__(self, watch: Stopwatch, deadline: float = math.inf) -> None:
+        self._watch = watch
+        self._deadline = deadline
+        self._scope = trio.CancelScope()
+
+    def __enter__(self) -> Self:
+        self._watch.limits.add(self)
+        self.set()
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        self._watch.limits.discard(self)
+        return self._scope.__exit__(kind, exc, traceback)
+
+    @property
+    def deadline(self) -> float:
+        """When it is cancelled."""
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        self._deadline = deadline
+        self.set()
+
+    def set(self) -> None:
+        """Set the deadline on Trio's clock, because either has changed."""
+        self._scope.deadline = self._watch.real(self._deadline)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel it now."""
+        self._scope.cancel(reason)
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether it has ended the block."""
+        return self._scope.cancelled_caught
+
+
+STOPWATCH: Final[ContextVar[Stopwatch]] = ContextVar("STOPWATCH")
+"""The stopwatch of the client whose task this is."""
+
+_OF_RUN: Final = trio.lowlevel.RunVar[Stopwatch]("stopwatch")
+
+
+def current_stopwatch() -> Stopwatch:
+    """Return the stopwatch of the client whose task this is; outside of any client, the one of the run of Trio."""
+    # A variable, since links are opened by functions of the application, which get no arguments, and sessions without a
+    # `Client` shall wait for a person as well.
+    if (found := STOPWATCH.get(None)) is not None:
+        return found
+    try:
+        return _OF_RUN.get()
+    except LookupError:
+        found = Stopwatch()
+        _OF_RUN.set(found)
+        return found
+    except RuntimeError:  # made before Trio runs
+        return Stopwatch()
