@@ -70,7 +70,7 @@ def sync_folder(folder: Path) -> None:
 
 # Python has each of these modules on one kind of system only.
 def try_to_lock(descriptor: int) -> bool:
-    """Lock an open file if nobody else has; return whether it is locked now."""
+    """Lock an open file unless someone else has; return whether it is locked now."""
     if sys.platform == "win32":
         import msvcrt
 

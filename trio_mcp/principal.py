@@ -26,6 +26,10 @@ def _scopes(given: Iterable[str]) -> frozenset[str]:
     return frozenset(given)
 
 
+def _read_only(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(given))
+
+
 @attrs.frozen
 class Principal:
     """The identity on whose behalf a request is made. It never holds a token.
@@ -48,9 +52,7 @@ class Principal:
     client_id: str | None = attrs.field(default=None, validator=_check_name)
     scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
     # Of one token, not of the identity: they make no difference between two principals.
-    claims: Mapping[str, Any] = attrs.field(
-        factory=dict, converter=MappingProxyType, eq=False, repr=False, kw_only=True
-    )
+    claims: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only, eq=False, repr=False, kw_only=True)
     expires_at: float | None = attrs.field(default=None, eq=False, kw_only=True)
 
     @property

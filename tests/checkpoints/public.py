@@ -18,7 +18,7 @@ from typing import Any
 from tests.public_names import ROOT
 from trio_mcp.client.connected_session import ConnectedSession
 
-FOR_USERS = ("trio_mcp", "trio_mcp.middleware", "trio_mcp.otel", "trio_mcp.testing")
+FOR_USERS = ("trio_mcp", "trio_mcp.auth", "trio_mcp.middleware", "trio_mcp.otel", "trio_mcp.testing")
 HANDED_OUT = (ConnectedSession,)
 """What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""
 

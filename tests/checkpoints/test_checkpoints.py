@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.checkpoints import client_rows, server_rows, session_rows, transport_rows
+from tests.checkpoints import auth_rows, client_rows, server_rows, session_rows, transport_rows
 from tests.checkpoints.public import public_functions
 from tests.checkpoints.table import CALLS, EFFECTS, Check, Row
 from tests.public_names import ROOT
@@ -28,6 +28,7 @@ from trio_mcp import (
     websocket_client,
 )
 from trio_mcp._nursery import EnteredOnce
+from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.testing import (
@@ -42,7 +43,7 @@ from trio_mcp.testing import (
 
 HANG = 30  # seconds; only a net
 
-assert client_rows, (server_rows, session_rows, transport_rows)  # their imports fill the tables
+assert client_rows, (auth_rows, server_rows, session_rows, transport_rows)  # their imports fill the tables
 
 WITHOUT_EFFECT: dict[object, str] = {
     BaseSession.wait_closed: "waits",
@@ -59,6 +60,10 @@ WITHOUT_EFFECT: dict[object, str] = {
     check_server: "looks, and leaves nothing behind",
     check_transport: "looks, and leaves nothing behind",
     failover_client: "opens what no other task sees; its links close as those of their ways do",
+    **{each.load: "reads" for each in (FileTokens, KeyringTokens, MemoryTokens)},
+    **{each.keys: "reads" for each in (FileTokens, MemoryTokens)},
+    open_browser: "starts a program that can't be stopped",
+    paste_redirect: "asks, and leaves the terminal as it was (tests/auth/io/test_asking.py)",
     preview_client: "starts nothing",
     preview_server: "looks, and leaves nothing behind",
     memory_link_pair: "opens what no other task sees",

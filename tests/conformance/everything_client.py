@@ -18,6 +18,8 @@ import trio
 
 from trio_mcp import Answers, Client, types
 
+from .everything_auth import sign_in
+
 REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2026-07-28")
 
 MODE = "auto" if REVISION == "2026-07-28" else "legacy"
@@ -137,7 +139,8 @@ async def main(url: str) -> None:
     """Play a scenario."""
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     if scenario.startswith("auth/"):
-        await add_numbers(url)
+        context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+        await sign_in(url, MODE, scenario.removeprefix("auth/"), context)
     elif scenario.startswith("sep-2640-"):  # the library does not know skills
         await connect(url)
     else:

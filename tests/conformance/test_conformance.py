@@ -90,7 +90,10 @@ def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say
 def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
     """Run the suite's scenarios for a revision; return the totals in words."""
     command = forks.command(
-        "tests.conformance.everything_client", "trio_mcp.client", options=("-W", "error"), root=suite.checkout
+        "tests.conformance.everything_client",
+        "tests.conformance.everything_auth",
+        options=("-W", "error"),
+        root=suite.checkout,
     )
 
     def run(scenario: str) -> list[Check]:

@@ -24,6 +24,7 @@ __all__ = [
     "MAX_URL",
     "METHOD",
     "NAME",
+    "NAMED_BY",
     "PROTOCOL_VERSION",
     "SESSION_ID",
     "Headers",
@@ -88,6 +89,11 @@ class Headers:
         more = Headers(pairs)
         more._values |= self._values
         return more
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Remove fields, given by names in lower case."""
+        for name in names:
+            self._values.pop(name, None)
 
     def get(self, name: str) -> str | None:
         """Return the value of a field, or None.

@@ -11,7 +11,7 @@ from hypercorn.config import Config
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, configured
-from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import Run, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
@@ -43,8 +43,8 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
 ) -> None:
     """Serve a server over HTTP; see `Server.serve_http`."""
     config = configured(host, port) if config is None else config
-    async with server.open_run() as run:
-        await _serve(HttpApp(run, options), run, config, shutdown, task_status)
+    async with server.open_run() as run, open_app(run, options) as app:
+        await _serve(app, run, config, shutdown, task_status)
 
 
 async def _serve(

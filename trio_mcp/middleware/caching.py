@@ -35,8 +35,9 @@ class Caching:
     """Answers a call of a tool, a read or a prompt with the result that the same request had before.
 
     Requests are the same if the principal (with its scopes), the revision, the method and the parameters are. So name
-    only what depends on nothing else: not on a session, on headers, on what the client can do or the user answers. An
-    answer from the cache is not checked against ``visible=`` again, and a disabled tool has it until it is too old.
+    only what depends on nothing else: not on a session, on headers, on claims, on what the client can do or the user
+    answers. An answer from the cache is not checked against ``visible=`` again, and a disabled tool has it until it is
+    too old.
 
     Errors and questions to the user are never cached.
 

@@ -186,6 +186,15 @@ class BaseServer:
         """Return a callback for topics that gain their first or lose their last listener in a run with this state."""
         return None
 
+    @property
+    def scoped(self) -> str:
+        """Something on offer that needs scopes; empty if nothing does."""
+        return self.settings.scoped
+
+    def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
+        """Return the scopes that a request needs."""
+        return self.dispatch.needed_scopes(method, params)
+
     def input_schema(self, tool: str) -> dict[str, Any] | None:
         """Return the schema of a tool's arguments, if known; the same object for as long as the tool is offered."""
         return None

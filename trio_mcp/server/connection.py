@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
 
@@ -12,6 +12,7 @@ from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.link import Link
+from trio_mcp.principal import Principal
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.log_messages import wants_log
@@ -24,9 +25,13 @@ from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.methods import facts_of
 
 if TYPE_CHECKING:  # a server on stdio never loads HTTP
+    from trio_mcp.http.rules.statuses import Refusal
     from trio_mcp.http.server.host import ExchangeSink
 
-__all__ = ["Connection", "Exchange", "Served", "SharedByClients"]
+Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
+"""``(principal, scopes) -> refusal``: see `Protection.permit`."""
+
+__all__ = ["Connection", "Exchange", "Permit", "Served", "SharedByClients"]
 
 # Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
@@ -50,6 +55,11 @@ class Served(Protocol):
 
     def input_schema(self, tool: str) -> dict[str, Any] | None: ...
 
+    @property
+    def scoped(self) -> str: ...
+
+    def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]: ...
+
 
 class SharedByClients(Protocol):
     """The part of a `Run` that its clients use."""
@@ -58,6 +68,7 @@ class SharedByClients(Protocol):
     states: Mapping[Any, Any]
     changes: Changes
     input: InputRun
+    permit: Permit | None
 
     @property
     def connections(self) -> set[Any]: ...
@@ -74,6 +85,7 @@ class Connection(ServerSession):
     Attributes:
         states: The states that the lifespans yielded, keyed by the settings of their servers.
         input: The run's shared state for asking clients for input.
+        permit: Judges the scopes of requests; None where there is no HTTP.
         trio_token: The token of the Trio run that the session belongs to.
         audience: The listeners of the client.
         ending: Whether further requests are refused, because the server ends.
@@ -86,6 +98,7 @@ class Connection(ServerSession):
         self._connections = run.connections
         self.states = run.states
         self.input = run.input
+        self.permit = run.permit
         self.trio_token = trio.lowlevel.current_trio_token()
         self._served = served
         self._state = run.states.get(served.settings)
@@ -270,7 +283,7 @@ class Exchange:
         client: The client's declaration from the request, already checked.
 
     Attributes:
-        states, input, trio_token: As in `Connection`.
+        states, input, permit, trio_token: As in `Connection`.
     """
 
     def __init__(
@@ -278,6 +291,7 @@ class Exchange:
     ) -> None:
         self.states = run.states
         self.input = run.input
+        self.permit = run.permit
         self.trio_token = trio.lowlevel.current_trio_token()
         self._served = run.served
         self._changes = run.changes

@@ -14,7 +14,7 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
-from trio_mcp.server.connection import Connection, Exchange, Served
+from trio_mcp.server.connection import Connection, Exchange, Permit, Served
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.session.sink import SessionSink
 
@@ -38,6 +38,7 @@ class Run:
         input: The shared state for asking clients for input.
         connections: The sessions that are open.
         exchanges: Requests of the modern era that belong to no session.
+        permit: Judges the scopes of requests over HTTP: see `Protection.permit`. None where there is no HTTP.
         endpoints: A function for each HTTP endpoint of the run that returns its statistics.
     """
 
@@ -46,6 +47,7 @@ class Run:
     nursery: trio.Nursery
     changes: Changes
     input: InputRun
+    permit: Permit | None = attrs.field(default=None, init=False)
     connections: set[Connection] = attrs.field(factory=set, init=False)
     exchanges: set[Any] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)

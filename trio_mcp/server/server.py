@@ -69,6 +69,8 @@ class Server(BaseServer):
         # User-defined methods come and go while the server runs, and mounting copies them: the registry tells dispatch.
         self._custom.registry.follow(self.dispatch)
         own = (self._tools, self._resources, self._prompts, self._completion, self._custom)
+        for feature in (self._tools, self._resources, self._prompts, self._completion):
+            self.dispatch.needs.update(feature.needs)
         self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import trio
+
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.client.listener import Redirections, listening
 from trio_mcp.auth.client.terminal import show_code
@@ -24,11 +26,17 @@ class Person:
     """A person who can be asked, until the block of `Asker.opened` ends.
 
     Attributes:
-        redirect: The redirect URI to register and to send, with its port.
+        redirect: The redirect URI to register and to send, with its port; None without one.
     """
 
-    def __init__(self, show: Show, show_code: Callable[[ShowCode], Awaitable[None]], arriving: Redirections) -> None:
-        self.redirect = arriving.uri
+    def __init__(
+        self,
+        show: Show,
+        show_code: Callable[[ShowCode], Awaitable[None]],
+        redirect: str | None,
+        arriving: Redirections,
+    ) -> None:
+        self.redirect = redirect
         self.show_code = show_code
         self._show = show
         self._arriving = arriving
@@ -75,7 +83,17 @@ class Asker:
         self._show_code = show_code
 
     @contextlib.asynccontextmanager
-    async def opened(self, redirect: str) -> AsyncIterator[Person]:
-        """Return a block in which redirections to a URI are awaited; see `listening`."""
+    async def opened(self, redirect: str | None) -> AsyncIterator[Person]:
+        """Return a block in which a person can be asked.
+
+        Args:
+            redirect: The redirect URI. With ``http``, it is one on loopback, and redirections to it are awaited (see
+                `listening`); others arrive elsewhere, and only what is pasted counts. None for the device grant, which
+                has none.
+        """
+        if redirect is None or not redirect.startswith("http:"):
+            await trio.lowlevel.checkpoint()
+            yield Person(self._show, self._show_code, redirect, Redirections(redirect or ""))
+            return
         async with listening(redirect) as arriving:
-            yield Person(self._show, self._show_code, arriving)
+            yield Person(self._show, self._show_code, arriving.uri, arriving)

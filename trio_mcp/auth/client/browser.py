@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from trio_mcp.auth.client.terminal import printable, tell
+from trio_mcp.auth.client.terminal import tell
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["open_browser"]
@@ -31,6 +31,7 @@ async def open_browser(url: str) -> None:
         AuthorizationError: If it is another kind of URL; nothing is opened then.
     """
     host = _host_of(url)
+    await trio.lowlevel.checkpoint()
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
         # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.
@@ -46,7 +47,7 @@ def _host_of(url: str) -> str:
     except ValueError:
         host = ""
     # Browsers know schemes that run programs, and some take an argument apart at blanks.
-    if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or printable(url) != url:
+    if not host or parts.scheme not in ("https", "http") or not url.isascii() or " " in url or not url.isprintable():
         raise AuthorizationError("authorization", "the URL to open is not one of https or http; nothing was opened")
     return host
 

@@ -147,7 +147,7 @@ class Redirections:
             await stream.send_all(_response(connection, status))
             await stream.send_eof()
         except trio.BrokenResourceError:
-            pass  # the redirection counts, though nobody sees the page
+            pass  # the redirection counts, though the person does not see the page
         finally:
             if found is not None:
                 self.settle(found)

@@ -133,7 +133,7 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServer, st
         AuthorizationError: If it is not an authorization, or not this one.
     """
     problem = None
-    if not hmac.compare_digest(parameters.get("state", "").encode(), state.encode()):
+    if not hmac.compare_digest(parameters.get("state", "").encode(errors="replace"), state.encode()):
         problem = "its state is not the one that was sent"
     elif "iss" in parameters and parameters["iss"] != at.issuer:
         problem = "it comes from another authorization server than the one that was asked"

@@ -64,7 +64,7 @@ def device(
                 interval = min(interval + _SLOWER, _MAX_INTERVAL)
         else:
             return to_tokens(at, _STEP, answer, asked_at)
-    problem = f"nobody entered the code within {waited:.0f} s"
+    problem = f"the code was not entered within {waited:.0f} s"
     raise AuthorizationError(_STEP, problem, issuer=at.issuer, advice="start again")
 
 

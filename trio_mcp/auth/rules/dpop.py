@@ -10,9 +10,9 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from trio_mcp.auth.rules.jose import has_jose, need_jose
+from trio_mcp.auth.rules.urls import origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
@@ -24,7 +24,7 @@ ALGORITHM: Final = "ES256"
 DpopUse: TypeAlias = Literal["auto", "require", "off"]
 """Whether tokens are bound to a key: where the authorization server offers it, always, or never."""
 
-# RFC 9449, section 8.1; what is longer is no nonce but a way to make our requests long.
+# RFC 9449, section 8.1; a longer one would only make our requests long.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 # One authorization server and one resource server are all that a key should meet.
 _MAX_NONCES: Final = 16
@@ -42,7 +42,7 @@ class Prover:
         thumbprint: The thumbprint of the public key (RFC 7638), to which tokens are bound.
 
     Raises:
-        ValueError: If this is no such key.
+        ValueError: If it is anything else.
         ImportError: Without the extra ``auth``.
     """
 
@@ -67,19 +67,19 @@ class Prover:
 
         Args:
             method: The HTTP method.
-            url: The URL of the request; its query and fragment are left out of the proof.
+            url: The URL of the request; its query is left out of the proof.
             token: The access token that goes with it; None at an authorization server.
         """
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
-            "htu": url.partition("#")[0].partition("?")[0],
+            "htu": url.partition("?")[0],
             "iat": int(self._clock()),
         }
         if token is not None:
             digest = hashlib.sha256(token.encode()).digest()
             claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        if nonce := self._nonces.get((_origin(url), token is not None)):
+        if nonce := self._nonces.get((origin(url), token is not None)):
             claims["nonce"] = nonce
         return self._sign(self._head, json.dumps(claims), self._key, algorithms=[ALGORITHM])
 
@@ -93,7 +93,7 @@ class Prover:
             headers: The header fields of the response.
             resource: Whether the server is a resource server; its nonces are not those of an authorization server.
         """
-        nonce, place = headers.get("DPoP-Nonce"), (_origin(url), resource)
+        nonce, place = headers.get("DPoP-Nonce"), (origin(url), resource)
         if nonce is None or not _NONCE.fullmatch(nonce) or self._nonces.get(place) == nonce:
             return False
         self._nonces.pop(place, None)
@@ -127,11 +127,6 @@ def choose_prover(
     return Prover(clock=clock) if use == "require" or (use == "auto" and offered and has_jose()) else None
 
 
-def _origin(url: str) -> str:
-    scheme, host = urlsplit(url)[:2]
-    return f"{scheme}://{host}".lower()
-
-
 def _read(text: str) -> Any:
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey
@@ -143,5 +138,5 @@ def _read(text: str) -> Any:
         fits = False
     if not fits:
         # Without the cause, which may quote the key.
-        raise ValueError(f"the DPoP key is no private key for {ALGORITHM} as a JWK in JSON")
+        raise ValueError(f"the DPoP key is not a private key for {ALGORITHM} as a JWK in JSON")
     return key

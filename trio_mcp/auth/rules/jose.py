@@ -1,15 +1,37 @@
-"""joserfc, which signs and verifies: an extra, and loaded only when something has to be signed or verified."""
+"""What needs joserfc, which signs and verifies: an extra, and loaded only when something has to be signed."""
 
 from __future__ import annotations
 
-import importlib.util
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["has_jose", "need_jose"]
+import attrs
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+__all__ = ["PrivateKeyJwt", "has_jose", "need_jose"]
+
+# Nothing symmetric, and never "none". EdDSA is called Ed25519 since RFC 9864.
+_KINDS: Final = {
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    "Ed25519": "OKP",
+}
+
+# Long enough for a slow request, short enough that one that leaks is soon worth nothing.
+_LIFETIME: Final = 60
 
 
 def has_jose() -> bool:
-    """Return whether joserfc is installed, without loading it."""
-    return importlib.util.find_spec("joserfc") is not None
+    """Load joserfc, and return whether it is installed."""
+    try:
+        import joserfc  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def need_jose(what: str) -> None:
@@ -23,3 +45,72 @@ def need_jose(what: str) -> None:
     """
     if not has_jose():
         raise ImportError(f"{what} needs joserfc: pip install 'trio-mcp[auth]'", name="joserfc")
+
+
+@attrs.frozen
+class PrivateKeyJwt:
+    """A client's private key (``private_key_jwt``, RFC 7523): the client signs a statement, and no secret travels.
+
+    Attributes:
+        pem: The private key in PEM, not encrypted.
+        algorithm: What it signs with: ES256, ES384, ES512, RS256 to RS512, PS256 to PS512 or Ed25519.
+        key_id: The ``kid`` by which the authorization server finds the public key; None if it needs none.
+
+    Raises:
+        ValueError: If it is not a private key for this algorithm.
+        ImportError: Without the extra ``auth``.
+    """
+
+    pem: str | bytes = attrs.field(repr=False)
+    algorithm: str = "ES256"
+    key_id: str | None = None
+    _key: Any = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Read the key, so that one that can't sign is found where it is given."""
+        if self.algorithm not in _KINDS:
+            raise ValueError(f"a client can't sign with {self.algorithm!r}; use one of {', '.join(_KINDS)}")
+        need_jose("PrivateKeyJwt")
+        object.__setattr__(self, "_key", _read(self.pem, self.algorithm))
+
+    def assertion(self, client_id: str, issuer: str, clock: Callable[[], float] = time.time) -> str:
+        """Return a signed statement, good for one request, that it is this client that asks.
+
+        Args:
+            client_id: The client, who is its issuer and its subject.
+            issuer: The authorization server, which is its audience.
+            clock: Tells the time.
+        """
+        from joserfc import jwt
+
+        now = int(clock())
+        header = {"alg": self.algorithm, "typ": "JWT"} | ({"kid": self.key_id} if self.key_id else {})
+        claims = {
+            "iss": client_id,
+            "sub": client_id,
+            # One string, and the issuer rather than the token endpoint: another server can't pass it on.
+            "aud": issuer,
+            "jti": secrets.token_urlsafe(16),
+            "iat": now,
+            "exp": now + _LIFETIME,
+        }
+        return jwt.encode(header, claims, self._key, algorithms=[self.algorithm])
+
+
+def _read(pem: str | bytes, algorithm: str) -> ECKey | RSAKey | OKPKey:
+    """Return a key that has signed once, so that none fails later."""
+    from joserfc import jws
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    # joserfc would take any other text for a key of another kind.
+    if b"-----BEGIN " not in (pem.encode() if isinstance(pem, str) else pem):
+        raise ValueError("the private key is not in PEM: there is no line like -----BEGIN PRIVATE KEY-----")
+    kinds: dict[str, type[ECKey | RSAKey | OKPKey]] = {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}
+    try:
+        key = kinds[_KINDS[algorithm]].import_key(pem)
+        jws.serialize_compact({"alg": algorithm}, b"", key, algorithms=[algorithm])
+    except (JoseError, ValueError, TypeError) as exc:  # cryptography raises the last two
+        # What they say may quote the key.
+        raise ValueError(f"this is not a private key for {algorithm} ({type(exc).__name__})") from None
+    return key

@@ -10,7 +10,7 @@ import attrs
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.scopes import read_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
-from trio_mcp.auth.rules.texts import json_object
+from trio_mcp.auth.rules.texts import json_object, strings
 from trio_mcp.auth.rules.urls import UrlPolicy, covers, same_issuer, take_apart
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import JSON, PROTOCOL_VERSION, shown
@@ -199,14 +199,14 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
             f"{url} is the metadata of {_named(resource)}, but the server is {server}",
             advice="use the URL that the metadata names, or have its operator correct the metadata",
         )
-    servers = _strings(document, "authorization_servers")
+    servers = strings(document, "authorization_servers")
     if not servers:
         raise AuthorizationError(RESOURCE, f"{url} names no authorization server")
     return ProtectedResource(
         resource,
         servers,
         _scopes(document),
-        _strings(document, "dpop_signing_alg_values_supported") or (),
+        strings(document, "dpop_signing_alg_values_supported") or (),
         document.get("dpop_bound_access_tokens_required") is True,
     )
 
@@ -237,7 +237,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         server: The URL of the MCP server, as `UrlPolicy.check` takes it.
 
     Raises:
-        AuthorizationError: If there is none, or it is of another issuer, or names a URL that is refused.
+        AuthorizationError: If nothing is found, or it belongs to another issuer, or names a URL that is refused.
     """
     policy.check(issuer, server, SERVER)
     try:
@@ -267,17 +267,17 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
             except AuthorizationError as exc:
                 problem = f"its {field} is refused: {exc.problem}"
                 raise AuthorizationError(SERVER, problem, issuer=issuer, advice=exc.advice) from None
-    grants = _strings(document, "grant_types_supported")
+    grants = strings(document, "grant_types_supported")
     return AuthorizationServer(
         issuer,
         scopes=_scopes(document),
         grants=None if grants is None else frozenset(grants),
-        methods=_strings(document, "token_endpoint_auth_methods_supported"),
-        pkce=_strings(document, "code_challenge_methods_supported"),
+        methods=strings(document, "token_endpoint_auth_methods_supported"),
+        pkce=strings(document, "code_challenge_methods_supported"),
         documents=document.get("client_id_metadata_document_supported") is True,
         sends_iss=document.get("authorization_response_iss_parameter_supported") is True,
-        dpop=_strings(document, "dpop_signing_alg_values_supported") or (),
-        profiles=_strings(document, "authorization_grant_profiles_supported") or (),
+        dpop=strings(document, "dpop_signing_alg_values_supported") or (),
+        profiles=strings(document, "authorization_grant_profiles_supported") or (),
         **endpoints,
     )
 
@@ -309,7 +309,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
 def _document(
     step: str, url: str, server: str, policy: UrlPolicy, fields: Mapping[str, str] | None = None
 ) -> Flow[dict[str, Any] | None]:
-    """Fetch a metadata document; None if there is none at this place."""
+    """Fetch a metadata document; None if this is not the place."""
     policy.check(url, server, step)
     response: Fetched = yield Fetch(step, "GET", url, {"Accept": JSON, **(fields or {})})
     # 429 says nothing about the place: to go on would end in what older revisions assume.
@@ -330,12 +330,6 @@ def _named(identifier: object) -> str:
     return shown(identifier) if isinstance(identifier, str) else "something without a name"
 
 
-def _strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
-    # What is not as it should be counts as left out: the fields are about what is possible, not about what is allowed.
-    values = document.get(field)
-    return tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else None
-
-
 def _scopes(document: Mapping[str, Any]) -> frozenset[str] | None:
-    scopes = _strings(document, "scopes_supported")
+    scopes = strings(document, "scopes_supported")
     return None if scopes is None else read_scopes(" ".join(scopes))

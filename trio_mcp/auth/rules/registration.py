@@ -9,22 +9,24 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import AuthMethod, ClientRecord
 from trio_mcp.auth.rules.metadata import AuthorizationServer
-from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 from trio_mcp.auth.rules.scopes import join_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
-from trio_mcp.auth.rules.texts import json_object, refusal
+from trio_mcp.auth.rules.texts import cleaned, json_object
 from trio_mcp.auth.rules.urls import is_loopback, same_issuer, take_apart
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import JSON
 
-__all__ = ["RegisteredClient", "check_document_url", "choose_method", "register", "reusable"]
+__all__ = ["RegisteredClient", "check_document_url", "check_redirect", "choose_method", "register", "reusable"]
 
 STEP: Final = "registration"
 
 _VISIBLE = re.compile(r"[\x20-\x7e]{1,2000}")
 """RFC 6749, appendix A.1 and A.2; the length is chosen."""
+
+_ANY_PORT = re.compile(r"^(https?://[^/]*):0(?=/|$)")
 
 _BY_HAND = "register a client with its operator and pass its id: client=RegisteredClient(…)"
 
@@ -98,18 +100,17 @@ def register(
         "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
     }
     if redirect is not None:
-        native = is_loopback(redirect) or not redirect.startswith("https:")
         request |= {
             "redirect_uris": [redirect],
             "response_types": ["code"],
-            "application_type": "native" if native else "web",
+            "application_type": "native" if is_loopback(redirect) else "web",
         }
     if scopes:
         request["scope"] = join_scopes(scopes)
     fields = {"Content-Type": JSON, "Accept": JSON}
     response: Fetched = yield Fetch(STEP, "POST", at.registration, fields, json.dumps(request).encode())
     if not 200 <= response.status < 300:
-        raise refusal(STEP, "the registration was refused", response, at.issuer, _advice(response, redirect))
+        raise _refused(at, response, redirect)
     answer = json_object(response)
     if answer is None:
         raise AuthorizationError(STEP, "the response is not a JSON object", issuer=at.issuer)
@@ -131,12 +132,16 @@ def _public(methods: Collection[str] | None) -> bool:
     return methods is None or "none" in methods
 
 
-def _advice(response: Fetched, redirect: str | None) -> str:
+def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -> AuthorizationError:
+    answer = json_object(response) or {}
+    error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
+    advice = _BY_HAND
     if response.status >= 500 or response.status == 429:
-        return "try again later"
-    if (json_object(response) or {}).get("error") == "invalid_redirect_uri":
-        return f"it does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
-    return _BY_HAND
+        advice = "try again later"
+    elif error == "invalid_redirect_uri":
+        advice = f"it does not allow the redirect URI {redirect}; set redirect=, or {_BY_HAND}"
+    problem = f"it was refused with status {response.status}" + (f": {description}" if description else "")
+    return AuthorizationError(STEP, problem, issuer=at.issuer, error=error, advice=advice)
 
 
 def _read(
@@ -162,25 +167,24 @@ def _read(
         raise unusable("it wants the client to prove who it is in a way that was not asked for")
     if method != "none" and secret is None:
         raise unusable("it has no client_secret")
-    expires = answer.get("client_secret_expires_at")
+    expires: Any = answer.get("client_secret_expires_at")
     # 0: it never expires. A date far beyond all dates doesn't fit into a float, and means the same.
-    limit = float(expires) if isinstance(expires, int | float) and 0 < expires < 1e12 else None
+    number = isinstance(expires, int | float) and not isinstance(expires, bool)
+    limit = float(expires) if number and 0 < expires < 1e12 else None
     return ClientRecord(id, "registered", secret, method, redirect, limit if secret else None)
 
 
 def reusable(record: ClientRecord, redirect: str | None, scopes: Collection[str], now: float) -> bool:
     """Return whether a client that was registered before can sign in again, at the same issuer.
 
-    Not if its secret has expired, or if it was registered with another redirect URI or for fewer scopes.
+    Not if its secret has expired, or if it was registered with another redirect URI or for fewer scopes; nor if it was
+    not registered at all, as `register` gives the same client then, and asks no one for it.
     """
+    if record.origin != "registered" or record.redirect != redirect:
+        return False
     if record.secret_expires_at is not None and record.secret_expires_at <= now:
         return False
-    return (
-        record.origin == "registered"
-        and record.redirect == redirect
-        and record.scopes is not None
-        and (record.scopes.issuperset(scopes))
-    )
+    return record.scopes is None or record.scopes.issuperset(scopes)
 
 
 def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool = False) -> AuthMethod | None:
@@ -219,3 +223,17 @@ def check_document_url(url: str) -> None:
         raise ValueError("has no path")
     if parts.dotted:
         raise ValueError("has a path with . or .. in it")
+
+
+def check_redirect(url: str) -> None:
+    """Check a redirect URI: on loopback, or ``https`` (2026-07-28, section Communication Security).
+
+    Its port may be 0, which stands for any free one.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    bare = _ANY_PORT.sub(r"\1", url)
+    take_apart(bare)
+    if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(bare)):
+        raise ValueError("is neither on loopback nor https")

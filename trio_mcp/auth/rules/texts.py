@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from trio_mcp.auth.rules.steps import Fetched
-from trio_mcp.errors import AuthorizationError
 
-__all__ = ["cleaned", "json_object", "refusal"]
+__all__ = ["cleaned", "json_object", "strings"]
 
 
 def cleaned(text: object) -> str | None:
@@ -19,7 +19,10 @@ def cleaned(text: object) -> str | None:
 
 
 def json_object(response: Fetched) -> dict[str, Any] | None:
-    """Return the JSON object in a response, or None if its body is anything else."""
+    """Return the JSON object in a response, or None if its body is anything else.
+
+    The media type counts, too: many servers answer every URL with a page.
+    """
     if response.headers.media_type != "application/json" and not response.headers.media_type.endswith("+json"):
         return None
     try:
@@ -30,9 +33,10 @@ def json_object(response: Fetched) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def refusal(step: str, problem: str, response: Fetched, issuer: str, advice: str = "") -> AuthorizationError:
-    """Return the error for a response that refuses what was asked, with the code and the description it gives."""
-    answer = json_object(response) or {}
-    description = cleaned(answer.get("error_description"))
-    said = f"{problem} with status {response.status}" + (f": {description}" if description else "")
-    return AuthorizationError(step, said, issuer=issuer, error=cleaned(answer.get("error")), advice=advice)
+def strings(document: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
+    """Return the texts in a list, and nothing else in it; None if there is no list.
+
+    What is not as it should be counts as left out. Use it for what is optional only.
+    """
+    values = document.get(field)
+    return tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -12,17 +11,18 @@ from typing import Any, Final, Literal
 import attrs
 
 from trio_mcp.auth.rules.steps import Fetched
+from trio_mcp.auth.rules.texts import cleaned, json_object
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
-__all__ = ["Tokens", "error_code", "read_object", "read_tokens", "refusal", "seconds", "word"]
+__all__ = ["Tokens", "error_code", "read_tokens", "refusal", "seconds"]
 
 # RFC 6749, appendix A.12: what can be sent in a header field, without a space.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 # RFC 6749, appendix A.7 allows more, but all that are registered look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
-_MAX_DESCRIPTION: Final = 300
+# What is shorter is a part of any word, and no secret.
+_SHORTEST: Final = 4
 # Thirty years: a token that is said to live longer is one of which nothing is known.
 _MAX_LIFETIME: Final = 1e9
 # Servers allow for some minutes at most.
@@ -30,7 +30,7 @@ _MAX_SKEW: Final = 120
 
 _ADVICE: Final = {
     "invalid_client": "check the client's id and its secret or key",
-    "invalid_grant": "what was presented has expired, was used before or is for another client: sign in again",
+    "invalid_grant": "what was presented has expired, was used before, or is for another client",
     "unauthorized_client": "allow this client the grant at the authorization server",
     "unsupported_grant_type": "this authorization server can't be used in this way",
     "invalid_scope": "ask for scopes that the authorization server knows",
@@ -72,7 +72,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
         proven: Whether a proof of DPoP went with the request.
 
     Raises:
-        ValueError: If this is no token, or one that can't be used; the message says what of it.
+        ValueError: If it has no token that can be used; the message says why.
     """
     token = granted.get("access_token")
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
@@ -80,7 +80,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     given = granted.get("token_type", "Bearer")  # required, yet some leave it out
     kind = given.lower() if isinstance(given, str) else ""
     if kind not in ("bearer", "dpop") or (kind == "dpop" and not proven):
-        raise ValueError(f"its token is of a type that was not asked for: {word(given)}")
+        raise ValueError(f"its token is of a type that was not asked for: {cleaned(given)}")
     lifetime = seconds(granted.get("expires_in"))
     return Tokens(
         access_token=token,
@@ -105,15 +105,6 @@ def seconds(value: object) -> float | None:
     return float(value) if 0 < value <= _MAX_LIFETIME else None
 
 
-def read_object(response: Fetched) -> dict[str, Any] | None:
-    """Return the JSON object in a response, whatever its media type says; None if there is none."""
-    try:
-        value = json.loads(response.body)
-    except (ValueError, RecursionError):  # ValueError: no JSON, no UTF-8, or a number with thousands of digits
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def error_code(response: Fetched) -> str | None:
     """Return the error code that a response carries; None if it grants something, or says nothing of the grant.
 
@@ -121,7 +112,7 @@ def error_code(response: Fetched) -> str | None:
     """
     if response.status == 429 or response.status >= 500:
         return None
-    code = (read_object(response) or {}).get("error")
+    code = (json_object(response) or {}).get("error")
     return code if isinstance(code, str) and _CODE.fullmatch(code) else None
 
 
@@ -142,9 +133,9 @@ def refusal(
         response: The response.
         now: What time it is, to find a clock that is wrong.
         secrets: What must not be shown, though the server may repeat it.
-        advice: What to do, where that is known better than by the error code.
+        advice: What to do, where more is known than the error code.
     """
-    hidden = [text for text in secrets if text]
+    hidden = [text for text in secrets if len(text) >= _SHORTEST]
     code = error_code(response)
     if code and any(secret in code for secret in hidden):
         code = None
@@ -153,7 +144,7 @@ def refusal(
         problem += ", a redirection, which is not followed with credentials"
     elif code is None:
         problem += " and no error code"
-    elif description := _shown((read_object(response) or {}).get("error_description"), hidden):
+    elif description := _description(response, hidden):
         problem += f": {description}"
     advice = advice or _ADVICE.get(code or "", "")
     if skew := _skew(response.headers, now):
@@ -161,19 +152,15 @@ def refusal(
     return AuthorizationError(step, problem, issuer=issuer, error=code, advice=advice)
 
 
-def word(value: object) -> str:
-    """Return a peer's word as it can be shown."""
-    return _UNPRINTABLE.sub("?", repr(value))[:50]
-
-
-def _shown(description: object, hidden: Iterable[str]) -> str:
-    if not isinstance(description, str) or any(secret in description for secret in hidden):
+def _description(response: Fetched, hidden: Iterable[str]) -> str:
+    said = (json_object(response) or {}).get("error_description")
+    if isinstance(said, str) and any(secret in said for secret in hidden):
         return ""
-    return _UNPRINTABLE.sub(" ", description).strip()[:_MAX_DESCRIPTION].rstrip(".")
+    return (cleaned(said) or "").rstrip(".")
 
 
 def _skew(headers: Headers, now: float) -> str:
-    """Return a remark on this machine's clock if the server's is another."""
+    """Return a remark on this machine's clock if it and the server's differ."""
     try:
         behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
     except (ValueError, TypeError, OverflowError):

@@ -11,10 +11,11 @@ from urllib.parse import quote_plus, urlencode
 import attrs
 
 from trio_mcp.auth.rules.dpop import Prover
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
 from trio_mcp.auth.rules.login import ClientRecord, Login
-from trio_mcp.auth.rules.private_keys import PrivateKeyJwt
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
-from trio_mcp.auth.rules.token_answers import Tokens, error_code, read_object, read_tokens, refusal, word
+from trio_mcp.auth.rules.texts import cleaned, json_object
+from trio_mcp.auth.rules.token_answers import Tokens, error_code, read_tokens, refusal
 from trio_mcp.errors import AuthorizationError
 
 __all__ = [
@@ -129,7 +130,7 @@ def token_exchange(
         resource: The resource that it is for.
 
     Raises:
-        AuthorizationError: If the provider refuses, or what it returns is no ID-JAG; its step is ``"token exchange"``.
+        AuthorizationError: If the provider refuses, or returns something else; its step is ``"token exchange"``.
     """
     step = "token exchange"
     form = _form(TOKEN_EXCHANGE, {
@@ -141,7 +142,7 @@ def token_exchange(
     answer = yield from granted(at, step, at.url, form)
     grant, kind = answer.get("access_token"), answer.get("issued_token_type")
     if kind != ID_JAG or not isinstance(grant, str) or not grant:
-        problem = f"the identity provider returned no ID-JAG, but {word(kind)}"
+        problem = f"the identity provider returned no ID-JAG, but {cleaned(kind)}"
         advice = "allow this client the exchange for this authorization server at the identity provider"
         raise AuthorizationError(step, problem, issuer=at.issuer, advice=advice)
     return grant
@@ -253,12 +254,12 @@ def granted(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> 
         AuthorizationError: If the server answers anything else.
     """
     response = yield from post(at, step, url, form)
-    answer = read_object(response)
+    answer = json_object(response)
     # Some servers refuse with status 200.
     if response.status != 200 or (answer is not None and "error" in answer):
         raise _refused(at, step, response, form)
     if answer is None:
-        raise AuthorizationError(step, "the server's answer is no JSON object", issuer=at.issuer)
+        raise AuthorizationError(step, "the server's answer is not a JSON object", issuer=at.issuer)
     return answer
 
 

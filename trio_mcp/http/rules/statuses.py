@@ -62,6 +62,7 @@ __all__ = [
     "HEAD_RULES",
     "MESSAGE_RULES",
     "Accept",
+    "FindSession",
     "Opening",
     "Refusal",
     "RuleSettings",
@@ -193,6 +194,7 @@ class Accept:
         session: The id of its session; None in the modern era, for ``"initialize"`` and without sessions.
         client: What a modern request declares about its client.
         may_stream: Whether the response may be an event stream; otherwise it must be one JSON text.
+        lasting: Whether it is a request that is answered only when either side ends it, `subscriptions/listen`.
         owes_answer: Whether the HTTP response carries the message's own response. If not, it is an empty 202, sent as
             soon as the message has been handed on.
     """
@@ -205,6 +207,7 @@ class Accept:
     client: ClientDeclaration | None = None
     may_stream: bool = True
     owes_answer: bool = True
+    lasting: bool = False
 
 
 @attrs.frozen
@@ -359,6 +362,7 @@ def judge_message(
         exchange.client,
         may_stream=lasting or not settings.json_only,
         owes_answer=type(message) is Request or (type(message) is Batch and any(map(_owes_answer, message.items))),
+        lasting=lasting,
     )
 
 

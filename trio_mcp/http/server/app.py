@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Collection
 from functools import partial
 from typing import Any, Final
 
@@ -9,9 +11,19 @@ import attrs
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.http.headers import SESSION_ID, Headers
+from trio_mcp._nursery import background_nursery
+from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.statuses import Refusal, RuleSettings, judge_head, judge_message, refuse, too_large
+from trio_mcp.http.rules.statuses import (
+    Accept,
+    FindSession,
+    Refusal,
+    RuleSettings,
+    judge_head,
+    judge_message,
+    refuse,
+    too_large,
+)
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,
@@ -26,15 +38,17 @@ from trio_mcp.http.server.asgi import (
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
 from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
+from trio_mcp.http.server.gate import Gate, end_of
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.server.websocket import WebSockets, wants_websocket
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Malformed
+from trio_mcp.principal import Principal
 from trio_mcp.types.versions import Era
 
-__all__ = ["HttpApp"]
+__all__ = ["HttpApp", "open_app"]
 
 MAX_TOOL_HEADERS = 10_000
 """Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
@@ -56,6 +70,8 @@ VARYING: Final = frozenset(
         b"authorization",
         b"baggage",
         b"content-length",
+        b"cookie",
+        b"dpop",
         b"mcp-method",
         b"mcp-name",
         b"mcp-session-id",
@@ -67,15 +83,42 @@ VARYING: Final = frozenset(
 PARAMETER: Final = b"mcp-param-"
 
 
+@contextlib.asynccontextmanager
+async def open_app(run: Run, options: HttpOptions) -> AsyncIterator[HttpApp]:
+    """Make the application for a run, with what judges its tokens.
+
+    Raises:
+        ValueError: If something that the server offers needs scopes, and no token is judged.
+    """
+    if options.auth is None:
+        yield HttpApp(run, options)
+        return
+    async with options.auth.opened() as guard:
+        yield HttpApp(run, options, Gate(options.auth, guard, run.served.needed_scopes))
+
+
 class HttpApp:
     """The ASGI application that serves one run of a server.
 
     Args:
         run: The run.
         options: The settings of the endpoint.
+        gate: What admits requests, if ``options.auth`` judges their tokens.
+
+    Raises:
+        ValueError: If something that the server offers needs scopes, and no token is judged.
     """
 
-    def __init__(self, run: Run, options: HttpOptions) -> None:
+    def __init__(self, run: Run, options: HttpOptions, gate: Gate | None = None) -> None:
+        if gate is None and run.served.scoped:
+            raise ValueError(
+                f"{run.served.scoped} needs scopes, which only hold where tokens are judged: serve with "
+                "auth=ResourceServer(…), or leave out scopes=…"
+            )
+        assert (gate is None) == (options.auth is None), "open_app makes both"
+        # Also for what needs scopes and is only added later.
+        run.permit = _none_granted if options.auth is None else options.auth.permit
+        self._gate = gate
         self._run = run
         self._served = run.served
         self.options = options
@@ -139,14 +182,17 @@ class HttpApp:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
+        if seen is None and request.path == self.options.websocket_path and wants_websocket(request.headers):
+            await self._upgrade(request, answer)
+            return
+        # A head that is remembered has passed the rules, but its token is another matter.
+        if self._gate is not None and not await self._admitted(request, answer, known=seen is not None):
+            return
         if seen is not None:  # only a POST for a message is ever remembered
             await self._post(request, answer, settings)
             return
-        if request.path == self.options.websocket_path and wants_websocket(request.headers):
-            await self._upgrade(request, answer)
-            return
         # The head is judged before the body is read: what it gets refused for costs no memory.
-        verdict = judge_head(request.method, request.headers, settings, self._legacy.find_session)
+        verdict = judge_head(request.method, request.headers, settings, self._finder(request))
         if isinstance(verdict, Refusal):
             # A session that has ended may have left events in a store that outlives it.
             if not await self._legacy.replay(verdict, request, answer):
@@ -160,6 +206,28 @@ class HttpApp:
             await self._refuse(ending(), request, answer)
         else:  # the rest of a stream also while the server ends: it may carry the response to a request under way
             await self._legacy.get(verdict, request, answer)
+
+    async def _admitted(self, request: HttpRequest, answer: HttpAnswer, *, known: bool) -> bool:
+        """Return whether a request may go on; if not, it was refused."""
+        # A foreign web page learns nothing else about the server.
+        refusal = (None if known else self._foreign(request)) or await self._admit(request, answer)
+        if refusal is not None:
+            await self._refuse(refusal, request, answer)
+        return refusal is None
+
+    async def _admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
+        if self._gate is None:
+            return None
+        outcome = await self._gate.admit(request)
+        if isinstance(outcome, Refusal):
+            return outcome
+        if answer is not None:
+            answer.fields += outcome.fields
+        return None
+
+    def _finder(self, request: HttpRequest) -> FindSession:
+        find = self._legacy.find_session
+        return find if request.owner is None else partial(find, owner=request.owner)
 
     def statistics(self) -> HttpStatistics:
         """Return what the endpoint is doing now.
@@ -241,12 +309,15 @@ class HttpApp:
         if body is None:
             return
         message = decode(body)
-        verdict = judge_message(message, request.headers, settings, self._legacy.find_session)
+        find = self._legacy.find_session if self._gate is None else self._finder(request)
+        verdict = judge_message(message, request.headers, settings, find)
+        if isinstance(verdict, Accept) and self._gate is not None:
+            verdict = self._gate.judge(request, verdict) or verdict
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):
                 # A malformed response still settles the server's request that it names: without this the handler
                 # that asked would wait for its timeout.
-                self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))
+                self._legacy.take_broken_answer(message, request)
             await self._refuse(verdict, request, answer)
         elif verdict.owes_answer and self._ending:
             # Anything else may be what a handler under way is waiting for: a response, progress, a cancellation.
@@ -268,11 +339,20 @@ class HttpApp:
                     exchange = HttpExchange(self._run, answer, verdict.may_stream, self.options.keep_alive)
                     self._exchanges.add(exchange)
                     try:
-                        await exchange.serve(verdict, request)
+                        if request.principal is not None and verdict.lasting:
+                            await self._serve_lasting(exchange, verdict, request)
+                        else:
+                            await exchange.serve(verdict, request)
                     finally:
                         self._exchanges.discard(exchange)
             finally:
                 held.release()
+
+    async def _serve_lasting(self, exchange: HttpExchange, accepted: Accept, request: HttpRequest) -> None:
+        """Serve a request that lasts for as long as its client likes, but no longer than its token."""
+        async with background_nursery() as nursery:
+            nursery.start_soon(exchange.end_at, end_of(request.principal))
+            await exchange.serve(accepted, request)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a path other than the endpoint: health, HTTP+SSE, or 404."""
@@ -285,6 +365,8 @@ class HttpApp:
             await answer.whole(status, b'{"status": "%s"}' % said)
         elif request.path == options.websocket_path:
             await self._upgrade(request, answer)
+        elif (document := self._document(request)) is not None:
+            await answer.whole(200, document, (("cache-control", "max-age=3600"),))  # chosen
         elif (allowed := self._legacy.method_at(request.path)) is not None:
             await self._legacy_path(allowed, request, answer)
         else:
@@ -293,9 +375,18 @@ class HttpApp:
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
+    def _document(self, request: HttpRequest) -> bytes | None:
+        """Return the metadata of the resource that is served at the path of a request; None if none is."""
+        auth = self.options.auth
+        if auth is None or request.method not in ("GET", "HEAD"):
+            return None
+        return auth.document(request.root + request.path)
+
     async def _upgrade(self, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a WebSocket on the connection of a request."""
-        refusal = self._foreign(request) or await self._websockets.upgrade(request)
+        refusal = (
+            self._foreign(request) or await self._admit(request, answer) or await self._websockets.upgrade(request)
+        )
         if refusal is not None:
             await self._refuse(refusal, request, answer)
 
@@ -308,6 +399,7 @@ class HttpApp:
         refusal = self._foreign(request)
         if request.path != self.options.websocket_path:
             refusal = refuse(404, "there is no WebSocket at this path")
+        refusal = refusal or await self._admit(request)
         await self._websockets.serve_scope(request, receive, send, refusal)
 
     async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -318,12 +410,13 @@ class HttpApp:
             refusal: Refusal | None = refuse(
                 405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),)
             )
-        elif (refusal := self._foreign(request)) is None:
+        elif (refusal := self._foreign(request) or await self._admit(request, answer)) is None:
             if self._ending and allowed == "GET":  # a GET opens a session; POSTs may settle work under way
                 refusal = ending()
             else:
                 body = partial(self._body, request, answer, self._settings[request.is_local])
-                refusal = await self._legacy.serve_at(request, answer, body, self._ledger)
+                judge = None if self._gate is None else partial(self._gate.judge_message, request)
+                refusal = await self._legacy.serve_at(request, answer, body, self._ledger, judge)
         if refusal is not None:
             await self._refuse(refusal, request, answer)
 
@@ -335,6 +428,11 @@ class HttpApp:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)
         await request.drain()
         await answer.whole(refusal.status, refusal.body, refusal.headers)
+
+
+def _none_granted(principal: Principal | None, needed: Collection[str]) -> Refusal | None:
+    """Refuse what needs scopes, as `Protection.permit` does, where no token is judged."""
+    return refuse(403, "this needs scopes, and the server judges no tokens: it has no auth=…") if needed else None
 
 
 class SeenHeads:

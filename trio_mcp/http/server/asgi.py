@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -10,6 +10,7 @@ import trio
 
 from trio_mcp.http.headers import EVENTS, JSON, Headers
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
+from trio_mcp.principal import Principal
 
 __all__ = [
     "EXTRAS",
@@ -21,6 +22,7 @@ __all__ = [
     "HttpRequest",
     "Ledger",
     "NoRoom",
+    "Owner",
     "ReceiveCallable",
     "Scope",
     "SendCallable",
@@ -30,6 +32,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 ReceiveCallable: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendCallable: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 Fields: TypeAlias = Iterable[tuple[str, str]]
+Owner: TypeAlias = tuple[str | None, str, str | None]
+"""The `identity` of a `Principal`."""
 
 DRAINED = 1024 * 1024
 """The most bytes of an unwanted body that are still read (chosen).
@@ -241,12 +245,22 @@ class HttpRequest:
         is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
             socket.
         extras: What our own runners offer; None on another ASGI server.
+        metadata: What handlers find in `Context.transport_metadata`.
+        principal: On whose behalf the request is made, where its token was judged.
+        owner: The identity of that principal; what is made for the request belongs to it.
+        permitted: Whether the head named the operation, and its scopes were judged.
     """
+
+    # On the class: most servers judge no tokens.
+    principal: Principal | None = None
+    owner: Owner | None = None
+    permitted = False
 
     def __init__(self, scope: Scope, receive: ReceiveCallable, headers: Headers) -> None:
         self.scope = scope
         self.method: str = scope["method"]
         self.headers = headers
+        self.metadata: Mapping[str, Any] = {"headers": headers}
         self.root: str
         path: str = scope["path"]
         # ASGI's `path` includes `root_path`, but some servers and frameworks strip it.

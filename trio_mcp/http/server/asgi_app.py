@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
-from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.asgi import HttpAnswer, ReceiveCallable, Scope, SendCallable
 from trio_mcp.http.server.host import Runnable
 from trio_mcp.http.server.options import HttpOptions
@@ -83,9 +83,9 @@ class AsgiApp:
             raise RuntimeError(obstacle)
         self._owner = owner
         try:
-            async with self._server.open_run() as run:
+            async with self._server.open_run() as run, open_app(run, self.options) as app:
                 self._token = trio.lowlevel.current_trio_token()
-                self._app = app = HttpApp(run, self.options)
+                self._app = app
                 try:
                     async with run.ending_gracefully():
                         yield

@@ -20,6 +20,7 @@ ALLOWED: Final = (
     "Accept",
     "Authorization",
     "Content-Type",
+    "DPoP",
     LAST_EVENT_ID,
     METHOD,
     NAME,
@@ -29,7 +30,7 @@ ALLOWED: Final = (
     "Tracestate",
 )
 # Response headers that a page's script may read, besides those that the Fetch standard always exposes.
-EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "Retry-After", "WWW-Authenticate")
+EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "DPoP-Nonce", "Retry-After", "WWW-Authenticate")
 PARAMETER: Final = "mcp-param-"
 """The prefix of headers made from tool arguments: tools choose the names, so the list in a preflight is echoed."""
 MAX_PARAMETERS = 50

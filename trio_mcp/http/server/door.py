@@ -11,16 +11,19 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom
+from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
-from trio_mcp.jsonrpc.messages import ErrorData, Malformed, RequestId
+from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Malformed, RequestId
 from trio_mcp.types.error_codes import OVERLOADED
 
-__all__ = ["LegacyEndpoint", "ReadBody", "ending", "legacy_endpoint", "no_room"]
+__all__ = ["Judge", "LegacyEndpoint", "ReadBody", "ending", "legacy_endpoint", "no_room"]
 
 LEGACY = "trio_mcp.http.server.legacy"
+
+Judge: TypeAlias = Callable[[Incoming], Refusal | None]
+"""Judges the scopes of a message; see `Gate.judge`."""
 
 ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
 """Reads the body of a request; None if the request was refused or the client has left."""
@@ -35,12 +38,13 @@ class LegacyEndpoint:
     served = False
     """Whether the legacy era is served."""
 
-    def find_session(self, session_id: str, request_id: RequestId | None) -> str | Refusal:
+    def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         """Return the revision of a session, or a 404 if there is no such session any more.
 
         Args:
             session_id: The id of the session.
             request_id: The request that names it.
+            owner: On whose behalf the request is made: to a stranger a session is like none.
         """
         return refuse(404, "this server keeps no sessions", request_id)
 
@@ -61,7 +65,7 @@ class LegacyEndpoint:
         """
         return False
 
-    def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
+    def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
         """Let a malformed response fail the call that it was meant for."""
 
     def method_at(self, path: str) -> str | None:
@@ -69,7 +73,7 @@ class LegacyEndpoint:
         return None
 
     async def serve_at(
-        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger
+        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger, judge: Judge | None = None
     ) -> Refusal | None:
         """Serve a request to a path of HTTP+SSE, or return why it is refused."""
         return None

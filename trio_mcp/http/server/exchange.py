@@ -8,7 +8,7 @@ import trio
 
 from trio_mcp.http.rules.statuses import Accept, refuse, status_of
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.host import Hooks, Run
 from trio_mcp.http.sse import encode_comment, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import IncomingRequest
@@ -22,7 +22,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
 )
 from trio_mcp.jsonrpc.order import MessageQueue
-from trio_mcp.session.handlers import RequestContext, RequestHooks, begin, run_handler
+from trio_mcp.session.handlers import RequestContext, begin, run_handler
 from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
@@ -54,6 +54,7 @@ class HttpExchange:
     def __init__(self, run: Run, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
         self._run = run
         self._incoming: IncomingRequest | None = None
+        self._hooks: Hooks | None = None
         self._answer = answer
         self._may_stream = may_stream
         self._keep_alive = keep_alive
@@ -69,8 +70,8 @@ class HttpExchange:
         """Run the handler in this task, and send the response. Cancelling it cancels the handler."""
         assert accepted.client is not None
         assert isinstance(accepted.message, Request)
-        incoming = self._incoming = IncomingRequest(accepted.message, {"headers": request.headers}, running=True)
-        hooks = self._run.exchange(self, incoming, accepted.client)
+        incoming = self._incoming = IncomingRequest(accepted.message, request.metadata, running=True)
+        hooks = self._hooks = self._run.exchange(self, incoming, accepted.client)
         gone = request.extras
         try:
             # Neither a `Peer` nor `Handlers`: with a single request there is nothing to queue, and no id to tell apart.
@@ -98,7 +99,7 @@ class HttpExchange:
             if self._over is not None:
                 self._over.set()
 
-    async def _handle(self, context: RequestContext, hooks: RequestHooks) -> None:
+    async def _handle(self, context: RequestContext, hooks: Hooks) -> None:
         await run_handler(context, hooks, self._run.served.options, self._settle)
         if self._stream is not None:
             # Let the stream's task write what is left, and wait for it: the response follows on the same stream, and
@@ -122,6 +123,13 @@ class HttpExchange:
             if incoming is not None and incoming.running and incoming.open:
                 incoming.cancelled = True
                 incoming.scope.cancel(why)  # `begin` has made it, before the first wait
+
+    async def end_at(self, deadline: float) -> None:
+        """Answer the request at a time, by Trio's clock, if it would last forever."""
+        await trio.sleep_until(deadline)
+        if self._hooks is not None:
+            await self._hooks.end_listening()
+        self.end("the token has expired")  # its client reads nothing: no answer will get through
 
     async def _watch(self, request: HttpRequest) -> None:
         await request.gone()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
+from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
+from trio_mcp.principal import Principal
 from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 
-__all__ = ["Client", "ExchangeSink", "Run", "Runnable", "Served"]
+__all__ = ["Client", "ExchangeSink", "Hooks", "Run", "Runnable", "Served"]
 
 
 # Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
@@ -46,6 +48,13 @@ class Served(Protocol):
     def options(self) -> SessionOptions:
         """The limits and hooks for requests that the server handles."""
 
+    @property
+    def scoped(self) -> str:
+        """Something that needs scopes, such as ``"the tool 'write'"``; empty if nothing does."""
+
+    def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
+        """Return the scopes that a request needs."""
+
     def input_schema(self, tool: str) -> dict[str, Any] | None:
         """Return the input schema of a tool, or None if the tool is unknown.
 
@@ -72,6 +81,13 @@ class Client(Protocol):
         """End the session."""
 
 
+class Hooks(RequestHooks, Protocol):
+    """The hooks that handle one modern request."""
+
+    async def end_listening(self) -> None:
+        """Answer the request if it is a ``subscriptions/listen``; takes bounded time."""
+
+
 class Run(Protocol):
     """One run of a server, from entering its lifespan to leaving it."""
 
@@ -87,11 +103,14 @@ class Run(Protocol):
     def endpoints(self) -> list[Callable[[], HttpStatistics]]:
         """The functions that return the statistics of the endpoints that serve the run."""
 
+    permit: Callable[[Principal, Collection[str]], Refusal | None] | None
+    """Judges the scopes of requests, where that is not done before: see `Protection.permit`."""
+
     @property
     def exchanges(self) -> set[Any]:
         """The modern requests that are being served."""
 
-    def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> RequestHooks:
+    def exchange(self, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration) -> Hooks:
         """Return the hooks that handle one modern request, and add them to `exchanges`; the caller removes them.
 
         Args:

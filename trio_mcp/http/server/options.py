@@ -10,12 +10,16 @@ import attrs
 from trio_mcp._checks import check_count, check_seconds, check_text, validator
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.http.server.event_store import EventStore
+from trio_mcp.http.server.protection import Protection
 
 __all__ = ["RUNNERS", "HttpOptions", "HttpSettings"]
 
 RUNNERS: Final = ("hypercorn", "h11", "httptools")
 """What can speak HTTP on the connections of a server; see `HttpOptions.runner`."""
 
+
+PROTECTION: Final = ("document", "opened", "permit", "resource")
+"""What a `Protection` has."""
 
 _SECONDS = validator(check_seconds)
 _COUNT = validator(check_count)
@@ -40,6 +44,12 @@ def _runner(instance: object, attribute: attrs.Attribute[Any], value: object) ->
     check_text(attribute.name, value)
     if value not in RUNNERS:
         raise ValueError(f"runner must be one of {', '.join(map(repr, RUNNERS))}, got {value!r}")
+
+
+def _auth(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    # By what it can do: `trio_mcp.auth` is not imported here.
+    if value is not None and (isinstance(value, type) or not all(hasattr(value, name) for name in PROTECTION)):
+        raise TypeError(f"auth must be a ResourceServer of trio_mcp.auth, got {value!r:.100}")
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +95,7 @@ class HttpOptions:
         max_connections: How many connections may be open at once (`Server.serve_http` only).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
+        auth: What judges the tokens of requests, such as a `trio_mcp.auth.ResourceServer`; None admits everybody.
         runner: What speaks HTTP (`Server.serve_http` only): ``"hypercorn"``, which also has HTTP/2; ``"h11"``, which is
             faster and needs Linux; ``"httptools"``, likewise and faster still, from the extra ``fast``.
 
@@ -121,6 +132,7 @@ class HttpOptions:
     max_connections: int = attrs.field(default=1000, validator=_COUNT)
     write_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
     grace: float = attrs.field(default=5.0, validator=_SECONDS)
+    auth: Protection | None = attrs.field(default=None, validator=_auth)
     runner: str = attrs.field(default="hypercorn", validator=_runner)
 
     def __attrs_post_init__(self) -> None:
@@ -184,4 +196,5 @@ class HttpSettings(TypedDict, total=False):
     max_connections: int
     write_timeout: float
     grace: float
+    auth: Protection | None
     runner: str

@@ -12,7 +12,7 @@ from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.asgi import HttpRequest
 from trio_mcp.principal import Principal
 
-__all__ = ["Identified", "Protection"]
+__all__ = ["Guard", "Identified", "Protection"]
 
 
 @attrs.frozen
@@ -28,8 +28,15 @@ class Identified:
     fields: tuple[tuple[str, str], ...] = ()
 
 
+class Guard(Protocol):
+    """What judges the tokens of one endpoint, with all that it remembers of them."""
+
+    async def identify(self, request: HttpRequest) -> Identified | Refusal:
+        """Judge the token of a request by the head alone. Scopes are for `Protection.permit`."""
+
+
 class Protection(Protocol):
-    """What can be passed to a server as ``auth=``.
+    """What can be passed to a server as ``auth=``. One object may serve any number of endpoints at the same time.
 
     Attributes:
         resource: The URL by which clients know the server, as it is configured.
@@ -37,7 +44,7 @@ class Protection(Protocol):
 
     resource: str
 
-    def opened(self) -> contextlib.AbstractAsyncContextManager[None]:
+    def opened(self) -> contextlib.AbstractAsyncContextManager[Guard]:
         """Return a block in which requests can be judged; its tasks end with the block."""
 
     def document(self, path: str) -> bytes | None:
@@ -47,8 +54,8 @@ class Protection(Protocol):
             path: The path from the root of the origin, whatever the application is mounted at.
         """
 
-    async def identify(self, request: HttpRequest) -> Identified | Refusal:
-        """Judge the token of a request by the head alone."""
-
     def permit(self, principal: Principal, needed: Collection[str]) -> Refusal | None:
-        """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted."""
+        """Return the refusal, with a challenge, of a request that needs these scopes; None if they are granted.
+
+        What every request needs is added.
+        """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,7 @@ from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.statuses import Refusal, refuse
 from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
 from trio_mcp.http.server.door import ending
+from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import Client, Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.lines import CHUNK
@@ -30,9 +32,11 @@ from trio_mcp.websocket.stream import Accept, WatchedStream
 
 __all__ = ["WebSockets", "wants_websocket"]
 
-# 1012 and 1013 are not in RFC 6455, but in IANA's registry of close codes: both ask the client to come back.
+# 1012, 1013 and 3000 (unauthorized) are not in RFC 6455, but in IANA's registry of close codes. The first two ask the
+# client to come back.
 ENDING: Final = Fault(CloseReason.SERVICE_RESTART, "the server is ending")
 FULL: Final = Fault(CloseReason.TRY_AGAIN_LATER, "too many WebSockets; try again later")
+EXPIRED: Final = Fault(3000, "the token has expired; come back with a new one")
 FAILED: Final = Fault(CloseReason.INTERNAL_ERROR, "the session failed")
 
 # What trio-websocket reads in place of the client's head, which has been judged: only the key matters. Some heads that
@@ -162,6 +166,9 @@ class WebSockets:
             "query": scope.get("query_string", b"").decode("latin-1"),
             "client": scope.get("client"),
         }
+        if request.principal is not None:
+            metadata["principal"] = request.principal
+        link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
         sessions: list[Client] = []
 
         def opened(session: Client) -> None:
@@ -171,7 +178,10 @@ class WebSockets:
         # Not the size of `_sessions`: a WebSocket takes its place before its session is open.
         self._count += 1
         try:
-            await self._run.serve_opening(_opening(socket, metadata), opened)
+            async with background_nursery() as nursery:
+                if (deadline := end_of(request.principal)) < math.inf:
+                    nursery.start_soon(_expire, deadline, link, sessions)
+                await self._run.serve_opening(_opening(link), opened)
         finally:
             self._count -= 1
             self._sessions.difference_update(sessions)
@@ -193,9 +203,8 @@ class WebSockets:
 
 
 @contextlib.asynccontextmanager
-async def _opening(socket: Socket, metadata: dict[str, Any]) -> AsyncIterator[Link]:
-    # Either the client leaves or the server ends: a session ends for no other reason, unless it fails.
-    link = WebSocketLink(socket, metadata=metadata, farewell=ENDING)
+async def _opening(link: WebSocketLink) -> AsyncIterator[Link]:
+    # The client leaves, the server ends or the token expires: a session ends for no other reason, unless it fails.
     async with link.running() as channels:
         try:
             yield channels
@@ -203,6 +212,14 @@ async def _opening(socket: Socket, metadata: dict[str, Any]) -> AsyncIterator[Li
         except Exception:
             link.farewell = FAILED
             raise
+
+
+async def _expire(deadline: float, link: WebSocketLink, sessions: Sequence[Client]) -> None:
+    await trio.sleep_until(deadline)
+    link.farewell = EXPIRED
+    for session in sessions:  # one, or none yet
+        session.ending = True
+        await _end(session)
 
 
 async def _end(session: Client) -> None:

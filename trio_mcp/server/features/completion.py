@@ -10,7 +10,7 @@ import attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Mounted, Settings
+from trio_mcp.server.features.feature import NO_SCOPES, Mounted, Needs, Settings
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
 from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
@@ -47,6 +47,7 @@ class CompletionFeature:
 
     def __init__(self, settings: Settings, prompts: PromptFeature, resources: ResourceFeature) -> None:
         self.methods = {"completion/complete": self._complete}
+        self.needs: Mapping[str, Needs] = {"completion/complete": self._needed}
         self._settings = settings
         self._prompts = prompts
         self._resources = resources
@@ -118,6 +119,14 @@ class CompletionFeature:
             if key[:2] == (kind, name):
                 self._completers.pop(key, None)
 
+    def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
+        reference = params.get("ref")
+        if type(reference) is not dict:
+            return NO_SCOPES
+        name, uri = reference.get("name"), reference.get("uri")
+        needed = self._prompts.needed(name) if reference.get("type") == "ref/prompt" else NO_SCOPES
+        return self._resources.needed(uri) if reference.get("type") == "ref/resource" and type(uri) is str else needed
+
     async def _complete(self, context: Context[Any]) -> dict[str, Any]:
         # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).
         if not self.can_complete():
@@ -149,6 +158,7 @@ class CompletionFeature:
             prompt = self._prompts.registry.get(name)
             if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
                 raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
+            self._settings.check_scopes(prompt.scopes, context)
             if not prompt.takes(argument):
                 raise McpError(INVALID_PARAMS, f"the prompt {name!r} has no argument {argument[:100]!r}")
             return prompt.choices.get(argument, []), prompt.mounted
@@ -159,6 +169,7 @@ class CompletionFeature:
             or (resource.filtered and not self._settings.shows(resource, context))
         ):
             raise McpError(INVALID_PARAMS, f"unknown resource template: {name[:200]!r}")
+        self._settings.check_scopes(resource.scopes, context)
         if argument not in _variables(resource.template):
             raise McpError(INVALID_PARAMS, f"the template {name!r} has no variable {argument[:100]!r}")
         return [], resource.mounted

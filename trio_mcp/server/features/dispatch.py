@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from trio_mcp.errors import McpError
 from trio_mcp.principal import as_principal
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Handler, Middleware, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import NO_SCOPES, Handler, Middleware, Needs, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
@@ -25,10 +25,12 @@ class Dispatch:
 
     Attributes:
         methods: The handler of each method.
+        needs: What tells the scopes that a request needs, for methods whose requests may need some.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.methods: dict[str, Handler] = {}
+        self.needs: dict[str, Needs] = {}
         self._settings = settings
 
     def added(self, own: RegisteredMethod, enabled: bool = True) -> None:
@@ -41,6 +43,11 @@ class Dispatch:
 
     def switched(self, own: RegisteredMethod, enabled: bool) -> None:
         """Do nothing: user-defined methods are never disabled."""
+
+    def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
+        """Return the scopes that a request needs."""
+        needs = self.needs.get(method) if self._settings.scoped else None
+        return NO_SCOPES if needs is None else needs(params)
 
     async def serve(self, context: Context[Any]) -> dict[str, Any]:
         """Answer a request, in the request's task.
@@ -58,8 +65,14 @@ class Dispatch:
         # Without either there is nothing to do, which saves every ordinary request the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
+        # HTTP has judged them before; on a WebSocket this comes first. A middleware sees nothing of what is refused.
+        if self._settings.scoped and context.connection.permit is not None:
+            self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
         # Once for each request and in the event loop, before anything sees the context. If the function fails, so does
         # the request: it must not be taken for one of an unknown caller.
+        metadata = context.incoming.metadata
+        if metadata is not None and "principal" in metadata:
+            context.principal = metadata["principal"]
         if self._settings.principal is not None:
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
         # Never reset: the task serves this request only, and ends with it.

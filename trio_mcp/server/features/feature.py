@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # loaded when the first prompt is added
     from trio_mcp.types.prompts import Prompt
 
 __all__ = [
+    "NO_SCOPES",
     "Entry",
     "EntryKind",
     "Feature",
@@ -43,6 +45,7 @@ __all__ = [
     "Member",
     "Middleware",
     "Mounted",
+    "Needs",
     "RegisteredMethod",
     "Settings",
     "Visible",
@@ -58,9 +61,15 @@ Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str,
 """``async (context, call_next) -> result``: see `Server`."""
 Identify: TypeAlias = Callable[[Context[Any]], str | Principal | None]
 """``(context) -> principal``: see `Server`."""
+Needs: TypeAlias = Callable[[Mapping[str, Any]], frozenset[str]]
+"""``(params) -> scopes``: what a request needs."""
 Visible: TypeAlias = Callable[[Context[Any], "Entry[Any]"], bool]
 """``(context, entry) -> bool``: see `Server`."""
 EntryKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
+
+SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 # Chosen: a filter that takes a few microseconds holds up other tasks for about a millisecond.
 SLICE = 250
@@ -140,6 +149,7 @@ class Settings:
         principal: Tells on whose behalf a request is made; None if that is unknown.
         visible: Tells whether an entry exists for the client of a request; None if all do.
         extensions: The declared extensions, with their settings.
+        scoped: Something on offer that needs scopes, such as ``"tool 'write'"``; empty if nothing ever did.
         runs: The runs of this server and of those that it is mounted in.
     """
 
@@ -152,6 +162,7 @@ class Settings:
     principal: Identify | None
     visible: Visible | None
     extensions: Mapping[str, Mapping[str, Any]]
+    scoped: str = attrs.field(default="", init=False)
     runs: set[Run] = attrs.field(factory=set, init=False)
 
     def announce(self, method: str, uri: str | None = None) -> None:
@@ -181,6 +192,22 @@ class Settings:
         if isinstance(exc, McpError):
             return exc
         return McpError(INTERNAL_ERROR, self.describe_failure(context, text, exc, ours))
+
+    def check_scopes(self, needed: Collection[str], context: Context[Any]) -> None:
+        """Refuse a request without the scopes that it needs; where there is no HTTP, it needs none.
+
+        Raises:
+            McpError: If a scope is missing.
+        """
+        permit = context.connection.permit
+        if permit is None or not needed:
+            return
+        # Of the token: `Server(principal=…)` may have put another one in its place.
+        principal: Any = context.transport_metadata.get("principal")
+        refusal = permit(principal, needed)
+        if refusal is not None:
+            error = refusal.error.error
+            raise McpError(error.code, error.message, error.data)
 
     def shows(self, entry: Entry[Any], context: Context[Any]) -> bool:
         """Return whether an entry exists for the client of a request. Only an entry that is `filtered` may not."""
@@ -246,6 +273,7 @@ class Entry(Generic[DefinitionT]):
         function: The user's function. Not for filters.
         mounted: The origin, if the entry is a copy from a mounted server. Not for filters.
         filtered: Whether a ``visible=`` decides about it, here or in the server that it comes from. Not for filters.
+        scopes: The scopes that a request for it needs.
     """
 
     definition: DefinitionT
@@ -253,6 +281,7 @@ class Entry(Generic[DefinitionT]):
     tags: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
     mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     filtered: bool = attrs.field(default=False, kw_only=True)
+    scopes: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
     # The wire form by revision. Lists are what clients ask for most, and a definition never changes.
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
@@ -260,6 +289,11 @@ class Entry(Generic[DefinitionT]):
     def name(self) -> str:
         """The name of a tool or a prompt; the URI of a resource, or the URI template."""
         return self.definition.name
+
+    @property
+    def told_scopes(self) -> frozenset[str]:
+        """The scopes that a request needs which only names it; none if whether it exists is yet to be decided."""
+        return NO_SCOPES if self.filtered else self.scopes
 
     @property
     def kind(self) -> EntryKind:
@@ -286,22 +320,39 @@ def checked_tags(tags: Iterable[str] | None, what: str) -> frozenset[str]:
     Raises:
         TypeError, ValueError: If they are no collection of strings, or one is empty.
     """
-    if isinstance(tags, str):  # an iterable of letters
-        raise TypeError(f"{what}: tags must be a set of strings; write tags={{{tags!r}}}")
-    tags = frozenset(() if tags is None else tags)
-    for tag in tags:
-        check_text(f"{what}: a tag", tag)
-    return tags
+    return _checked_words("tag", tags, what)
+
+
+def _checked_words(kind: str, words: Iterable[str] | None, what: str) -> frozenset[str]:
+    if isinstance(words, str):  # an iterable of letters
+        raise TypeError(f"{what}: {kind}s must be a set of strings; write {kind}s={{{words!r}}}")
+    words = frozenset(() if words is None else words)
+    for word in words:
+        check_text(f"{what}: a {kind}", word)
+    return words
+
+
+def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
+    found = _checked_words("scope", scopes, what)
+    for scope in found:
+        # A challenge has them in one quoted string, separated by spaces.
+        if not SCOPE.fullmatch(scope):
+            raise ValueError(f"{what}: {scope!r} is not a scope (RFC 6749, section 3.3): write each one by itself")
+    return found
 
 
 def held(details: Mapping[str, Any], settings: Settings, what: str) -> dict[str, Any]:
-    """Return what all entries share besides their definitions: the tags, and whether a filter decides about them.
+    """Return what all entries share besides their definitions: tags, scopes, and whether a filter decides about them.
 
     Raises:
-        TypeError, ValueError: If the tags, or ``enabled``, are invalid.
+        TypeError, ValueError: If the tags, the scopes, or ``enabled``, are invalid.
     """
     check_flag(f"{what}: enabled", details.get("enabled", True))
-    return {"tags": checked_tags(details.get("tags"), what), "filtered": settings.visible is not None}
+    scopes = _checked_scopes(details.get("scopes"), what)
+    if scopes:
+        settings.scoped = what
+    tags = checked_tags(details.get("tags"), what)
+    return {"tags": tags, "scopes": scopes, "filtered": settings.visible is not None}
 
 
 def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:

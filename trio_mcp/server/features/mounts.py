@@ -95,7 +95,7 @@ class Mounts:
             raise RuntimeError(
                 f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
             )
-        mount = _Mount(other, prefix, self.settings.visible is not None)
+        mount = _Mount(other, prefix, self.settings)
         # All or nothing: a conflict in a later registry takes the copies out of the earlier ones.
         with contextlib.ExitStack() as undo:
             try:
@@ -147,12 +147,12 @@ class _Mount:
     Attributes:
         other: The mounted server.
         prefix: The prefix.
-        filters: Whether the mounting server has a filter of its own.
+        settings: The settings of the mounting server.
     """
 
     other: Mounts
     prefix: str | None
-    filters: bool
+    settings: Settings
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:
@@ -167,8 +167,11 @@ class _Mount:
 
     def _copy(self, item: EntryT, name: str) -> EntryT:
         definition = item.definition.model_copy(update={"name": name})
-        filtered = item.filtered or self.filters
-        return attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
+        filtered = item.filtered or self.settings.visible is not None
+        copy = attrs.evolve(item, definition=definition, mounted=_Mounted(self, item), filtered=filtered)
+        if copy.scopes:
+            self.settings.scoped = f"{copy.kind} {copy.name!r}"
+        return copy
 
     def method(self, item: RegisteredMethod) -> RegisteredMethod:
         """Make the copy of a user-defined method."""

@@ -12,7 +12,16 @@ import attrs
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, EntryKind, Settings, described, held, name_of
+from trio_mcp.server.features.feature import (
+    NO_SCOPES,
+    Entry,
+    EntryKind,
+    Needs,
+    Settings,
+    described,
+    held,
+    name_of,
+)
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.functions.schemas import alternatives, json_types, listed_values, read_texts
@@ -46,6 +55,7 @@ class PromptDetails(TypedDict, total=False):
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.
+        scopes: As in `ToolDetails`; also for completions of its arguments.
         meta: The prompt's ``_meta``; a key has the form ``com.example/name``.
         park_input: As in `ToolDetails`.
     """
@@ -56,6 +66,7 @@ class PromptDetails(TypedDict, total=False):
     icons: Iterable[Icon] | None
     tags: Iterable[str] | None
     enabled: bool
+    scopes: Iterable[str] | None
     meta: Mapping[str, Any] | None
     park_input: bool
 
@@ -109,6 +120,7 @@ class PromptFeature:
     def __init__(self, settings: Settings) -> None:
         self.registry: Registry[RegisteredPrompt] = Registry("prompt")
         self.methods = {"prompts/list": self._list, "prompts/get": self._get}
+        self.needs: Mapping[str, Needs] = {"prompts/get": self._needed}
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
@@ -130,6 +142,14 @@ class PromptFeature:
         """Notify clients that the list has changed."""
         self._settings.announce(PROMPTS_CHANGED)
 
+    def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
+        return self.needed(params.get("name"))
+
+    def needed(self, name: object) -> frozenset[str]:
+        """Return the scopes that a request needs which names a prompt."""
+        prompt = self.registry.get(name) if isinstance(name, str) else None
+        return NO_SCOPES if prompt is None else prompt.told_scopes
+
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
         return await self._settings.list_page(self.registry, "prompts", context)
@@ -143,6 +163,7 @@ class PromptFeature:
         # The name is the client's: cut, so that it can't fill logs.
         if prompt is None or (prompt.filtered and not self._settings.shows(prompt, context)):
             raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
+        self._settings.check_scopes(prompt.scopes, context)
         if prompt.mounted is not None:
             return await prompt.mounted.pass_on(context, name=prompt.mounted.name)
         bind = functools.partial(prompt.bind, _read_arguments(name, arguments), context)

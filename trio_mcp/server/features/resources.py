@@ -19,7 +19,17 @@ from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.features.feature import Entry, EntryKind, Handler, Settings, described, held, name_of
+from trio_mcp.server.features.feature import (
+    NO_SCOPES,
+    Entry,
+    EntryKind,
+    Handler,
+    Needs,
+    Settings,
+    described,
+    held,
+    name_of,
+)
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive
@@ -63,6 +73,7 @@ class ResourceDetails(TypedDict, total=False):
         icons: Icons, each an https: or data: URI.
         tags: As in `ToolDetails`.
         enabled: As in `ToolDetails`.
+        scopes: As in `ToolDetails`; also for subscriptions, and for completions of a template's variables.
         meta: The resource's ``_meta``; a key has the form ``com.example/name``.
         cache: How long clients may cache the contents, and for whom; the server's ``cache_hints`` by default. The
             ``ttl_ms`` or ``cache_scope`` of a returned `types.ReadResourceResult` takes precedence.
@@ -78,6 +89,7 @@ class ResourceDetails(TypedDict, total=False):
     icons: Iterable[Icon] | None
     tags: Iterable[str] | None
     enabled: bool
+    scopes: Iterable[str] | None
     meta: Mapping[str, Any] | None
     cache: CacheHint | None
     park_input: bool
@@ -104,7 +116,7 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
     def kind(self) -> EntryKind:
         return "resource" if self.template is None else "template"
 
-    def bind(self, uri: str, context: Context[Any]) -> Call | None:
+    def bind(self, uri: str, context: Context[Any] | None) -> Call | None:
         """Bind the variables of a URI to the function; None if the URI does not match."""
         values: dict[str, Any] | None = {} if self.template is None else self.template.match(uri)
         try:
@@ -130,6 +142,11 @@ class ResourceFeature:
             "resources/read": self._read,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
+        }
+        self.needs: Mapping[str, Needs] = {
+            "resources/read": self._needed,
+            "resources/subscribe": self._needed,
+            "subscriptions/listen": self._needed_to_listen,
         }
         self._settings = settings
 
@@ -163,6 +180,22 @@ class ResourceFeature:
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
         # Not checked against the registry: subscribers of a template's resources are known by their URIs alone.
         self._settings.announce(RESOURCE_UPDATED, uri)
+
+    def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
+        uri = params.get("uri")
+        # Without a context: what is bound here is never called.
+        found = self._first(uri, None) if type(uri) is str else None
+        return NO_SCOPES if found is None else found[0].told_scopes
+
+    def _needed_to_listen(self, params: Mapping[str, Any]) -> frozenset[str]:
+        wanted = params.get("notifications")
+        uris = wanted.get("resourceSubscriptions") if type(wanted) is dict else None
+        return NO_SCOPES.union(*(self._needed({"uri": uri}) for uri in uris)) if type(uris) is list else NO_SCOPES
+
+    def needed(self, template: str) -> frozenset[str]:
+        """Return the scopes that a request needs which names a template."""
+        found = self.templates.get(template)
+        return NO_SCOPES if found is None else found.told_scopes
 
     async def _list(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
@@ -203,9 +236,10 @@ class ResourceFeature:
         found = self._first(uri, context)
         if found is None or not self._offers(found[0], context):
             raise _not_found(uri, context.protocol_version)
+        self._settings.check_scopes(found[0].scopes, context)
         return found
 
-    def _first(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call] | None:
+    def _first(self, uri: str, context: Context[Any] | None) -> tuple[RegisteredResource, Call] | None:
         """Return what a URI names, offered or not, and the call that reads it."""
         if len(uri) > MAX_URI:  # bounds the work of matching templates
             return None
@@ -240,6 +274,8 @@ class ResourceFeature:
             first = self._first(uri, context)
             if first is not None and not self._offers(first[0], context):
                 hidden.add(uri)
+            elif first is not None:
+                self._settings.check_scopes(first[0].scopes, context)
         return hidden
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
@@ -277,7 +313,8 @@ def read_uri(context: Context[Any]) -> str:
 
 def _for_this_client(resource: RegisteredResource, result: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a read; if others may not see the resource, no cache may share it."""
-    return result | {"cacheScope": "private"} if resource.filtered and "cacheScope" in result else result
+    hidden = resource.filtered or resource.scopes
+    return result | {"cacheScope": "private"} if hidden and "cacheScope" in result else result
 
 
 def _not_found(uri: str, revision: str) -> McpError:

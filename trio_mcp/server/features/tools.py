@@ -15,7 +15,16 @@ from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.connection import Exchange
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, EntryKind, Settings, described, held, name_of
+from trio_mcp.server.features.feature import (
+    NO_SCOPES,
+    Entry,
+    EntryKind,
+    Needs,
+    Settings,
+    described,
+    held,
+    name_of,
+)
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive, without_questions
@@ -40,6 +49,8 @@ class ToolDetails(TypedDict, total=False):
         icons: Icons, each an https: or data: URI.
         tags: Words of your own, for `Server.enable`, `Server.disable` and ``Server(visible=…)``; not sent to clients.
         enabled: Whether it is offered; `Server.enable` does so later.
+        scopes: The scopes that a call needs over HTTP, which a server with scopes only serves with ``auth=…``. A token
+            without them is refused, but the tool stays in the list. On stdio and in memory they don't hold.
         timeout: Seconds that the function may run, not counting the time in which it waits for the user's answers;
             then the call fails with an error for the model. An async function is cancelled, a thread is abandoned.
         meta: The tool's ``_meta``; a key has the form ``com.example/name``.
@@ -59,6 +70,7 @@ class ToolDetails(TypedDict, total=False):
     icons: Iterable[Icon] | None
     tags: Iterable[str] | None
     enabled: bool
+    scopes: Iterable[str] | None
     timeout: float | None
     meta: Mapping[str, Any] | None
     input_schema: dict[str, Any] | None
@@ -114,6 +126,7 @@ class ToolFeature:
     def __init__(self, settings: Settings) -> None:
         self.registry: Registry[RegisteredTool] = Registry("tool")
         self.methods = {"tools/list": self._list, "tools/call": self._call}
+        self.needs: Mapping[str, Needs] = {"tools/call": self._needed}
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
@@ -135,6 +148,11 @@ class ToolFeature:
         """Notify clients that the list has changed."""
         self._settings.announce(TOOLS_CHANGED)
 
+    def _needed(self, params: Mapping[str, Any]) -> frozenset[str]:
+        name = params.get("name")
+        tool = self.registry.get(name) if type(name) is str else None
+        return NO_SCOPES if tool is None else tool.told_scopes
+
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
         return await self._settings.list_page(self.registry, "tools", context)
 
@@ -148,6 +166,8 @@ class ToolFeature:
             # A protocol error and not a result, in every revision (`server/tools`, Error Handling). The name is the
             # client's: cut, so that it can't fill logs.
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
+        if tool.scopes:
+            self._settings.check_scopes(tool.scopes, context)
         if tool.filtered:
             _check_headers(tool, arguments, context)
         if tool.mounted is not None:

@@ -50,7 +50,7 @@ class FileTokens:
     links, other owners, wider modes, files that are damaged. None of that is taken for a store without the login.
 
     Args:
-        folder: The folder, made if there is none; by default ``trio-mcp/logins`` in ``$XDG_DATA_HOME``, or else in
+        folder: The folder, made if need be; by default ``trio-mcp/logins`` in ``$XDG_DATA_HOME``, or else in
             ``~/.local/share``.
     """
 
@@ -61,7 +61,7 @@ class FileTokens:
         return f"FileTokens({str(self.folder)!r})"
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None if there is none.
+        """Return the text under a key; None without one.
 
         Raises:
             AuthorizationError: If the file is damaged, can be read by others, or belongs to someone else.
@@ -154,7 +154,7 @@ class FileTokens:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file at once: whoever reads it, whenever this is interrupted, finds either all of it or the old one."""
+    """Replace a file at once: a reader finds all of it or the old one, whenever this is interrupted."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with open(descriptor, "wb") as out:
@@ -191,11 +191,11 @@ def _read(path: Path) -> tuple[str, str] | None:
 
 
 def _check(path: Path, found: os.stat_result, is_kind: Callable[[int], bool], kind: str, mode: int) -> None:
-    """Check that a file or folder is the user's own, and nobody else's business."""
+    """Check that a file or folder is the user's own, and closed to others."""
     if stat.S_ISLNK(found.st_mode):
         raise _refused(path, "is a symbolic link", "name the place itself")
     if not is_kind(found.st_mode):
-        raise _refused(path, f"is no {kind}", "remove it")
+        raise _refused(path, f"is not a {kind}", "remove it")
     if FILES_HAVE_OWNERS and found.st_uid != os.geteuid():
         raise _refused(path, f"belongs to another user (uid {found.st_uid})", "remove it, or use another folder")
     if FILES_HAVE_OWNERS and found.st_mode & 0o077:

@@ -43,7 +43,7 @@ class KeyringTokens:
         return f"KeyringTokens({self._service!r})"
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None if there is none.
+        """Return the text under a key; None without one.
 
         Raises:
             AuthorizationError: If there is no keychain, or it is locked.

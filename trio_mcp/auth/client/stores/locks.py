@@ -32,8 +32,8 @@ async def taken(take: Callable[[], bool]) -> None:
 async def file_locked(path: str) -> AsyncIterator[None]:
     """Hold the lock on a file, which is made if need be, for a block.
 
-    The system unlocks it when the process ends, however it ends. The file stays: whoever removed it could remove one
-    that another process has just locked.
+    The system unlocks it when the process ends, however it ends. The file stays: removing it
+    could remove one that another process has just locked.
 
     Raises:
         OSError: If the file can't be opened, or locked.
@@ -49,3 +49,4 @@ async def file_locked(path: str) -> AsyncIterator[None]:
             unlock(descriptor)
     finally:
         os.close(descriptor)
+    await trio.lowlevel.checkpoint()

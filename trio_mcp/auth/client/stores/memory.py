@@ -1,17 +1,50 @@
-"""Logins that are forgotten when the process ends."""
+"""What a store of logins has to offer; and a store that forgets them when the process ends."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 import trio
 
 from trio_mcp.auth.client.stores.locks import taken
 
-__all__ = ["MemoryTokens"]
+__all__ = ["MemoryTokens", "TokenStore"]
+
+
+class TokenStore(Protocol):
+    """A store of logins: texts under keys. The texts are secret.
+
+    One object may serve any number of clients, threads and runs of Trio.
+    """
+
+    # Abstract although a protocol: a subclass that lacks a method fails when it is made.
+    @abc.abstractmethod
+    async def load(self, key: str) -> str | None:
+        """Return the text under a key; None without one.
+
+        Raises:
+            AuthorizationError: If the store can't be read, or holds something that it did not write.
+        """
+
+    @abc.abstractmethod
+    async def save(self, key: str, text: str | None) -> None:
+        """Replace the text under a key, all at once; None removes it. Once it returns, the text is safe.
+
+        Raises:
+            AuthorizationError: If the store can't be written.
+        """
+
+    @abc.abstractmethod
+    def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Return a block that one task at a time may be in for each key, over all processes that share the store.
+
+        A process that dies leaves it unlocked. `load` and `save` don't take the lock.
+        """
 
 
 class MemoryTokens:
@@ -23,7 +56,7 @@ class MemoryTokens:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     async def load(self, key: str) -> str | None:
-        """Return the text under a key; None if there is none."""
+        """Return the text under a key; None without one."""
         await trio.lowlevel.checkpoint()
         return self._texts.get(key)
 
@@ -44,6 +77,7 @@ class MemoryTokens:
             yield
         finally:
             lock.release()
+        await trio.lowlevel.checkpoint()
 
     async def keys(self) -> list[str]:
         """Return the keys under which there is a text, sorted."""

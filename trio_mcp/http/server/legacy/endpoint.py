@@ -11,9 +11,10 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom
-from trio_mcp.http.server.door import LegacyEndpoint, ReadBody, ending, no_room
+from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
+from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.event_store import EventsLost
+from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.options import HttpOptions
@@ -47,9 +48,11 @@ class Endpoint(LegacyEndpoint):
         self._idle: OrderedDict[str, float] = OrderedDict()  # idle since when; the longest comes first
         self._watching = False
 
-    def find_session(self, session_id: str, request_id: RequestId | None) -> str | Refusal:
+    def find_session(self, session_id: str, request_id: RequestId | None, owner: Owner | None = None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        revision = None if session is None or session.connection.closed else session.revision
+        # To a stranger it is like none, in everything that could be told apart.
+        known = session is not None and session.owner == owner and not session.connection.closed
+        revision = session.revision if session is not None and known else None
         if revision is None:
             text = "the session is unknown or has ended: send initialize, without a session id"
             return refuse(404, text, request_id)
@@ -94,11 +97,11 @@ class Endpoint(LegacyEndpoint):
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
         assert isinstance(accepted.message, Request)
-        session = HttpSession(self._run, self._options, self._live)
+        session = HttpSession(self._run, self._options, self._live, owner=request.owner)
         self._sessions[session.id] = session
         try:
             await self._run.nursery.start(session.host)
-            result = session.connection.initialize(accepted.message, {"headers": request.headers})
+            result = session.connection.initialize(accepted.message, request.metadata)
             data, problem = encode_or_replace(result)
             if data is None or problem is not None:
                 raise ValueError(f"the result of initialize can't be written as JSON: {problem}")
@@ -143,7 +146,7 @@ class Endpoint(LegacyEndpoint):
 
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
         # The client proves by the id that the events are its own: ids are unguessable, and the store knows the session
-        # only by a digest of it.
+        # only by a digest of it, and of its owner.
         session_id, store = request.headers.get(SESSION_ID), self._options.event_store
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
@@ -152,7 +155,7 @@ class Endpoint(LegacyEndpoint):
         started = False
         while True:
             try:
-                events = await store.after(key_of(session_id), stream, cursor)
+                events = await store.after(key_of(session_id, request.owner), stream, cursor)
             except EventsLost:
                 break
             except Exception:
@@ -171,10 +174,12 @@ class Endpoint(LegacyEndpoint):
             await answer.finish()
         return started
 
-    def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
-        session = None if session_id is None else self._sessions.get(session_id)
+    def take_broken_answer(self, message: Malformed, request: HttpRequest) -> None:
+        session = self._sessions.get(request.headers.get(SESSION_ID) or "")
+        if session is None or session.owner != request.owner:
+            return
         # A malformed response has an id and expects nothing in return; only such a one may fail our request.
-        if session is not None and not message.expects_answer and message.id is not None:
+        if not message.expects_answer and message.id is not None:
             session.feed(message)
 
     # --- HTTP+SSE ------------------------------------------------------------------------------------------------
@@ -185,12 +190,12 @@ class Endpoint(LegacyEndpoint):
         return {self._options.sse_path: "GET", self._options.message_path: "POST"}.get(path)
 
     async def serve_at(
-        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger
+        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger, judge: Judge | None = None
     ) -> Refusal | None:
         assert self._sse is not None
         if request.method == "GET":
             return await self._sse.get(request, answer)
-        return await self._sse.post(request, answer, body, ledger)
+        return await self._sse.post(request, answer, body, ledger, judge)
 
     # --- the end of the server -----------------------------------------------------------------------------------
 
@@ -294,7 +299,7 @@ class SseSessions:
         if len(self._sessions) >= self._options.max_sessions:
             text = "too many sessions; try again later"
             return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
-        session = HttpSession(self._run, self._options, self._live, one_stream=True)
+        session = HttpSession(self._run, self._options, self._live, one_stream=True, owner=request.owner)
         # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
         # The query carries the session, as this transport has no header for it.
         where = f"{quote(request.root)}{self._options.message_path}?session_id={session.id}"
@@ -308,7 +313,9 @@ class SseSessions:
             session.end("the client closed the stream")
         return None
 
-    async def post(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger) -> Refusal | None:
+    async def post(
+        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger, judge: Judge | None
+    ) -> Refusal | None:
         """Take a message that a client posts."""
         if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
@@ -324,14 +331,17 @@ class SseSessions:
         message = decode(text)
         if self._leaving and isinstance(message, (Request, Batch)):
             return ending()
+        if judge is not None and (refusal := judge(message)) is not None:
+            return refusal
         try:
             held = ledger.take(message, len(text))
         except NoRoom as exc:
             return no_room(exc)
         try:
-            session.feed(message, {"headers": request.headers}, held)
+            session.feed(message, request.metadata, held)
         finally:
             held.release()  # a handler that was started keeps it
+        session.extend(end_of(request.principal))
         if type(message) is Malformed:  # a response, if one is due, goes out on the stream
             return refuse(400, ErrorData(message.code, message.reason))
         await answer.whole(202)
@@ -340,7 +350,8 @@ class SseSessions:
     def _named(self, request: HttpRequest) -> HttpSession | None:
         # Bounded (chosen): our ids have 43 characters, and a peer may send a query of any length.
         query = request.scope.get("query_string", b"").decode("latin-1")[:1000]
-        return self._sessions.get(parse_qs(query).get("session_id", [""])[0])
+        session = self._sessions.get(parse_qs(query).get("session_id", [""])[0])
+        return session if session is not None and session.owner == request.owner else None
 
     def end_when_idle(self) -> None:
         """Refuse new work, and end each session as soon as it has no request under way."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import math
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -13,8 +15,9 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.http.rules.statuses import Accept, refuse
-from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest, Owner
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
+from trio_mcp.http.server.gate import end_of
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.legacy.streams import STORE_FAILED, Router, Stream, Writer
 from trio_mcp.http.server.options import HttpOptions
@@ -40,12 +43,14 @@ __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 COMMENT = encode_comment()
 
 
-def key_of(session_id: str) -> str:
+def key_of(session_id: str, owner: Owner | None) -> str:
     """Return the name of a session in an event store.
 
-    It is a digest, so that a reader of the store can't use the sessions.
+    It is a digest, so that a reader of the store can't use the sessions. The owner is part of it: no other finds the
+    events, not even in another run.
     """
-    return hashlib.sha256(session_id.encode()).hexdigest()
+    whole = session_id if owner is None else json.dumps([session_id, *owner])
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 # Without the session: the header names that, and so an event id of one session can't lead into another.
@@ -72,8 +77,10 @@ class HttpSession:
         live: The set that holds the session while it runs.
         stateless: Whether the session serves a single POST.
         one_stream: Whether everything goes on the stream for messages of no request, as in HTTP+SSE.
+        owner: To whom it belongs, where tokens are judged.
 
     Attributes:
+        owner: The same.
         id: The id by which the client names the session.
         connection: The connection of the client.
         router: The destination of the connection's messages.
@@ -91,13 +98,15 @@ class HttpSession:
         *,
         stateless: bool = False,
         one_stream: bool = False,
+        owner: Owner | None = None,
     ) -> None:
         # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure. 256 bits.
         self.id = "" if stateless else secrets.token_urlsafe(32)
         store = None if stateless or one_stream else options.event_store
-        self.router = Router(self, store, key_of(self.id), retry=options.retry, one_stream=one_stream)
+        self.router = Router(self, store, key_of(self.id, owner), retry=options.retry, one_stream=one_stream)
         # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
+        self.owner = owner
         self.greeting: bytes | None = None
         self.exchanges = 0
         self.forgotten = False
@@ -106,6 +115,7 @@ class HttpSession:
         self._options = options
         self._live = live
         self._stateless = stateless
+        self._one_stream = one_stream
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -161,7 +171,7 @@ class HttpSession:
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
         """Serve a POST."""
-        message, metadata = accepted.message, {"headers": request.headers}
+        message, metadata = accepted.message, request.metadata
         if self.connection.closed:  # only a stateless session, which the end of the server closed as it was opened
             await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
             return
@@ -191,7 +201,12 @@ class HttpSession:
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET for the stream of messages that belong to no request, from where the client left off."""
         stream = self.router.rest
-        await self._carry(stream, request, answer, stream.start, at_once=True)
+        await self._carry(stream, request, answer, stream.start, at_once=True, until=end_of(request.principal))
+
+    def extend(self, until: float) -> None:
+        """Keep the stream open for as long as a newer token of the same owner holds (HTTP+SSE)."""
+        if (writer := self.router.rest.writer) is not None:
+            writer.expires = max(writer.expires, until)
 
     async def resume(self, last_event_id: str, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET for the rest of a stream."""
@@ -225,7 +240,7 @@ class HttpSession:
             await answer.start_events()
             await answer.finish()
             return
-        await self._carry(stream, request, answer, cursor, at_once=True)
+        await self._carry(stream, request, answer, cursor, at_once=True, until=end_of(request.principal))
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Feed a message from the client to the connection."""
@@ -265,10 +280,17 @@ class HttpSession:
         return encode_priming_event(event_id(stream.number, cursor), self._options.retry) if self.primes else COMMENT
 
     async def _carry(
-        self, stream: Stream, request: HttpRequest, answer: HttpAnswer, cursor: int, *, at_once: bool
+        self,
+        stream: Stream,
+        request: HttpRequest,
+        answer: HttpAnswer,
+        cursor: int,
+        *,
+        at_once: bool,
+        until: float = math.inf,
     ) -> None:
         """Write a stream to one HTTP response, after a given number, until the stream ends or either side closes it."""
-        writer = Writer()
+        writer = Writer(expires=until)
         extras = request.extras
 
         def left() -> None:
@@ -385,15 +407,22 @@ class HttpSession:
                     stream.taken = max(cursor, stream.taken)
                 stream.wake()
                 await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
-            elif stream.ended:
+            elif stream.ended or self._is_over(writer):
                 return
             elif answer.started:
-                with trio.move_on_after(self._options.keep_alive) as silence:
+                now = trio.current_time()
+                silent = now + self._options.keep_alive
+                with trio.move_on_at(min(silent, writer.expires if writer.expires > now else silent)) as silence:
                     await stream.change()
-                if silence.cancelled_caught:
+                if silence.cancelled_caught and trio.current_time() >= silent:
                     await answer.send(COMMENT)
             else:
                 await stream.change()
+
+    def _is_over(self, writer: Writer) -> bool:
+        """Return whether the token has expired with which a stream was opened."""
+        # HTTP+SSE has nothing but this stream, so the responses to requests under way come first.
+        return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
     async def _next(self, stream: Stream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
         if self.router.store is None:

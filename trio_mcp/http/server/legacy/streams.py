@@ -12,6 +12,7 @@ only. Routing never waits for a stream. It waits for the event store, which all 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
@@ -74,6 +75,7 @@ class Writer:
         until: The number of the message after which the response ends early, for the client to come back; None if it
             goes on to the end of the stream.
         retry: Seconds after which the client should come back; None if it isn't told.
+        expires: When it ends, by Trio's clock, because its token has expired: once all there is was written.
         fault: Why the response can't carry the stream to its end.
     """
 
@@ -81,6 +83,7 @@ class Writer:
     gone: bool = False
     until: int | None = None
     retry: float | None = None
+    expires: float = math.inf
     fault: str | None = None
 
     def leave(self) -> None:

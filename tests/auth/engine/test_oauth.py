@@ -1,0 +1,446 @@
+"""`OAuth`: signing in, staying signed in, and asking a person no more often than needed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.auth.engine.world import SERVER, World, now, together
+from trio_mcp.auth import MemoryTokens, RegisteredClient
+from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.auth.testing.faults import cut, edited, lost, raw, silent, status
+from trio_mcp.errors import AuthorizationError, LoginRequired
+
+
+async def test_a_person_signs_in_once_and_the_store_does_the_rest(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        assert await world.call(signer) == 200
+    async with world.signed_in():
+        pass
+    assert (len(world.asked), world.id.count("register")) == (1, 1)
+
+
+async def test_64_calls_without_a_login_ask_once(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
+        assert await together(*[partial(world.call, signer)] * 64) == [200] * 64
+    assert len(world.asked) == 1
+
+
+@pytest.mark.parametrize("expired_by", ["our clock", "the server"])
+async def test_64_calls_at_expiry_refresh_once(autojump_clock: MockClock, expired_by: str) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        if expired_by == "the server":
+            world.id.issued.expire()
+        else:
+            await trio.sleep(3601)
+        assert await together(*[partial(world.call, signer)] * 64) == [200] * 64
+    assert (world.refreshes(), len(world.asked)) == (1, 1)
+
+
+async def test_clients_share_the_login_of_one_object(autojump_clock: MockClock) -> None:
+    world = World()
+    oauth = world.oauth()
+    async with oauth.opened(SERVER, contextlib.nullcontext) as one, oauth.opened(SERVER, contextlib.nullcontext) as two:
+        assert await together(partial(world.call, one), partial(world.call, two)) == [200] * 2
+        await trio.sleep(3601)
+        assert await together(partial(world.call, one), partial(world.call, two)) == [200] * 2
+    assert (len(world.asked), world.refreshes()) == (1, 1)
+
+
+async def test_what_shares_a_store_takes_the_tokens_that_another_has_refreshed(autojump_clock: MockClock) -> None:
+    """As processes do: under the lock of the store, the second one finds what the first one got."""
+    world = World()
+    async with world.signed_in() as one, world.signed_in() as two:
+        await trio.sleep(3601)
+        assert await together(partial(world.call, one), partial(world.call, two)) == [200] * 2
+        world.id.issued.expire()
+        assert await together(partial(world.call, two), partial(world.call, one)) == [200] * 2
+    assert (len(world.asked), world.refreshes()) == (1, 2)
+
+
+async def test_what_shares_a_store_asks_a_person_once(autojump_clock: MockClock) -> None:
+    world = World()
+    opened = [world.oauth().opened(SERVER, contextlib.nullcontext) for _ in range(8)]
+    async with contextlib.AsyncExitStack() as stack:
+        signers = [await stack.enter_async_context(each) for each in opened]
+        assert await together(*[partial(world.call, signer) for signer in signers]) == [200] * 8
+    assert len(world.asked) == 1
+
+
+async def test_who_has_a_live_token_does_not_wait(autojump_clock: MockClock) -> None:
+    """python-sdk #1326: a lock held over a request stalls all others."""
+    world = World()
+    world.needs = ["read"]
+    async with world.signed_in() as signer, trio.open_nursery() as nursery:
+        world.person = 200
+        nursery.start_soon(world.call, signer, ["write"])  # steps up, which takes the person 200 seconds
+        await trio.sleep(10)
+        assert len(world.asked) == 2
+        with trio.fail_after(1):
+            assert await world.call(signer) == 200
+
+
+async def test_a_refresh_does_not_wait_for_a_person(autojump_clock: MockClock) -> None:
+    world = World()
+    world.needs = ["read"]
+    async with world.signed_in() as signer, trio.open_nursery() as nursery:
+        world.person = 200
+        nursery.start_soon(world.call, signer, ["write"])
+        await trio.sleep(10)
+        world.id.issued.expire()
+        with trio.fail_after(1):
+            assert await world.call(signer) == 200
+        assert world.refreshes() == 1
+    login = await world.login()
+    assert login is not None
+    assert login.scopes == {"read", "write"}
+
+
+# --- what a refusal leads to -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("faults", "calls", "refreshes", "asked"),
+    [
+        # The login is kept, and the next call goes on with it.
+        ([status(503)], ["refresh", 200], 2, 1),
+        ([status(429)], ["refresh", 200], 2, 1),
+        ([raw(b"<html>")], ["refresh", 200], 2, 1),
+        ([raw(b'{"error": "temporarily_unavailable"}', code=400)], ["refresh", 200], 2, 1),
+        # Nothing arrived, so it is asked once more, at once.
+        ([lost], ["refresh", 200], 2, 1),
+        ([lambda request, handle: cut(request, lambda _: raw(b"{}")(request, handle))], [200], 2, 1),
+        # A strict server ends the family then, and a person is asked.
+        ([cut], [200], 2, 2),
+        # What the server says is dropped, and nothing else: the registration stays.
+        ([raw(b'{"error": "invalid_grant"}', code=400)], [200], 1, 2),
+    ],
+)  # fmt: skip
+async def test_only_the_server_can_end_a_login(
+    autojump_clock: MockClock, faults: list[Any], calls: list[object], refreshes: int, asked: int
+) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        world.id.faults["token"] = list(faults)
+        world.id.issued.expire()
+        for expected in calls:
+            (outcome,) = await together(partial(world.call, signer))
+            assert (outcome.step if isinstance(outcome, AuthorizationError) else outcome) == expected
+    assert (world.refreshes(), len(world.asked), world.id.count("register")) == (refreshes, asked, 1)
+
+
+async def test_a_refresh_whose_answer_is_cut_is_tried_once_more(autojump_clock: MockClock) -> None:
+    world = World(grace=30)
+    async with world.signed_in() as signer:
+        world.id.faults["token"] = [cut]
+        world.id.issued.expire()
+        assert await world.call(signer) == 200
+    assert (world.refreshes(), len(world.asked)) == (2, 1)
+
+
+async def test_a_client_that_the_server_has_forgotten_registers_anew(autojump_clock: MockClock) -> None:
+    """supabase/mcp #355: a forgotten registration must not be the end."""
+    world = World()
+    async with world.signed_in() as signer:
+        before = await world.login()
+        assert before is not None
+        world.id.clients.forget(before.client.id)
+        world.id.issued.expire()
+        assert await world.call(signer) == 200
+    assert (len(world.asked), world.id.count("register")) == (2, 2)
+
+
+async def test_a_client_that_is_forgotten_again_and_again_is_an_error(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        world.id.faults["token"] = raw(b'{"error": "invalid_client"}', code=401)
+        world.id.issued.expire()
+        with pytest.raises(AuthorizationError, match="invalid_client"):
+            await world.call(signer)
+    assert (len(world.asked), world.id.count("register")) == (2, 2)
+
+
+async def test_a_given_client_that_is_refused_loses_nothing(autojump_clock: MockClock) -> None:
+    world = World()
+    world.id.add_client("app", "secret", redirects=["http://127.0.0.1:0/callback"])
+    async with world.signed_in(client=RegisteredClient("app", secret="secret")) as signer:
+        world.id.faults["token"] = [raw(b'{"error": "invalid_client"}', code=401)]
+        world.id.issued.expire()
+        with pytest.raises(AuthorizationError, match=r"refresh .*invalid_client"):
+            await world.call(signer)
+        assert await world.call(signer) == 200
+    assert len(world.asked) == 1
+
+
+async def test_more_scopes_are_asked_for_with_those_that_there_were(autojump_clock: MockClock) -> None:
+    world = World()
+    world.needs = ["read"]
+    async with world.signed_in() as signer:
+        assert await world.call(signer, ["write"]) == 200
+        assert await world.call(signer, ["read", "write"]) == 200
+    assert [parse_qs(urlsplit(url).query)["scope"] for url in world.asked] == [["read"], ["read write"]]
+
+
+async def test_scopes_that_are_never_enough_end_the_call_and_not_the_login(autojump_clock: MockClock) -> None:
+    world = World()
+    world.needs = ["read"]
+    async with world.signed_in() as signer:
+        world.content = False
+        with pytest.raises(AuthorizationError, match=r"write.*insufficient_scope"):
+            await world.call(signer, ["write"])
+        assert await world.call(signer) == 200
+    assert len(world.asked) == 2
+
+
+async def test_the_scopes_of_a_login_survive_its_end(autojump_clock: MockClock) -> None:
+    world = World()
+    world.needs = ["read"]
+    async with world.signed_in() as signer:
+        assert await world.call(signer, ["write"]) == 200
+        world.id.issued.revoke_all()
+        assert await world.call(signer) == 200
+        assert await world.call(signer, ["write"]) == 200
+    assert len(world.asked) == 3
+
+
+async def test_a_token_that_is_refused_when_it_is_new_is_an_error(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
+        world.id.faults["token"] = edited(access_token="nonsense")
+        with pytest.raises(AuthorizationError, match="refuses the token that was issued for it"):
+            await world.call(signer)
+    assert len(world.asked) == 1
+
+
+async def test_another_authorization_server_gets_nothing_of_the_old_one(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        old = await world.login()
+        assert old is not None
+        world.id.issued.revoke_all()
+        world.id = AuthorizationServer("https://other.example.com", clock=now)
+        world.all[world.id.issuer] = world.id
+        assert await world.call(signer) == 200
+    new = await world.login()
+    assert new is not None
+    assert new.issuer == "https://other.example.com"
+    seen = json.dumps(
+        [[each.parameters, dict(each.request.fields), each.request.body.decode()] for each in world.id.seen]
+    )
+    assert not [text for text in (old.client.id, old.access_token, str(old.refresh_token)) if text in seen]
+
+
+async def test_a_client_of_one_authorization_server_is_not_taken_to_another(autojump_clock: MockClock) -> None:
+    world = World()
+    world.id.add_client("app", "secret", redirects=["http://127.0.0.1:0/callback"])
+    async with world.signed_in(client=RegisteredClient("app", secret="secret")) as signer:
+        world.id.issued.revoke_all()
+        world.id = AuthorizationServer("https://other.example.com", clock=now)
+        world.all[world.id.issuer] = world.id
+        with pytest.raises(AuthorizationError, match="app"):
+            await world.call(signer)
+    assert not [each for each in world.id.seen if each.endpoint != "metadata"]
+
+
+async def test_the_token_goes_to_the_origin_of_the_server_alone(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        attempt = signer.attempt()
+        assert await attempt.fields("GET", "https://mcp.example.com/messages?session=1")
+        assert await attempt.fields("GET", "wss://mcp.example.com/mcp")
+        for elsewhere in ("https://mcp.example.com:444/mcp", "http://mcp.example.com/mcp", "https://example.com/mcp"):
+            assert not await attempt.fields("GET", elsewhere)
+
+
+# --- no person, no waiters -------------------------------------------------------------------------------------------
+
+
+async def test_where_no_person_can_be_asked_a_login_is_required(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.oauth(show=None).opened(SERVER, contextlib.nullcontext) as signer:
+        with pytest.raises(LoginRequired, match=r"trio-mcp login https://mcp\.example\.com/mcp"):
+            await world.call(signer)
+        async with world.signed_in():
+            assert await world.call(signer) == 200  # it looks into the store first
+
+
+async def test_the_person_does_not_come(autojump_clock: MockClock) -> None:
+    world = World(person=301)
+    async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
+        with pytest.raises(AuthorizationError, match="did not sign in within 300 seconds"):
+            await world.call(signer)
+
+
+async def test_a_person_declines(autojump_clock: MockClock) -> None:
+    world = World()
+    world.id.denies = True
+    async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
+        outcomes = await together(*[partial(world.call, signer)] * 3)
+    assert [outcome.error for outcome in outcomes] == ["access_denied"] * 3
+    assert len({id(outcome) for outcome in outcomes}) == 3
+    assert len(world.asked) == 1
+
+
+async def test_the_last_one_who_leaves_ends_a_login(autojump_clock: MockClock) -> None:
+    world = World(person=100)
+    async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
+        with trio.move_on_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(world.call, signer)
+                nursery.start_soon(world.call, signer)
+        await wait_all_tasks_blocked()
+        world.person = 5
+        assert await world.call(signer) == 200
+    assert len(world.asked) == 2
+
+
+async def test_one_who_leaves_does_not_end_the_login_of_others(autojump_clock: MockClock) -> None:
+    world = World(person=100)
+    oauth = world.oauth()
+    async with trio.open_nursery() as nursery, oauth.opened(SERVER, contextlib.nullcontext) as other:
+        with trio.move_on_after(10):
+            async with oauth.opened(SERVER, contextlib.nullcontext) as first:
+                nursery.start_soon(world.call, other)
+                await world.call(first)
+        with trio.fail_after(100):
+            assert await world.call(other) == 200
+    assert len(world.asked) == 1
+
+
+async def test_a_refresh_that_was_sent_is_finished_whichever_task_leaves(autojump_clock: MockClock) -> None:
+    world = World(latency=2)
+    async with world.signed_in() as signer:
+        before = await world.login()
+        world.id.issued.expire()
+        with trio.move_on_after(3):  # the answer is on its way
+            await world.call(signer)
+        assert world.refreshes() == 1
+    after = await world.login()  # closing waits for it
+    assert before is not None
+    assert after is not None
+    assert after.refresh_token != before.refresh_token
+    async with world.signed_in():
+        pass
+    assert (world.refreshes(), len(world.asked)) == (1, 1)
+
+
+def test_a_refresh_that_was_sent_is_finished_even_at_the_end_of_the_run() -> None:
+    store = MemoryTokens()
+
+    async def run() -> tuple[World, Any]:
+        world = World(store=store, latency=2)
+        async with world.signed_in() as signer:
+            before = await world.login()
+            world.id.issued.expire()
+            with trio.move_on_after(3) as scope:
+                await world.call(signer)
+            assert scope.cancelled_caught
+            return world, before
+
+    world, before = trio.run(run, clock=MockClock(autojump_threshold=0))
+    after = trio.run(world.login)
+    assert after.refresh_token != before.refresh_token
+
+
+async def test_a_refresh_that_is_never_answered_ends_and_the_login_stays(autojump_clock: MockClock) -> None:
+    world = World()
+    async with world.signed_in() as signer:
+        world.id.issued.expire()
+        world.id.faults["token"] = [silent]
+        with trio.fail_after(11), pytest.raises(AuthorizationError, match=r"10 seconds|connection ended"):
+            await world.call(signer)
+        login = await world.login()
+        assert login is not None
+        assert login.refresh_token
+
+
+async def test_a_person_takes_time_and_machines_do_not(autojump_clock: MockClock) -> None:
+    """The block that stops the client's timeouts is open while a person is asked, and at no other time."""
+    world = World(person=100)
+    paused: list[float] = []
+
+    @contextlib.contextmanager
+    def pause() -> Any:
+        began = trio.current_time()
+        yield
+        paused.append(trio.current_time() - began)
+
+    async with world.oauth().opened(SERVER, pause) as signer:
+        assert await world.call(signer) == 200
+        assert len(paused) == 1
+        assert paused[0] > 100
+        world.id.issued.expire()
+        assert await world.call(signer) == 200
+    assert len(paused) == 1
+
+
+# --- stores ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_fails_costs_one_call_and_no_token(autojump_clock: MockClock) -> None:
+    class Full(MemoryTokens):
+        full = False
+
+        async def save(self, key: str, text: str | None) -> None:
+            if self.full:
+                raise AuthorizationError("store", "the disk is full")
+            await super().save(key, text)
+
+    store = Full()
+    world = World(store=store)
+    async with world.signed_in() as signer:
+        store.full = True
+        world.id.issued.expire()
+        with pytest.raises(AuthorizationError, match="disk is full"):
+            await world.call(signer)
+        assert await world.call(signer) == 200
+        store.full = False
+        world.id.issued.expire()
+        assert await world.call(signer) == 200
+    async with world.signed_in():
+        pass
+    assert (world.refreshes(), len(world.asked)) == (2, 1)
+
+
+async def test_what_can_not_be_read_is_an_error_that_names_it(autojump_clock: MockClock) -> None:
+    world = World()
+    await world.store.save(SERVER, "{torn")
+    with pytest.raises(AuthorizationError, match=r"https://mcp\.example\.com/mcp is not a login"):
+        async with world.oauth().opened(SERVER, contextlib.nullcontext):
+            pass
+    assert not world.asked
+
+
+async def test_a_login_of_another_client_is_left_alone(autojump_clock: MockClock) -> None:
+    world = World()
+    world.id.add_client("app", redirects=["http://127.0.0.1:0/callback"])
+    async with world.signed_in():
+        pass
+    async with world.signed_in(client=RegisteredClient("app")):
+        pass
+    assert [("client_id=app" in url) for url in world.asked] == [False, True]
+    assert not [each for each in world.id.seen if each.parameters.get("grant_type") == "refresh_token"]
+
+
+async def test_signing_out_drops_the_login_and_revokes_it(autojump_clock: MockClock) -> None:
+    world = World()
+    oauth = world.oauth()
+    async with oauth.opened(SERVER, contextlib.nullcontext) as signer:
+        assert await world.call(signer) == 200
+        assert await oauth.sign_out(SERVER)
+        assert await world.login() is None
+        assert not await oauth.sign_out(SERVER)
+        assert world.id.count("revoke", token_type_hint="refresh_token") == 1
+        assert await world.call(signer) == 200
+        await oauth.sign_in(SERVER)
+    assert len(world.asked) == 3

@@ -1,0 +1,149 @@
+"""A server that wants logins, its authorization server and a person, in memory and on the virtual clock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import trio
+
+from trio_mcp.auth import MemoryTokens, OAuth, TokenStore
+from trio_mcp.auth.rules.login import Login
+from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.client.auth import Attempt, Signer
+from trio_mcp.http.headers import Headers
+
+__all__ = ["SERVER", "World", "now", "together"]
+
+SERVER = "https://mcp.example.com/mcp"
+METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
+REDIRECT = "http://127.0.0.1:0/callback"
+
+
+def now() -> float:
+    """Tell the time, which is that of the virtual clock."""
+    return 1_800_000_000 + trio.current_time()
+
+
+class World:
+    """What a client meets.
+
+    Args:
+        store: Where the client keeps its logins.
+        latency: How long an exchange with an authorization server takes, in seconds.
+        person: How long the person takes.
+        settings: Settings of the authorization server.
+
+    Attributes:
+        id: The authorization server that the server names.
+        all: All authorization servers, by the origin of their issuer.
+        asked: The URLs that the person was asked to open.
+        needs: The scopes that the server asks for in its challenges.
+        content: Whether the server accepts any scopes at all where it needs some.
+    """
+
+    def __init__(
+        self, *, store: TokenStore | None = None, latency: float = 0.1, person: float = 5, **settings: Any
+    ) -> None:
+        self.id = AuthorizationServer(clock=now, **settings)
+        self.all = {self.id.issuer: self.id}
+        self.store = MemoryTokens() if store is None else store
+        self.latency, self.person = latency, person
+        self.asked: list[str] = []
+        self.needs: Collection[str] = ()
+        self.content = True
+
+    def oauth(self, **options: Any) -> OAuth:
+        """Return an `OAuth` of this world."""
+        given = {"store": self.store, "show": self.show, "redirect": REDIRECT, "dpop": "off"}
+        return OAuth(**{**given, **options}, fetch=self.fetch, clock=now)
+
+    async def show(self, url: str) -> str:
+        """Be the person."""
+        self.asked.append(url)
+        await trio.sleep(self.person)
+        query = parse_qs(urlsplit(url).query)
+        return f"{query['redirect_uri'][0]}?{urlencode(self._at(url).sign_in(url))}"
+
+    def _at(self, url: str) -> AuthorizationServer:
+        return self.all["{0.scheme}://{0.netloc}".format(urlsplit(url))]
+
+    async def fetch(self, step: Fetch) -> Fetched:
+        """Make an exchange, as the network would."""
+        await trio.sleep(self.latency)
+        if step.url == METADATA:
+            said = {"resource": SERVER, "authorization_servers": [self.id.issuer]}
+            return Fetched(200, Headers([("Content-Type", "application/json")]), json.dumps(said).encode())
+        if urlsplit(step.url).netloc == urlsplit(SERVER).netloc:
+            return Fetched(404, Headers([]), b"")
+        answer = self._at(step.url).handle(step)
+        if answer.ending != "whole":
+            # What is cut ends at once, what is silent ends by a time limit.
+            await trio.sleep(0 if answer.ending == "cut" else 10)
+            raise AuthorizationError(step.step, f"the connection ended: {answer.ending}")
+        await trio.sleep(self.latency)
+        return answer
+
+    def respond(self, fields: dict[str, str], needed: Collection[str]) -> tuple[int, dict[str, str]]:
+        """Return what the server answers to a request: status and header fields."""
+        scheme, _, token = fields.get("Authorization", "").partition(" ")
+        claims = self.id.claims_of(token) if token else None
+        wanted = f'{scheme or "Bearer"} resource_metadata="{METADATA}"'
+        if claims is None or claims["aud"] != SERVER:
+            scope = f', scope="{" ".join(sorted(self.needs))}"' if self.needs else ""
+            return 401, {"WWW-Authenticate": wanted + scope + (', error="invalid_token"' if token else "")}
+        if needed and not (self.content and set(needed) <= set(claims["scope"].split())):
+            return 403, {
+                "WWW-Authenticate": f'{wanted}, error="insufficient_scope", scope="{" ".join(sorted(needed))}"'
+            }
+        return 200, {}
+
+    async def call(self, signer: Signer, needed: Collection[str] = (), *, sent: list[str] | None = None) -> int:
+        """Call the server as a transport does; return the last status."""
+        attempt: Attempt = signer.attempt()
+        for _ in range(20):
+            fields = dict(await attempt.fields("POST", SERVER))
+            if sent is not None:
+                sent.append(fields.get("Authorization", ""))
+            await trio.sleep(0.01)
+            status, headers = self.respond(fields, needed)
+            if not await attempt.again(status, Headers(list(headers.items()))):
+                return status
+        raise AssertionError("a call was sent twenty times")
+
+    async def login(self) -> Login | None:
+        """Return the login in the store."""
+        text = await self.store.load(SERVER)
+        return None if text is None else Login.from_json(text)
+
+    @contextlib.asynccontextmanager
+    async def signed_in(self, **options: Any) -> AsyncIterator[Signer]:
+        """Return a block with a client that has signed in."""
+        async with self.oauth(**options).opened(SERVER, contextlib.nullcontext) as signer:
+            assert await self.call(signer) == 200
+            yield signer
+
+    def refreshes(self) -> int:
+        """Return how many refreshes the authorization server was asked for."""
+        return self.id.count("token", grant_type="refresh_token")
+
+
+async def together(*tasks: Callable[[], Any]) -> list[Any]:
+    """Run async functions at the same time, and return what each returned or raised."""
+    outcomes: list[Any] = [None] * len(tasks)
+
+    async def run(place: int) -> None:
+        try:
+            outcomes[place] = await tasks[place]()
+        except Exception as error:
+            outcomes[place] = error
+
+    async with trio.open_nursery() as nursery:
+        for place in range(len(tasks)):
+            nursery.start_soon(run, place)
+    return outcomes

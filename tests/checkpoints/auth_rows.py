@@ -1,0 +1,107 @@
+"""Rows of how a person signs in, and of where logins are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import webbrowser
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import trio
+
+from tests.auth.io.keychain import keychain
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
+from tests.injection import cancel_everywhere
+from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
+from trio_mcp.auth.client import terminal
+
+URL = "https://id.example.com/authorize?state=x"
+
+
+@contextlib.contextmanager
+def made(kind: Any) -> Iterator[Any]:
+    with TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"XDG_DATA_HOME": folder}), keychain():
+        yield kind()
+
+
+def of_a_store(kind: Any) -> None:
+    @call(kind.load, "a text, and none")
+    async def load(check: Check) -> None:
+        with made(kind) as store:
+            assert await check(store.load("a")) is None
+            await store.save("a", "text")
+            assert await check(store.load("a")) == "text"
+
+    @call(kind.save, "new, replaced, removed, gone")
+    async def save(check: Check) -> None:
+        with made(kind) as store:
+            for text in ("one", "two", None, None):
+                await check(store.save("a", text))
+
+    @call(kind.lock, "free, and waited for")
+    async def lock(check: Check) -> None:
+        with made(kind) as store:
+            async with check.block(store.lock("a")), trio.open_nursery() as nursery:
+                nursery.start_soon(waits, check, store)
+                await trio.sleep(0.01)
+                nursery.cancel_scope.cancel()
+            await waits(check, store)
+
+    async def waits(check: Check, store: Any) -> None:
+        async with check.block(store.lock("a")):
+            pass
+
+    @effect(kind.save, "kept or cancelled")
+    async def kept() -> None:
+        with made(kind) as store:
+
+            async def state() -> int:
+                return int(await store.load("a") or 0)
+
+            await all_or_nothing(lambda number: store.save("a", str(number)), state)
+
+    @effect(kind.lock, "free again, wherever it was cancelled")
+    async def free() -> None:
+        with made(kind) as store:
+
+            async def hold() -> None:
+                async with store.lock("a"):
+                    await trio.lowlevel.checkpoint()
+
+            await cancelled_before(hold())
+            await cancel_everywhere(hold, hold)
+
+    if kind is not KeyringTokens:
+
+        @call(kind.keys, "none, and some")
+        async def keys(check: Check) -> None:
+            with made(kind) as store:
+                assert await check(store.keys()) == []
+                await store.save("a", "text")
+                assert await check(store.keys()) == ["a"]
+
+
+for each in (FileTokens, KeyringTokens, MemoryTokens):
+    of_a_store(each)
+
+
+@call(open_browser, "with a browser, and without one")
+async def browser(check: Check) -> None:
+    for found in (mock.Mock(), webbrowser.Error()):
+        with mock.patch.object(webbrowser, "get", side_effect=[found]):
+            await check(open_browser(URL))
+
+
+@call(paste_redirect, "a URL that is there already")
+async def pasted(check: Check) -> None:
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, b"http://127.0.0.1/?state=x\n")
+        with mock.patch.object(terminal, "TERMINAL", os.ttyname(theirs)):
+            assert await check(paste_redirect(URL)) == "http://127.0.0.1/?state=x"
+    finally:
+        os.close(ours)
+        os.close(theirs)

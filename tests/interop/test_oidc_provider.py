@@ -1,0 +1,224 @@
+"""Our client and our server with a certified authorization server: npm's `oidc-provider`."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+import re
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import urljoin
+
+import attrs
+import httpx
+import pytest
+import trio
+
+from trio_mcp import Client, Context, Server
+from trio_mcp.auth import (
+    IntrospectionVerifier,
+    JwtVerifier,
+    MemoryTokens,
+    OAuth,
+    RegisteredClient,
+    ResourceServer,
+)
+from trio_mcp.auth.rules.login import Login
+from trio_mcp.auth.rules.steps import ShowCode
+
+from .node_peers import NodePeers
+from .support import DEADLINE, PEERS, marked_environment
+
+pytestmark = [pytest.mark.interop, pytest.mark.again]
+
+REDIRECT = "http://127.0.0.1/callback"
+DOCUMENT = "https://app.example.com/client.json"
+SECRET = "a secret of at least 32 characters"
+NATIVE = {
+    "redirect_uris": [REDIRECT],
+    "application_type": "native",
+    "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
+    "response_types": ["code"],
+    "token_endpoint_auth_method": "none",
+}
+SETTINGS = {
+    "clients": [
+        {**NATIVE, "client_id": "public"},
+        {**NATIVE, "client_id": "basic", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_basic"},
+        {**NATIVE, "client_id": "post", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_post"},
+    ],
+    "documents": {DOCUMENT: {**NATIVE, "client_id": DOCUMENT, "client_name": "App"}},
+}
+
+
+@pytest.fixture(scope="module")
+def issuer(npm: NodePeers) -> Iterator[str]:
+    command = [str(npm.node), str(PEERS / "oidc_provider.mjs"), str(npm.modules), json.dumps(SETTINGS)]
+    with (
+        marked_environment() as environment,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield next(line.strip() for line in process.stdout if line.startswith("http://"))
+        finally:
+            process.kill()
+
+
+def tags(name: str, page: str) -> list[dict[str, str]]:
+    """Return the attributes of each tag of a kind."""
+    found = [dict(re.findall(r'(\w+)="([^"]*)"', each)) for each in re.findall(rf"<{name}\s([^>]*)>", page)]
+    return [{key: html.unescape(value) for key, value in each.items()} for each in found]
+
+
+class Person:
+    """A browser with cookies, which sends each form as it is, and types what a field needs.
+
+    Attributes:
+        asked: How often the person was asked.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def show(self, url: str) -> str:
+        """Sign in, and return where that led to."""
+        self.asked += 1
+        async with httpx.AsyncClient() as browser:
+            response = await browser.get(url)
+            while True:
+                if response.is_redirect:
+                    where = urljoin(str(response.url), response.headers["Location"])
+                    if "/callback?" in where:
+                        return where
+                    response = await browser.get(where)
+                elif forms := tags("form", response.text):
+                    fields = {each["name"]: each.get("value", "alice") for each in tags("input", response.text)}
+                    where = urljoin(str(response.url), forms[0]["action"])
+                    response = await browser.post(where, data=fields)
+                else:
+                    return response.text
+
+    async def show_code(self, shown: ShowCode) -> None:
+        """Enter the code of a device."""
+        assert "Sign-in Success" in await self.show(shown.complete_url or shown.url)
+
+
+class Clock:
+    """Our client's clock, which can be ahead of the server's: so tokens expire without a wait."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+@contextlib.asynccontextmanager
+async def protected(issuer: str, path: str, **settings: Any) -> AsyncIterator[str]:
+    """Serve a server that says who calls, and yield its URL."""
+    server = Server("files")
+
+    @server.tool(scopes=["read"])
+    async def whoami(ctx: Context) -> str:
+        assert ctx.principal is not None
+        return f"{ctx.principal.subject} at {ctx.principal.issuer}"
+
+    @server.tool(scopes=["read", "write"])
+    async def write() -> str:
+        return "written"
+
+    with socket.create_server(("127.0.0.1", 0)) as free:  # the resource is known before the server runs
+        port = free.getsockname()[1]
+    auth = ResourceServer(f"http://127.0.0.1:{port}{path}", issuers=[issuer], scopes=["read"], **settings)
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+            yield await nursery.start(partial(server.serve_http, port=port, path=path, auth=auth))
+            nursery.cancel_scope.cancel()
+
+
+def given(name: str, **settings: Any) -> dict[str, Any]:
+    return {"client": RegisteredClient(name, **settings)}
+
+
+@attrs.frozen
+class Case:
+    """One way to sign in.
+
+    Attributes:
+        oauth: The arguments of `OAuth`.
+        server: Those of `ResourceServer`.
+        opaque: Whether tokens are opaque.
+        rotates: Whether the provider gives a new refresh token each time: to public clients without a key.
+    """
+
+    oauth: dict[str, Any]
+    server: dict[str, Any] = attrs.field(factory=lambda: {"dpop": "off"})
+    opaque: bool = False
+    rotates: bool = True
+
+
+CASES = {
+    "registered": Case({}),
+    "registered, opaque": Case({}, opaque=True),
+    "document": Case({"metadata_url": DOCUMENT}),
+    "public": Case(given("public")),
+    "basic": Case(given("basic", secret=SECRET), opaque=True, rotates=False),
+    "post": Case(given("post", secret=SECRET, method="client_secret_post"), rotates=False),
+    "DPoP": Case({}, {"dpop": "require"}, rotates=False),
+    "DPoP, opaque": Case({}, {"dpop": "accept"}, opaque=True, rotates=False),
+    "DPoP, nonces": Case({"dpop": "require"}, {"dpop": "require", "nonces": True}, rotates=False),
+    "device": Case({"redirect": None}),
+    "device, DPoP": Case({"redirect": None, **given("public")}, {"dpop": "require"}, rotates=False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_person_signs_in_and_stays_signed_in(issuer: str, name: str) -> None:
+    case, person, clock, store = CASES[name], Person(), Clock(), MemoryTokens()
+    oauth = OAuth(**{"show": person.show, "show_code": person.show_code, "store": store, "clock": clock, **case.oauth})
+    verifier = IntrospectionVerifier("basic", SECRET) if case.opaque else JwtVerifier()
+    path = "/opaque" if case.opaque else "/mcp"
+    async with protected(issuer, path, verifier=verifier, **case.server) as url:
+
+        async def login() -> Login:
+            return Login.from_json(await store.load(url) or "")
+
+        async with Client(url, auth=oauth) as client:
+            assert (await client.call_tool("whoami")).text == f"alice at {issuer}"
+            first = await login()
+            assert first.token_type == ("DPoP" if case.server["dpop"] != "off" else "Bearer")
+            assert first.resource == url
+            assert (first.access_token.count(".") == 2) is not case.opaque
+            clock.ahead += 3700
+            assert (await client.call_tool("whoami")).text == f"alice at {issuer}"
+            second = await login()
+            assert first.access_token != second.access_token
+            assert (first.refresh_token != second.refresh_token) is case.rotates
+        async with Client(url, auth=oauth) as client:
+            await client.call_tool("whoami")
+            assert person.asked == 1
+            assert (await client.call_tool("write")).text == "written"  # by a step-up
+            assert person.asked == 2
+        assert await oauth.sign_out(url)
+        assert not await oauth.sign_out(url)
+
+
+async def test_a_refresh_token_that_was_stolen_and_used_ends_the_login(issuer: str) -> None:
+    person, clock, store = Person(), Clock(), MemoryTokens()
+    oauth = OAuth(show=person.show, store=store, clock=clock, **given("public"))
+    resource = protected(issuer, "/mcp", verifier=JwtVerifier(), dpop="off")
+    async with resource as url, httpx.AsyncClient() as thief, Client(url, auth=oauth) as client:
+        await client.call_tool("whoami")
+        login = Login.from_json(await store.load(url) or "")
+        form = {"grant_type": "refresh_token", "client_id": "public", "refresh_token": login.refresh_token}
+        assert (await thief.post(login.token_endpoint, data=form)).status_code == 200
+        clock.ahead += 3700
+        await client.call_tool("whoami")
+        assert person.asked == 2

@@ -1,0 +1,118 @@
+"""Tokens that the program has already, or gets by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import trio
+
+from trio_mcp.auth.rules.challenges import Wanted, read_wanted
+from trio_mcp.auth.rules.urls import origin
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.client.auth import Pause
+from trio_mcp.http.headers import Headers
+
+__all__ = ["BearerToken", "TokenFunction"]
+
+TokenFunction: TypeAlias = Callable[[], Awaitable[str]]
+"""Returns a token that holds now."""
+
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+class BearerToken:
+    """Signs requests with a token of your own.
+
+    Args:
+        token: The token; or an async function that returns one, which is called before the first request, and again
+            when the server refuses the token.
+
+    Raises:
+        ValueError: If the token is empty, or holds a character that can't be sent.
+    """
+
+    def __init__(self, token: str | TokenFunction) -> None:
+        if not callable(token):
+            _check(token)
+        self._token = token
+
+    @contextlib.asynccontextmanager
+    async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
+        """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`."""
+        yield _Signer(origin(server), self._token)
+
+
+class _Signer:
+    """The token for one server, which all operations share."""
+
+    def __init__(self, origin: str, token: str | TokenFunction) -> None:
+        self.origin = origin
+        self.fixed = not callable(token)
+        self._source = token
+        self._token = "" if callable(token) else token
+        self._asking = trio.Lock()
+
+    def attempt(self) -> _Attempt:
+        """Begin an operation."""
+        return _Attempt(self)
+
+    async def token(self, refused: str = "") -> str:
+        """Return a token, another than the one that was refused if the program has another."""
+        if self._token == refused and callable(self._source):
+            # Those that come later find what the first one got; an operation with a token never waits here.
+            async with self._asking:
+                if self._token == refused:
+                    token = await self._source()
+                    _check(token)
+                    self._token = token
+        return self._token
+
+
+class _Attempt:
+    """The authorization of one operation."""
+
+    def __init__(self, signer: _Signer) -> None:
+        self._signer = signer
+        self._used = ""
+        self._renewed = False
+
+    async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
+        """Return the field that authorizes a request."""
+        if origin(url) != self._signer.origin:
+            return ()
+        self._used = await self._signer.token()
+        return (("Authorization", f"Bearer {self._used}"),)
+
+    async def again(self, status: int, headers: Headers) -> bool:
+        """Return whether to send the request once more, with another token."""
+        if status not in (401, 403) or not self._used:
+            return False
+        wanted = read_wanted(headers)
+        if status == 401 and not self._renewed and not self._signer.fixed:
+            self._renewed = True
+            if await self._signer.token(self._used) != self._used:
+                return True
+        if status == 401 or wanted.error == "insufficient_scope":
+            raise _refused(status, wanted)
+        return False
+
+
+def _refused(status: int, wanted: Wanted) -> AuthorizationError:
+    if wanted.error == "insufficient_scope":
+        scopes = " ".join(sorted(wanted.scopes or ()))
+        problem, advice = "the token does not allow the request", f"get a token with the scopes {scopes}"
+        return AuthorizationError("authorization", problem, error=wanted.error, advice=advice if scopes else "")
+    problem = f"the server refuses the token of BearerToken with {status}"
+    advice = "pass a token for this server that has not expired, or sign in with OAuth()"
+    return AuthorizationError("token", problem, error=wanted.error, advice=advice)
+
+
+def _check(token: object) -> None:
+    if not isinstance(token, str):
+        raise TypeError(f"a token must be a string, got {type(token).__name__}")
+    if not _TOKEN.fullmatch(token):
+        # Without the token itself.
+        raise ValueError("a token must be printable ASCII without spaces, and not empty; leave out the word Bearer")

@@ -1,0 +1,115 @@
+"""Work that several tasks wait for, and that no task's end stops."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+from collections.abc import Awaitable, Callable, Iterator
+
+import trio
+
+from trio_mcp.convert import another
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["FINISH", "Flight"]
+
+FINISH = 10
+"""How long a request for tokens goes on although no task waits for it, in seconds; chosen."""
+
+
+class Flight:
+    """A piece of work with its own task.
+
+    It ends when its last waiter leaves, unless it is at a point where that would lose something.
+
+    Args:
+        scopes: The scopes that it is to bring.
+
+    Attributes:
+        scopes: As above.
+        ended: Set at its end.
+        answered: Whether its last request for tokens was answered, by whatever.
+    """
+
+    # The task is one of the run: the clients that wait may close in any order, and none of them has to stay for others.
+    def __init__(self, scopes: frozenset[str] = frozenset()) -> None:
+        self.scopes = scopes
+        self.ended = trio.Event()
+        self.answered = False
+        self._error: Exception | None = None
+        self._scope = trio.CancelScope()
+        self._waiters = 0
+        self._step = ""
+        self._held = False
+
+    def start(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
+        """Start the task.
+
+        Args:
+            work: What it does; a failure is raised for everyone who waits.
+            ended: Called at its end, before anyone is told.
+        """
+        trio.lowlevel.spawn_system_task(self._fly, work, ended, context=contextvars.copy_context())
+
+    async def _fly(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
+        try:
+            with self._scope:
+                await work(self)
+            if self._scope.cancelled_caught:
+                self._error = AuthorizationError(self._step, f"no answer came within {FINISH} seconds")
+        except Exception as error:  # of the waiters, not of the run
+            self._error = error
+        finally:
+            ended()
+            self.ended.set()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it is ending because its last waiter left."""
+        return not self._held and self._scope.cancel_called
+
+    @contextlib.contextmanager
+    def held(self, step: str) -> Iterator[None]:
+        """Make a block that goes on, whichever tasks leave or are cancelled, but for no longer than `FINISH` seconds.
+
+        If it succeeds, so does all that comes after it until `release`, for however long it takes: what arrived must be
+        stored.
+
+        Args:
+            step: What is asked for, as `AuthorizationError.step` names it.
+        """
+        self._step = step
+        self._held = self._scope.shield = True
+        self.answered = False
+        # A second try has what the first one left.
+        if self._scope.deadline == math.inf:
+            self._scope.deadline = trio.current_time() + FINISH
+        yield
+        self.answered = True
+        self._scope.deadline = math.inf
+
+    def release(self) -> None:
+        """End again when the last waiter leaves, or has left."""
+        self._held = self._scope.shield = False
+        self._scope.deadline = math.inf
+        self._look()
+
+    def _look(self) -> None:
+        if not self._waiters and not self._held:
+            self._scope.cancel("its last waiter left")
+
+    async def wait(self) -> None:
+        """Wait for its end.
+
+        Raises:
+            Exception: A copy of what it failed with.
+        """
+        self._waiters += 1
+        try:
+            await self.ended.wait()
+        finally:
+            self._waiters -= 1
+            self._look()
+        if self._error is not None:
+            raise another(self._error) from self._error.__cause__

@@ -1,0 +1,347 @@
+"""The login at one server: what is known of it, and all that changes it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import attrs
+import trio
+
+from trio_mcp.auth.client.asking import Asker, Person
+from trio_mcp.auth.client.flights import Flight
+from trio_mcp.auth.client.stores.memory import TokenStore
+from trio_mcp.auth.fetching import FetchFunction
+from trio_mcp.auth.rules.challenges import Wanted
+from trio_mcp.auth.rules.dpop import Prover
+from trio_mcp.auth.rules.login import Login
+from trio_mcp.auth.rules.steps import Ask, Call, Fetch, Flow, ShowCode, Step, Wait
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["Keeper", "Means", "Need", "differ_by_port", "drive"]
+
+ResultT = TypeVar("ResultT")
+
+
+@attrs.frozen
+class Need:
+    """What a login is needed for.
+
+    Attributes:
+        server: The URL of the MCP server.
+        wanted: What its response asks for.
+        scopes: Scopes that the login must have, whatever else it has; empty unless one was too weak.
+        old: The last login at this server. It may be at another authorization server, which is to learn nothing of it.
+        redirect: Where the browser comes back to; None if no browser comes back.
+    """
+
+    server: str
+    wanted: Wanted
+    scopes: frozenset[str] = frozenset()
+    old: Login | None = None
+    redirect: str | None = None
+
+
+class Means(Protocol):
+    """How logins come about."""
+
+    @property
+    def asker(self) -> Asker | None:
+        """What asks a person; None where there is no person."""
+
+    @property
+    def redirect(self) -> str | None:
+        """The redirect URI, as it was configured; None if no browser comes back."""
+
+    @property
+    def login_timeout(self) -> float:
+        """How long a person has to sign in, in seconds."""
+
+    def accepts(self, login: Login) -> bool:
+        """Return whether a login that was found in the store is of this kind, and of this client."""
+
+    def obtain(self, need: Need) -> Flow[Login]:
+        """Return a flow that gets a login from nothing, or from a server's refusal."""
+
+    def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
+        """Return a flow that renews a login without a person; None if there is no way to."""
+
+
+class Keeper:
+    """Keeps the login at one server, for all clients of a run that share it.
+
+    Those who have a token that works do not wait here. All others wait for a flight: of each kind there is one at most.
+
+    Args:
+        server: The URL of the server: the key in the store.
+        means: How logins come about.
+        store: Where the login is kept.
+        fetching: Makes the function that makes the exchanges of one flow.
+        clock: Tells the time.
+
+    Attributes:
+        login: The login as it was last known; None without one.
+        prover: Makes the proofs of its key; None without DPoP.
+        users: How many clients have it open.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        means: Means,
+        store: TokenStore,
+        fetching: Callable[[], FetchFunction],
+        clock: Callable[[], float],
+    ) -> None:
+        self.server = server
+        self.login: Login | None = None
+        self.prover: Prover | None = None
+        self.users = 0
+        self._means, self._store, self._fetching, self._clock = means, store, fetching, clock
+        self._known: str | None = None  # what the store had when we last looked
+        self._loaded = False
+        self._flights: dict[str, Flight] = {}
+
+    async def load(self) -> None:
+        """Look into the store, once."""
+        if not self._loaded:
+            text = await self._store.load(self.server)
+            if not self._loaded:  # someone else may have been here meanwhile, and further
+                self._loaded = True
+                self._read(text)
+
+    async def close(self) -> None:
+        """Wait for what may not be stopped, even when cancelled."""
+        with trio.CancelScope(shield=True):
+            for flight in list(self._flights.values()):
+                await flight.ended.wait()
+
+    async def reload(self) -> None:
+        """Look into the store again: it was changed."""
+        await self._reread()
+
+    def usable(self, refused: Login | None = None) -> bool:
+        """Return whether there is a token to try, other than that of a login which was refused."""
+        return self.login is not None and bool(self.login.access_token) and self.login is not refused
+
+    def stale(self) -> bool:
+        """Return whether the token has expired by our clock, and can be renewed."""
+        login = self.login
+        return (
+            login is not None
+            and login.expires_at is not None
+            and self._clock() >= login.expires_at
+            and self._means.renew(login, self.prover) is not None
+        )
+
+    async def renew(self, refused: Login) -> None:
+        """Return once the login is not the one that was refused; without asking a person, so it may be without tokens.
+
+        Raises:
+            AuthorizationError: If that fails. The login stays as it was.
+        """
+        while self.login is refused and self._means.renew(refused, self.prover) is not None:
+            if await self._shared("renewal", frozenset(), lambda flight: self._renew(flight, refused)):
+                return
+
+    async def obtain(self, refused: Login | None, wanted: Wanted, scopes: frozenset[str] = frozenset()) -> bool:
+        """Return once there is a login with tokens, other than the one that was refused.
+
+        Args:
+            refused: The login that does not do.
+            wanted: What the response asks for.
+            scopes: The scopes that the login must have.
+
+        Returns:
+            Whether it was got for these scopes, not for other ones.
+
+        Raises:
+            AuthorizationError: If that fails.
+        """
+        while not self.usable(refused):
+            if await self._shared("login", scopes, lambda flight: self._obtain(flight, refused, wanted, scopes)):
+                return True
+        return False
+
+    async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> bool:
+        """Wait for the flight of a kind, and return whether it was for these scopes; start one if none is under way."""
+        flight = self._flights.get(kind)
+        if flight is None:
+            flight = self._flights[kind] = Flight(scopes)
+            flight.start(work, lambda: self._flights.pop(kind, None))
+        if scopes <= flight.scopes and not flight.abandoned:
+            await flight.wait()
+            return True
+        await flight.ended.wait()
+        return False
+
+    async def _renew(self, flight: Flight, refused: Login) -> None:
+        async with self._store.lock(self.server):
+            # Another process may have been here first: its refresh token is good, and ours is used up.
+            if await self._reread():
+                return
+            try:
+                login = await self._refreshed(flight, refused)
+            except AuthorizationError as error:
+                if error.error not in ("invalid_grant", "invalid_client"):
+                    raise
+                if await self._reread():
+                    return
+                await self._drop(refused, error)
+            else:
+                await self._keep(login)
+
+    async def _refreshed(self, flight: Flight, login: Login) -> Login:
+        # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers
+        # allow that for a while. With a new flow, since no proof and no assertion may be sent twice.
+        for last in (False, True):
+            flow = self._means.renew(login, self.prover)
+            assert flow is not None
+            try:
+                return await drive(flow, self._actor(flight, None))
+            except AuthorizationError:
+                if flight.answered or last:
+                    raise
+        raise AssertionError("both tries returned or raised")
+
+    async def _drop(self, login: Login, error: AuthorizationError) -> None:
+        """Drop what a server says does not hold any more, and nothing else."""
+        if error.error == "invalid_grant":
+            await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
+        elif login.client.origin == "registered":
+            await self._keep(None)
+        else:
+            raise error
+
+    async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
+        # A lock of its own, since a person takes time, and a refresh must not wait for that.
+        async with self._store.lock(f"{self.server}#login"):
+            if await self._reread() and self.usable(refused):
+                return
+            async with self._person() as person:
+                need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
+                login = await drive(self._means.obtain(need), self._actor(flight, person))
+            async with self._store.lock(self.server):
+                await self._keep(login)
+
+    @contextlib.asynccontextmanager
+    async def _person(self) -> AsyncIterator[Person | None]:
+        asker = self._means.asker
+        if asker is None:
+            yield None
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            yield await self._open(stack, asker)
+
+    async def _open(self, stack: contextlib.AsyncExitStack, asker: Asker) -> Person:
+        redirect = self._means.redirect
+        registered = None if self.login is None else self.login.client.redirect
+        # Not every authorization server allows any port of loopback, so the one that was registered comes first.
+        if redirect is not None and registered is not None and differ_by_port(redirect, registered):
+            with contextlib.suppress(AuthorizationError):  # taken
+                return await stack.enter_async_context(asker.opened(registered))
+        return await stack.enter_async_context(asker.opened(redirect))
+
+    def _actor(self, flight: Flight, person: Person | None) -> Callable[[Step], Awaitable[Any]]:
+        """Return what carries out the steps of one flow."""
+        fetch = self._fetching()
+
+        async def act(step: Step) -> Any:
+            nonlocal fetch
+            match step:
+                case Fetch(step="token" | "refresh"):
+                    with flight.held(step.step):
+                        return await fetch(step)
+                case Fetch():
+                    return await fetch(step)
+                case Wait():
+                    await trio.sleep(step.seconds)
+                    fetch = self._fetching()  # a flow that waits, and so may go on for long, has a bound of its own
+                    return None
+                case Call():
+                    return await step.function()
+            assert person is not None
+            flight.release()
+            if isinstance(step, ShowCode):
+                return await person.show_code(step)
+            return await self._ask(step, person)
+
+        return act
+
+    async def _ask(self, step: Ask, person: Person) -> Any:
+        with trio.move_on_after(self._means.login_timeout):
+            return await person.ask(step)
+        raise AuthorizationError(
+            "authorization",
+            f"the person did not sign in within {self._means.login_timeout:g} seconds",
+            issuer=step.issuer,
+            advice="try again, or give people longer with login_timeout",
+        )
+
+    def _read(self, text: str | None) -> None:
+        login = None
+        if text is not None:
+            try:
+                login = Login.from_json(text)
+            except ValueError as error:
+                raise AuthorizationError(
+                    "store",
+                    f"what is stored for {self.server} is not a login: {error}",
+                    advice="remove it (trio-mcp logout) and sign in again",
+                ) from None
+        self._known = text
+        self._take(login if login is not None and self._means.accepts(login) else None)
+
+    async def _reread(self) -> bool:
+        """Look into the store again, and return whether it has changed."""
+        text = await self._store.load(self.server)
+        if text == self._known:
+            return False
+        self._read(text)
+        return True
+
+    async def _keep(self, login: Login | None) -> None:
+        # In memory first: if it can't be stored, this process at least goes on with it.
+        self._take(login)
+        text = None if login is None else login.to_json()
+        await self._store.save(self.server, text)
+        self._known = text
+
+    def _take(self, login: Login | None) -> None:
+        key = None if login is None else login.dpop_key
+        if key is None:
+            self.prover = None
+        elif self.prover is None or self.prover.key != key:
+            self.prover = Prover(key, clock=self._clock)
+        self.login = login
+
+
+async def drive(flow: Flow[ResultT], act: Callable[[Step], Awaitable[Any]]) -> ResultT:
+    """Run a flow to its end, and return what it returns.
+
+    Args:
+        flow: The flow.
+        act: Carries out a step, and returns the outcome. What it raises is raised in the flow.
+    """
+    outcome, failure = None, None
+    try:
+        while True:
+            step = flow.send(outcome) if failure is None else flow.throw(failure)
+            outcome, failure = None, None
+            try:
+                outcome = await act(step)
+            except Exception as error:
+                failure = error
+    except StopIteration as done:
+        result: ResultT = done.value
+        return result
+    finally:
+        flow.close()
+
+
+def differ_by_port(one: str, other: str) -> bool:
+    """Return whether two redirect URIs are alike but for the port, or alike."""
+    first, second = urlsplit(one), urlsplit(other)
+    return (first.scheme, first.hostname, first.path) == (second.scheme, second.hostname, second.path)

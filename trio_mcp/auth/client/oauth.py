@@ -1,0 +1,289 @@
+"""`OAuth`: a person signs in, once, and the client stays signed in."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection
+
+import attrs
+
+from trio_mcp.auth.client.asking import Asker, Show
+from trio_mcp.auth.client.browser import open_browser
+from trio_mcp.auth.client.keeping import Need, drive
+from trio_mcp.auth.client.signing import Kept
+from trio_mcp.auth.client.stores.memory import TokenStore
+from trio_mcp.auth.client.terminal import show_code
+from trio_mcp.auth.fetching import FetchFunction
+from trio_mcp.auth.rules.authorization import authorize, require_pkce
+from trio_mcp.auth.rules.device import device
+from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
+from trio_mcp.auth.rules.login import ClientRecord, Login
+from trio_mcp.auth.rules.metadata import Discovered, discover
+from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, register, reusable
+from trio_mcp.auth.rules.scopes import select_scopes
+from trio_mcp.auth.rules.steps import Fetch, Flow, ShowCode, Step
+from trio_mcp.auth.rules.token_requests import (
+    TokenEndpoint,
+    exchange_code,
+    refresh,
+    renewed,
+    revoke,
+    to_login,
+)
+from trio_mcp.auth.rules.urls import UrlPolicy
+from trio_mcp.errors import AuthorizationError, LoginRequired
+from trio_mcp.http.client.auth import Pause, Signer
+
+__all__ = ["OAuth"]
+
+
+class OAuth:
+    """Signs in with OAuth 2.1, and stays signed in; see the page "Sign in to a server" of the docs.
+
+    A server that wants a login is asked who issues its tokens. Then a person signs in there, in a browser, and the
+    login is kept in the store. From then on it is refreshed when it has to be, and a person is asked again only when
+    nothing else helps.
+
+    One object may serve any number of clients, for any servers; each server has its own login.
+
+    Args:
+        scopes: What to ask for; by default what the server asks for.
+        client: A client that was registered beforehand. Without one, the client's metadata document is its id, or it
+            registers itself.
+        metadata_url: The URL of the client's own metadata document, for authorization servers that accept those.
+        store: Where logins are kept; in memory by default.
+        show: Shows a person the URL to open, such as `open_browser` or `paste_redirect`. None: there is no person here,
+            and where one would have to be asked, `LoginRequired` is raised.
+        redirect: Where the browser comes back to, on loopback; port 0 takes a free one. None: the person enters a code
+            in a browser elsewhere (RFC 8628).
+        login_timeout: How long a person has to sign in, in seconds. It counts against no other timeout.
+        dpop: Whether tokens are bound to a key of this client (RFC 9449): ``"auto"`` if the server and its
+            authorization server offer that, ``"require"``, or ``"off"``.
+        assume_pkce: Issuers that support PKCE though their metadata does not say so. Others are refused.
+        urls: Which URLs that a server names are fetched and opened.
+        show_code: Shows a person the code to enter, if there is no redirect; on stderr by default.
+        fetch: Makes the HTTP exchanges with authorization servers; by default within bounds and as ``urls`` allows.
+        clock: Tells the time, in seconds since the epoch.
+
+    Raises:
+        ValueError: If ``metadata_url`` can't be a client's id.
+    """
+
+    def __init__(
+        self,
+        *,
+        scopes: Collection[str] | None = None,
+        client: RegisteredClient | None = None,
+        metadata_url: str | None = None,
+        store: TokenStore | None = None,
+        show: Show | None = open_browser,
+        redirect: str | None = "http://127.0.0.1:0/callback",
+        login_timeout: float = 300,
+        dpop: DpopUse = "auto",
+        assume_pkce: Collection[str] = (),
+        urls: UrlPolicy | None = None,
+        show_code: Callable[[ShowCode], Awaitable[None]] = show_code,
+        fetch: FetchFunction | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if isinstance(scopes, str):
+            raise TypeError(f"scopes must be a set of strings; write {set(scopes.split())!r}")
+        if metadata_url is not None:
+            check_document_url(metadata_url)
+        policy = UrlPolicy() if urls is None else urls
+        self._means = _SigningIn(
+            scopes=scopes,
+            client=client,
+            metadata_url=metadata_url,
+            asker=None if show is None else Asker(show, show_code),
+            redirect=redirect,
+            login_timeout=login_timeout,
+            dpop=dpop,
+            assume_pkce=frozenset(assume_pkce),
+            urls=policy,
+            clock=clock,
+        )
+        self._kept = Kept(self._means, store=store, urls=policy, fetch=fetch, clock=clock)
+
+    def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
+        """Return a block in which requests to a server are authorized; called by the client."""
+        return self._kept.opened(server, pause)
+
+    async def sign_in(self, server: str) -> None:
+        """Let a person sign in now, whether there is a login or not.
+
+        Args:
+            server: The URL of the server.
+
+        Raises:
+            AuthorizationError: If that fails.
+        """
+        async with self._kept.opened(server, contextlib.nullcontext) as signer:
+            await signer.sign_in()
+
+    async def sign_out(self, server: str) -> bool:
+        """Drop the login at a server, and revoke it.
+
+        Args:
+            server: The URL of the server.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            AuthorizationError: If it was dropped, but could not be revoked; or the store can't be written.
+        """
+        login = await self._kept.forget(server)
+        if login is None:
+            return False
+        if flow := self._means.revoke(login):
+            fetch = self._kept.fetching(server)
+
+            async def act(step: Step) -> object:
+                assert isinstance(step, Fetch)
+                return await fetch(step)
+
+            await drive(flow, act)
+        return True
+
+
+@attrs.frozen
+class _SigningIn:
+    """The means by which a person signs in; the attributes are the arguments of `OAuth`."""
+
+    scopes: Collection[str] | None
+    client: RegisteredClient | None
+    metadata_url: str | None
+    asker: Asker | None
+    redirect: str | None
+    login_timeout: float
+    dpop: DpopUse
+    assume_pkce: frozenset[str]
+    urls: UrlPolicy
+    clock: Callable[[], float]
+
+    def accepts(self, login: Login) -> bool:
+        client = self.client
+        return client is None or (login.client.id == client.id and client.issuer in (None, login.issuer))
+
+    def obtain(self, need: Need) -> Flow[Login]:
+        if self.asker is None:
+            raise LoginRequired(
+                "authorization",
+                f"{need.server} wants a login, and there is no person to ask here",
+                advice=f"sign in first: trio-mcp login {need.server}",
+            )
+        old = need.old
+        # A client that belongs to one authorization server is of no use to others, so it decides which one is asked.
+        client, prefer = self.client, None if old is None else old.issuer
+        if client is not None:
+            client = attrs.evolve(client, issuer=client.issuer or prefer)
+            prefer = client.issuer
+        found = yield from discover(need.server, need.wanted, self.urls, (prefer,) if prefer else ())
+        server, resource = found.server, found.resource
+        if need.redirect is not None:
+            require_pkce(server, self.assume_pkce)
+        # Another authorization server learns nothing of what was agreed with the old one.
+        if old is not None and old.issuer != server.issuer:
+            old = None
+        scopes = need.scopes | select_scopes(
+            self.scopes,
+            challenged=need.wanted.scopes,
+            listed=None if resource is None else resource.scopes,
+            offered=server.scopes,
+        )
+        if old is not None:
+            scopes |= old.asked
+        known = self._known(old, found, need.redirect, scopes)
+        while True:
+            record = known or (
+                yield from register(
+                    server,
+                    client=client,
+                    metadata_url=self.metadata_url,
+                    redirect=need.redirect,
+                    scopes=scopes,
+                    grants=_DEVICE_GRANTS if need.redirect is None else _CODE_GRANTS,
+                )
+            )
+            try:
+                return (yield from self._authorized(need, found, record, scopes))
+            except AuthorizationError as error:
+                # It has forgotten our registration, so register anew. That it forgets the new one, too, is an error.
+                if known is None or error.error != "invalid_client":
+                    raise
+                known = None
+
+    def _known(
+        self, old: Login | None, found: Discovered, redirect: str | None, scopes: frozenset[str]
+    ) -> ClientRecord | None:
+        """Return the client that registered itself earlier, if it can be used again."""
+        if self.client is not None or (self.metadata_url is not None and found.server.documents):
+            return None
+        if old is None or old.client.origin != "registered":
+            return None
+        return old.client if reusable(old.client, redirect, scopes, self.clock()) else None
+
+    def _authorized(self, need: Need, found: Discovered, client: ClientRecord, scopes: frozenset[str]) -> Flow[Login]:
+        server = found.server
+        prover = self._new_prover(need, found)
+        at = self._endpoint(server.issuer, server.need("token", "token"), client, prover)
+        if need.redirect is None:
+            endpoint = server.need("device", "device")
+            tokens = yield from device(at, endpoint=endpoint, scopes=scopes, resource=found.audience)
+        else:
+            code = yield from authorize(
+                found,
+                client,
+                redirect=need.redirect,
+                scopes=scopes,
+                assume_pkce=self.assume_pkce,
+                thumbprint=None if prover is None else prover.thumbprint,
+            )
+            tokens = yield from exchange_code(
+                at, code=code.code, verifier=code.verifier, redirect=code.redirect, resource=found.audience
+            )
+        return to_login(at, tokens, resource=found.audience, asked=scopes, revocation_endpoint=server.revocation)
+
+    def _new_prover(self, need: Need, found: Discovered) -> Prover | None:
+        # A server that does not know DPoP would refuse a token that is bound to a key.
+        resource, use = found.resource, self.dpop
+        if use == "auto" and not (need.wanted.dpop or (resource and (resource.dpop or resource.dpop_required))):
+            use = "off"
+        return choose_prover(use, found.server.dpop, issuer=found.server.issuer, clock=self.clock)
+
+    def _endpoint(self, issuer: str, url: str, client: ClientRecord, prover: Prover | None) -> TokenEndpoint:
+        return TokenEndpoint(
+            issuer,
+            url,
+            client,
+            key=None if self.client is None else self.client.key,
+            prover=prover,
+            require_dpop=self.dpop == "require",
+            clock=self.clock,
+        )
+
+    def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
+        return None if login.refresh_token is None else self._refreshed(login, login.refresh_token, prover)
+
+    def _refreshed(self, login: Login, refresh_token: str, prover: Prover | None) -> Flow[Login]:
+        client = login.client
+        if self.client is not None:  # the secret may be another one by now
+            client = attrs.evolve(client, secret=self.client.secret)
+        at = self._endpoint(login.issuer, login.token_endpoint, client, prover)
+        tokens = yield from refresh(at, refresh_token=refresh_token, resource=login.resource)
+        return renewed(login, tokens)
+
+    def revoke(self, login: Login) -> Flow[None] | None:
+        """Return a flow that revokes a login; None if there is nothing to revoke, or nowhere to."""
+        token = login.refresh_token or login.access_token
+        if login.revocation_endpoint is None or not token:
+            return None
+        at = self._endpoint(login.issuer, login.token_endpoint, login.client, None)
+        hint = "refresh_token" if login.refresh_token else "access_token"
+        return revoke(at, endpoint=login.revocation_endpoint, token=token, hint=hint)
+
+
+_CODE_GRANTS = ("authorization_code", "refresh_token")
+_DEVICE_GRANTS = ("urn:ietf:params:oauth:grant-type:device_code", "refresh_token")

@@ -1,0 +1,217 @@
+"""Requests signed with a login, and what is done about the responses that refuse it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import attrs
+import trio
+
+from trio_mcp.auth.client.keeping import Keeper, Means
+from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
+from trio_mcp.auth.fetching import Fetcher, FetchFunction
+from trio_mcp.auth.rules.challenges import Wanted, read_wanted
+from trio_mcp.auth.rules.login import Login
+from trio_mcp.auth.rules.scopes import MAX_STEP_UPS, StepUps, join_scopes
+from trio_mcp.auth.rules.urls import UrlPolicy, origin
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.client.auth import Pause
+from trio_mcp.http.headers import Headers
+
+__all__ = ["Kept"]
+
+
+class Kept:
+    """An ``auth=`` that keeps logins: one for each server, shared by all clients that it is passed to.
+
+    Args:
+        means: How logins come about.
+        store: Where they are kept; in memory by default.
+        urls: Which URLs that a peer names are fetched.
+        fetch: Makes the exchanges of flows; by default bounded ones, under the policy.
+        clock: Tells the time, in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        store: TokenStore | None = None,
+        urls: UrlPolicy | None = None,
+        fetch: FetchFunction | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = MemoryTokens() if store is None else store
+        self._means, self._urls, self._fetch, self._clock = means, urls, fetch, clock
+        self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
+
+    def fetching(self, server: str) -> FetchFunction:
+        """Return what makes the exchanges of one flow for a server."""
+        return Fetcher(server, self._urls).flow() if self._fetch is None else self._fetch
+
+    @contextlib.asynccontextmanager
+    async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
+        """Return a block in which requests to a server are authorized; see `trio_mcp.http.client.auth.Auth`."""
+        try:
+            keepers = self._keepers.get()
+        except LookupError:
+            self._keepers.set(keepers := {})
+        keeper = keepers.get(server)
+        if keeper is None:
+            keeper = keepers[server] = Keeper(
+                server, self._means, self.store, lambda: self.fetching(server), self._clock
+            )
+        keeper.users += 1
+        try:
+            await keeper.load()
+            yield _Signer(keeper, pause if self._means.asker is not None else contextlib.nullcontext)
+        finally:
+            keeper.users -= 1
+            if not keeper.users:
+                del keepers[server]
+                await keeper.close()
+
+    async def forget(self, server: str) -> Login | None:
+        """Remove a login from the store, and return what it was; None if there was none that could be read."""
+        async with self.store.lock(server):
+            text = await self.store.load(server)
+            await self.store.save(server, None)
+        with contextlib.suppress(LookupError, KeyError):
+            await self._keepers.get()[server].reload()
+        with contextlib.suppress(ValueError):
+            return None if text is None else Login.from_json(text)
+        return None
+
+
+class _Signer:
+    """The authorization of the requests to one server."""
+
+    def __init__(self, keeper: Keeper, pause: Pause) -> None:
+        self._keeper, self._pause = keeper, pause
+
+    def attempt(self) -> _Attempt:
+        """Begin an operation."""
+        return _Attempt(self._keeper, self._pause)
+
+    async def sign_in(self) -> None:
+        """Sign in, though no request was refused yet."""
+        with self._pause():
+            await self._keeper.obtain(self._keeper.login, Wanted())
+
+
+class _Attempt:
+    """The authorization of one operation."""
+
+    def __init__(self, keeper: Keeper, pause: Pause) -> None:
+        self._keeper, self._pause = keeper, pause
+        self._used: Login | None = None  # what the last request was signed with
+        self._url = ""
+        self._taken: Counter[object] = Counter()
+        self._step_ups = StepUps()
+
+    async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
+        """Return the header fields that authorize a request."""
+        keeper = self._keeper
+        self._used, self._url = None, url
+        if not self._ours():
+            return ()
+        if keeper.stale() and keeper.login is not None:
+            await keeper.renew(keeper.login)
+        login = keeper.login
+        if login is None or not keeper.usable():
+            return ()
+        self._used = login
+        signed = [("Authorization", f"{login.token_type} {login.access_token}")]
+        if keeper.prover is not None and login.token_type == "DPoP":
+            signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
+        return signed
+
+    def _ours(self) -> bool:
+        # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
+        return _origin(self._url) == _origin(self._keeper.server)
+
+    async def again(self, status: int, headers: Headers) -> bool:
+        """Look at the head of a response, and return whether to send the request once more."""
+        if not self._ours():
+            return False
+        prover = self._keeper.prover
+        learned = prover is not None and prover.learn(self._url, headers, resource=True)
+        if status not in (401, 403):
+            return False
+        wanted = read_wanted(headers)
+        if status == 403 and wanted.error != "insufficient_scope":
+            return False
+        for row in _REMEDIES:
+            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted, learned):
+                self._taken[row.remedy] += 1
+                return True
+        raise self._refused(status, wanted)
+
+    # The remedies: each returns whether the request is worth another try.
+
+    async def with_nonce(self, wanted: Wanted, learned: bool) -> bool:
+        return learned and wanted.error == "use_dpop_nonce"
+
+    async def with_newer(self, wanted: Wanted, learned: bool) -> bool:
+        return self._keeper.usable(self._used)
+
+    async def renewed(self, wanted: Wanted, learned: bool) -> bool:
+        if self._used is not None:
+            await self._keeper.renew(self._used)
+        return self._keeper.usable(self._used)
+
+    async def signed_in(self, wanted: Wanted, learned: bool) -> bool:
+        with self._pause():
+            await self._keeper.obtain(self._used, wanted)
+        return True
+
+    async def stepped_up(self, wanted: Wanted, learned: bool) -> bool:
+        login = self._keeper.login
+        held = frozenset[str]() if login is None else login.asked | (login.scopes or frozenset())
+        more = self._step_ups.more(wanted.scopes, held)
+        # Nothing is asked for that was granted already: the server would say the same again.
+        if more is None or (login is not None and login.scopes is not None and more <= login.scopes):
+            return False
+        with self._pause():
+            await self._keeper.obtain(self._used, wanted, more)
+        return True
+
+    def _refused(self, status: int, wanted: Wanted) -> AuthorizationError:
+        server, login = self._keeper.server, self._keeper.login
+        issuer = None if login is None else login.issuer
+        if status == 403:
+            scopes = f": it needs {join_scopes(wanted.scopes)}" if wanted.scopes else ""
+            problem = f"{server} finds the scopes that were granted insufficient{scopes}"
+            advice = "sign out and in again if more can be granted now"
+        else:
+            problem = f"{server} refuses the token that was issued for it"
+            advice = "check the clock of this machine, and whether the server accepts tokens of this issuer"
+        return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
+
+
+@attrs.frozen
+class _Remedy:
+    """What is done about a refusal: the first one that helps, and each of them only so often in one operation."""
+
+    status: int
+    remedy: Callable[[_Attempt, Wanted, bool], Awaitable[bool]]
+    most: int
+
+
+# In this order: a person is asked to sign in only when nothing else helps.
+_REMEDIES = (
+    _Remedy(401, _Attempt.with_nonce, 2),
+    _Remedy(401, _Attempt.with_newer, 4),
+    _Remedy(401, _Attempt.renewed, 1),
+    _Remedy(401, _Attempt.signed_in, 1),
+    _Remedy(403, _Attempt.with_newer, 4),
+    _Remedy(403, _Attempt.stepped_up, MAX_STEP_UPS),
+)
+
+
+def _origin(url: str) -> str:
+    """Return the origin of a URL; a WebSocket is opened by HTTP, so it counts as that."""
+    return origin(url.replace("ws", "http", 1) if url[:2].lower() == "ws" else url)

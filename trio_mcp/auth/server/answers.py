@@ -1,0 +1,93 @@
+"""What a protected server says: its refusals with their challenges, and the document about itself (RFC 9728)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from trio_mcp.auth.rules.challenges import format_challenge
+from trio_mcp.http.rules.statuses import Refusal, refuse
+
+__all__ = ["Answers"]
+
+# One text for all of them: what exactly is wrong with a token would help those who make one up. The log has it.
+_TOKEN_REFUSED = "the access token is not valid here, or no longer valid"
+
+
+@attrs.frozen
+class Answers:
+    """The refusals of one server.
+
+    Attributes:
+        metadata: The URL of its metadata.
+        scopes: The scopes that every request needs.
+        bearer: Whether tokens are accepted that are bound to no key.
+        proofs: The algorithms accepted for proofs, joined by spaces; empty without DPoP.
+    """
+
+    metadata: str
+    scopes: frozenset[str]
+    bearer: bool
+    proofs: str
+
+    def _challenges(
+        self, error: str | None, description: str | None, scopes: Iterable[str], only: str | None = None
+    ) -> tuple[tuple[str, str], ...]:
+        common = {"resource_metadata": self.metadata}
+        if wanted := " ".join(sorted(scopes)):
+            common["scope"] = wanted
+        if error is not None:
+            common = {"error": error, "error_description": description or "", **common}
+        found = []
+        if self.bearer and only != "DPoP":
+            found.append(format_challenge("Bearer", common))
+        if self.proofs and only != "Bearer":
+            found.append(format_challenge("DPoP", {**common, "algs": self.proofs}))
+        return tuple(("WWW-Authenticate", challenge) for challenge in found)
+
+    def nothing(self) -> Refusal:
+        """Return the refusal of a request without credentials, which has no error code (RFC 6750, section 3.1)."""
+        headers = self._challenges(None, None, self.scopes)
+        return refuse(401, "this server needs an access token; WWW-Authenticate says where to get one", headers=headers)
+
+    def malformed(self, problem: str) -> Refusal:
+        """Return the refusal of a request whose credentials are in the wrong place or form."""
+        headers = self._challenges("invalid_request", problem, self.scopes)
+        return refuse(400, f"the request can't be authorized: {problem}", headers=headers)
+
+    def token(self, scheme: str | None = None) -> Refusal:
+        """Return the refusal of a token.
+
+        Args:
+            scheme: The scheme to try again with; None for any that this server accepts.
+        """
+        return refuse(
+            401, _TOKEN_REFUSED, headers=self._challenges("invalid_token", _TOKEN_REFUSED, self.scopes, scheme)
+        )
+
+    def proof(self, problem: str) -> Refusal:
+        """Return the refusal of a proof; the client made it itself, so it may know what is wrong."""
+        headers = self._challenges("invalid_dpop_proof", f"the DPoP proof is refused: {problem}", self.scopes, "DPoP")
+        return refuse(401, f"the DPoP proof is refused: {problem}", headers=headers)
+
+    def nonce(self, nonce: str) -> Refusal:
+        """Return the refusal of a proof without a nonce of this server (RFC 9449, section 9)."""
+        text = "the DPoP proof must have the nonce of the field DPoP-Nonce"
+        headers = self._challenges("use_dpop_nonce", text, self.scopes, "DPoP")
+        return refuse(401, text, headers=(*headers, ("DPoP-Nonce", nonce), ("Cache-Control", "no-store")))
+
+    def scope(self, needed: frozenset[str]) -> Refusal:
+        """Return the refusal of a request that needs more scopes; the challenge names all that it needs, at once."""
+        names = " ".join(sorted(needed))
+        text = f"this needs the scopes: {names}" if len(needed) > 1 else f"this needs the scope {names}"
+        return refuse(403, text, headers=self._challenges("insufficient_scope", text, needed))
+
+    def unavailable(self) -> Refusal:
+        """Return the refusal of a token that can't be checked now."""
+        text = "the access token can't be checked now, as its issuer does not respond; try again"
+        return refuse(503, text, headers=(("Retry-After", "10"),))
+
+    def broken(self) -> Refusal:
+        """Return the refusal of a token whose check has failed for a reason of this server's own."""
+        return refuse(500, "the access token can't be checked: this server has an error, which its log tells")

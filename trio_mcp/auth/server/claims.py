@@ -1,0 +1,212 @@
+"""What a token says, and what a server asks of it whatever kind of token it is: who issued it, for whom, until when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from trio_mcp._checks import check_number, check_text
+from trio_mcp.auth.fetching import FetchFunction
+from trio_mcp.errors import TrioMcpError
+
+__all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "Verify", "claims_of"]
+
+LEEWAY = 30.0
+"""By how much the clocks of the issuer and of this machine may differ, in seconds; chosen."""
+
+MAX_AUDIENCES = 50
+"""How many audiences of a token are looked at; chosen."""
+
+
+class InvalidToken(TrioMcpError):
+    """A token is refused. A function that checks tokens raises it; the reason goes to the log, not to the client.
+
+    Attributes:
+        reason: Why, without anything of the token.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def _text(self) -> str:
+        return f"the access token is refused: {self.reason}"
+
+
+def _texts(given: Iterable[str] | str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _scopes(given: Iterable[str] | str) -> frozenset[str]:
+    return frozenset(given.split() if isinstance(given, str) else given)
+
+
+@attrs.frozen
+class Claims:
+    """What is known of a token once it has been verified.
+
+    Attributes:
+        issuer: Who issued it.
+        subject: The user or the program it stands for.
+        audience: The servers it is for; one of them must be this one.
+        expires_at: Until when it holds, in seconds since the epoch.
+        client_id: The client it was issued to.
+        scopes: What was granted; a string is split at its spaces.
+        key: The thumbprint of the key it is bound to (``cnf.jkt``, RFC 9449); None if it is not bound.
+        not_before: From when it holds.
+        issued_at: When it was issued.
+        values: Everything that the issuer says, for `Principal.claims`.
+
+    Raises:
+        TypeError: If a value is of another type.
+        ValueError: If a name is empty.
+    """
+
+    issuer: str = attrs.field()
+    subject: str = attrs.field()
+    audience: tuple[str, ...] = attrs.field(converter=_texts)
+    expires_at: float = attrs.field()
+    client_id: str | None = None
+    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
+    key: str | None = None
+    not_before: float | None = None
+    issued_at: float | None = None
+    values: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+    @issuer.validator
+    @subject.validator
+    def _name(self, attribute: attrs.Attribute[Any], value: object) -> None:
+        check_text(f"the {attribute.name} of Claims", value)
+
+    @expires_at.validator
+    def _time(self, attribute: attrs.Attribute[Any], value: object) -> None:
+        check_number(f"the {attribute.name} of Claims", value)
+
+
+Verify: TypeAlias = Callable[[str], Awaitable[Claims]]
+"""Checks a token: an async function that returns its claims, or raises `InvalidToken`."""
+
+
+@attrs.frozen
+class Setting:
+    """What a resource server tells its verifier.
+
+    Attributes:
+        issuers: The issuers whose tokens are accepted, as they are configured.
+        audiences: The values of ``aud`` that mean this server.
+        fetch: Returns what makes the exchanges of one task with an issuer.
+        clock: Tells the time, in seconds since the epoch.
+    """
+
+    issuers: tuple[str, ...]
+    audiences: frozenset[str]
+    fetch: Callable[[str], FetchFunction] = attrs.field(repr=False)
+    clock: Callable[[], float]
+
+    def check(self, claims: Claims) -> None:
+        """Check what every token must hold to.
+
+        Raises:
+            InvalidToken: If it does not.
+        """
+        if not any(slashless(claims.issuer) == slashless(issuer) for issuer in self.issuers):
+            raise InvalidToken("it is of another issuer")
+        if self.audiences.isdisjoint(claims.audience) and not self._is_meant(claims.audience):
+            raise InvalidToken("it is for another server: its audience does not name this one")
+        now = self.clock()
+        # Written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
+        if not now < claims.expires_at + LEEWAY:
+            raise InvalidToken("it has expired")
+        for moment in (claims.not_before, claims.issued_at):
+            if moment is not None and not moment <= now + LEEWAY:
+                raise InvalidToken(f"it holds from {moment - now:.0f} s in the future: is the clock right?")
+
+    def _is_meant(self, audience: tuple[str, ...]) -> bool:
+        # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).
+        return not self.audiences.isdisjoint(map(canonical, audience[:MAX_AUDIENCES]))
+
+
+def slashless(issuer: str) -> str:
+    """Return an issuer without one slash at its end."""
+    # Both have the same metadata URL (RFC 8414, section 3.1). Once the metadata is known, its own string counts.
+    return issuer.removesuffix("/")
+
+
+def canonical(url: str) -> str:
+    """Return a URL with its scheme and host in lower case, and nothing for a path that is only a slash."""
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}{separator}{host.lower()}" + (slash + path if path else "")
+
+
+def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
+    """Read the claims of a JWT (RFC 9068), or those of an introspection response (RFC 7662).
+
+    Args:
+        values: The claims.
+        issuer: Who issued it, if the claims need not say so.
+
+    Raises:
+        InvalidToken: If something is missing or of the wrong type.
+    """
+    client_id = _first_text(values, "client_id", "azp", "cid", "appid")
+    return Claims(
+        _text(values, "iss") or issuer or _missing("iss"),
+        _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
+        _list(values, "aud") or _missing("aud"),
+        # What is left out would otherwise hold forever.
+        _number(values, "exp") or _missing("exp"),
+        client_id,
+        # Large providers write it as `scp`, and some as a list.
+        frozenset(word for part in _list(values, "scope") + _list(values, "scp") for word in part.split()),
+        _thumbprint(values),
+        _number(values, "nbf"),
+        _number(values, "iat"),
+        values,
+    )
+
+
+def _missing(name: str) -> Any:
+    raise InvalidToken(f"its claim {name!r} is missing or empty")
+
+
+def _text(values: Mapping[str, Any], name: str) -> str | None:
+    value = values.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidToken(f"its claim {name!r} is not a string")
+    return value
+
+
+def _first_text(values: Mapping[str, Any], *names: str) -> str | None:
+    return next((value for name in names if (value := _text(values, name))), None)
+
+
+def _list(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = values.get(name, ())
+    found = (value,) if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple)) or not all(isinstance(each, str) for each in found):
+        raise InvalidToken(f"its claim {name!r} is neither a string nor a list of strings")
+    return tuple(found)
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InvalidToken(f"its claim {name!r} is not a finite number")
+    return value
+
+
+def _thumbprint(values: Mapping[str, Any]) -> str | None:
+    bound = values.get("cnf")
+    if bound is None:
+        return None
+    # A binding that is not understood must not be taken for none (RFC 7800, section 3.1).
+    key = bound.get("jkt") if isinstance(bound, dict) else None
+    if not isinstance(key, str) or not key:
+        raise InvalidToken("it is bound by something other than DPoP (its claim 'cnf' has no 'jkt')")
+    return key

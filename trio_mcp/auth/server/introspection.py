@@ -1,0 +1,176 @@
+"""`IntrospectionVerifier`: asks the issuer about each token (RFC 7662), for tokens that say nothing themselves."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+from urllib.parse import quote_plus, urlencode
+
+import attrs
+import trio
+from pydantic_core import from_json
+
+from trio_mcp._checks import check_text
+from trio_mcp._nursery import background_nursery
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
+from trio_mcp.auth.server.document import checked_url
+from trio_mcp.auth.server.keys import Unavailable, metadata_of
+from trio_mcp.errors import AuthorizationError
+
+__all__ = ["IntrospectionVerifier"]
+
+MAX_QUESTIONS: Final = 64
+"""How many tokens are asked about at once; chosen. Clients that send garbage must not flood the issuer."""
+MAX_REFUSED: Final = 1_000
+"""How many tokens are kept in mind that the issuer did not know, or that it is being asked about; chosen."""
+REFUSED_FOR: Final = 10.0
+"""For how long, in seconds; chosen."""
+
+
+class IntrospectionVerifier:
+    """Checks access tokens by asking their issuer about each of them, which then also knows of revoked ones.
+
+    Args:
+        client_id: This server's own id at the issuer.
+        secret: Its secret.
+        endpoint: The introspection endpoint, if the issuer's metadata does not name it.
+
+    Raises:
+        TypeError: If an argument is not a string.
+        ValueError: If one is empty, or the endpoint is not a URL.
+    """
+
+    def __init__(self, client_id: str, secret: str, *, endpoint: str | None = None) -> None:
+        check_text("client_id", client_id)
+        if not isinstance(secret, str) or not secret:  # never shown
+            raise (ValueError if isinstance(secret, str) else TypeError)("secret must be a non-empty string")
+        if endpoint is not None:
+            checked_url("endpoint", endpoint, query=True)
+        # RFC 6749, section 2.3.1: both are form-encoded before they are joined.
+        pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+        self._credentials = "Basic " + base64.b64encode(pair.encode()).decode()
+        self._endpoint = endpoint
+
+    @contextlib.asynccontextmanager
+    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+        """Return a block in which tokens can be checked.
+
+        Args:
+            setting: What the resource server says.
+
+        Raises:
+            ValueError: If there is more than one issuer: the token does not say whom to ask.
+        """
+        if len(setting.issuers) > 1:
+            raise ValueError("IntrospectionVerifier is for one issuer: a token does not say whom to ask")
+        async with background_nursery() as nursery:
+            yield _Questions(setting, self._endpoint, self._question, nursery).verify
+
+    def _question(self, endpoint: str, token: str) -> Fetch:
+        fields = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Authorization": self._credentials,
+        }
+        body = urlencode({"token": token, "token_type_hint": "access_token"}).encode()
+        return Fetch("introspection", "POST", endpoint, fields, body)
+
+
+@attrs.define
+class _Question:
+    """What the issuer is asked, once for all who want to know it."""
+
+    done: trio.Event = attrs.field(factory=trio.Event)
+    answer: Claims | InvalidToken | Unavailable | None = None
+    until: float = math.inf
+
+
+class _Questions:
+    """The questions of one run."""
+
+    def __init__(
+        self, setting: Setting, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
+    ) -> None:
+        self._setting = setting
+        self._issuer, self._endpoint = setting.issuers[0], endpoint
+        self._question = question
+        self._nursery = nursery
+        self._limiter = trio.CapacityLimiter(MAX_QUESTIONS)
+        # By the hash of the token.
+        self._asked: dict[bytes, _Question] = {}
+
+    async def verify(self, token: str) -> Claims:
+        digest = hashlib.sha256(token.encode()).digest()
+        question = self._asked.get(digest)
+        if question is None or question.until <= self._setting.clock():
+            question = self._asked[digest] = self._begun(token, digest)
+        await question.done.wait()
+        answer = question.answer
+        if isinstance(answer, Claims):
+            return answer
+        # A copy for each: a traceback grows with each time that an exception is raised.
+        if isinstance(answer, InvalidToken):
+            raise InvalidToken(answer.reason)
+        raise Unavailable(str(answer))
+
+    def _begun(self, token: str, digest: bytes) -> _Question:
+        self._asked.pop(digest, None)
+        if len(self._asked) >= MAX_REFUSED:
+            oldest = next(iter(self._asked))
+            if not self._asked[oldest].done.is_set():
+                raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
+            del self._asked[oldest]
+        question = _Question()
+        # In a task of its own: the first to ask may leave while others wait for the same answer.
+        self._nursery.start_soon(self._ask, token, digest, question, name="introspection")
+        return question
+
+    async def _ask(self, token: str, digest: bytes, question: _Question) -> None:
+        try:
+            async with self._limiter:
+                question.answer = await self._answer(token)
+        except InvalidToken as exc:
+            question.answer = exc
+            question.until = self._setting.clock() + REFUSED_FOR
+        except (AuthorizationError, Unavailable) as exc:
+            question.answer = Unavailable(str(exc))
+        finally:
+            # Tokens that are good are remembered elsewhere.
+            if question.until == math.inf:
+                del self._asked[digest]
+            question.done.set()
+
+    async def _answer(self, token: str) -> Claims:
+        fetch = self._setting.fetch(self._setting.issuers[0])
+        if self._endpoint is None:
+            server = await metadata_of(self._setting.issuers[0], fetch)
+            if server.introspection is None:
+                raise Unavailable(
+                    f"the metadata of {server.issuer} has no introspection_endpoint; pass endpoint= to "
+                    "IntrospectionVerifier, or use another verifier"
+                )
+            self._issuer, self._endpoint = server.issuer, server.introspection
+        response = await fetch(self._question(self._endpoint, token))
+        if response.status != 200:
+            raise Unavailable(f"{self._endpoint} responded with HTTP {response.status}")
+        return _claims(response.body, self._issuer)
+
+
+def _claims(body: bytes, issuer: str) -> Claims:
+    try:
+        values = from_json(body)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or not isinstance(values.get("active"), bool):
+        raise Unavailable(f"the answer of {issuer} is not an introspection response")
+    if not values["active"]:
+        raise InvalidToken("its issuer says that it is not active")
+    claims = claims_of(values, issuer)
+    if claims.issuer != issuer:
+        raise InvalidToken("it is of another issuer")
+    return claims

@@ -1,0 +1,157 @@
+"""Signed tokens (JWS in compact form, RFC 7515): taken apart once, strictly, and their signatures checked.
+
+Only algorithms with a public key are known here, so "none", and a public key used as the secret of an HMAC, are
+refused by name. The cryptography is joserfc's.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from pydantic_core import from_json
+
+from trio_mcp.auth.server.claims import InvalidToken
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+__all__ = ["ALGORITHMS", "Jws", "import_key", "is_signed_by", "read_jws", "suits"]
+
+# RFC 7518, section 3.1, RFC 8037 and RFC 9864: what a key must be for an algorithm, and joserfc's name of it. Tokens in
+# the field still say EdDSA, at which joserfc warns; the algorithm is the same.
+ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
+    **{f"{kind}{bits}": ("RSA", None, f"{kind}{bits}") for kind in ("RS", "PS") for bits in (256, 384, 512)},
+    **{f"ES{bits}": ("EC", f"P-{curve}", f"ES{bits}") for bits, curve in ((256, 256), (384, 384), (512, 521))},
+    "EdDSA": ("OKP", "Ed25519", "Ed25519"),
+    "Ed25519": ("OKP", "Ed25519", "Ed25519"),
+}
+"""By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
+
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
+_STANDARD = str.maketrans("-_", "+/")
+_RSA_BITS: Final = (2048, 8192)
+"""The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
+_RSA_EXPONENT_BITS: Final = 32
+
+
+@attrs.frozen
+class Jws:
+    """A signed token, taken apart; its signature has yet to be checked.
+
+    Attributes:
+        header: The header.
+        claims: The payload.
+        signed: What the signature is of.
+        signature: The signature.
+    """
+
+    header: dict[str, Any]
+    claims: dict[str, Any]
+    signed: bytes
+    signature: bytes
+
+
+def read_jws(token: str) -> Jws:
+    """Take a token apart.
+
+    Raises:
+        InvalidToken: If it is not a JWS in compact form with an object for a payload, or its header changes how to
+            read it.
+    """
+    if not _COMPACT.fullmatch(token):
+        raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
+    signed, _, signature = token.rpartition(".")
+    header, _, payload = signed.partition(".")
+    return Jws(read_header(header), _object(payload), signed.encode(), _decoded(signature))
+
+
+def read_header(part: str) -> dict[str, Any]:
+    """Read the first part of a token.
+
+    Raises:
+        InvalidToken: If it is not an object, or changes how the token is to be read.
+    """
+    header = _object(part)
+    # Whatever is critical is unknown here, and must then be refused (RFC 7515, section 4.1.11); `b64` changes what is
+    # signed (RFC 7797).
+    for name in ("crit", "b64"):
+        if name in header:
+            raise InvalidToken(f"its header has {name!r}, which is not supported")
+    return header
+
+
+def _decoded(part: str) -> bytes:
+    try:
+        # `b64decode` would drop characters that don't belong; the pattern has refused them.
+        return binascii.a2b_base64(part.translate(_STANDARD) + "=" * (-len(part) % 4))
+    except binascii.Error:
+        raise InvalidToken("a part of it is not Base64url") from None
+
+
+def _object(part: str) -> dict[str, Any]:
+    try:
+        value = from_json(_decoded(part))
+    except ValueError:
+        raise InvalidToken("a part of it is not JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidToken("a part of it is not a JSON object")
+    return value
+
+
+def suits(key: Key, algorithm: str) -> bool:
+    """Return whether a key can have made a signature by an algorithm of `ALGORITHMS`."""
+    kind, curve, _ = ALGORITHMS[algorithm]
+    meant = key.alg
+    return (
+        key.key_type == kind
+        and (curve is None or key.get("crv") == curve)
+        and (meant is None or (meant in ALGORITHMS and ALGORITHMS[meant] == ALGORITHMS[algorithm]))
+    )
+
+
+def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
+    """Return whether a token has a key's signature; the key must suit the algorithm."""
+    from joserfc.jws import JWSRegistry
+
+    return JWSRegistry.algorithms[ALGORITHMS[algorithm][2]].verify(token.signed, token.signature, key)
+
+
+def import_key(jwk: Any) -> Key:
+    """Make a key of a public JWK.
+
+    Raises:
+        ValueError: If it is not a public key for signatures that can be checked here.
+    """
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry
+
+    if not isinstance(jwk, dict) or jwk.get("kty") not in ("EC", "RSA", "OKP"):
+        raise ValueError("it is not a key of the types EC, RSA and OKP")
+    if not jwk.keys().isdisjoint({"d", "k", "p", "q", "dp", "dq", "qi", "oth"}):
+        raise ValueError("it is a private key")
+    if jwk.get("use", "sig") != "sig" or "verify" not in (jwk.get("key_ops") or ["verify"]):
+        raise ValueError("it is not meant for signatures")
+    if jwk["kty"] == "RSA":
+        _check_rsa(jwk)
+    try:
+        key = JWKRegistry.import_key(jwk)
+        key.public_key  # noqa: B018 - only now is it looked at
+    # Whatever is wrong inside a key, some layer of cryptography says so in its own way.
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as exc:
+        raise ValueError(f"it can't be read ({type(exc).__name__})") from None
+    return key
+
+
+def _check_rsa(jwk: dict[str, Any]) -> None:
+    # Before joserfc sees it, which warns of a weak key: a warning that a peer can cause.
+    try:
+        modulus, exponent = (int.from_bytes(_decoded(jwk[name])).bit_length() for name in ("n", "e"))
+    except (KeyError, AttributeError, ValueError, InvalidToken):
+        raise ValueError("it can't be read") from None
+    least, most = _RSA_BITS
+    if not least <= modulus <= most or exponent > _RSA_EXPONENT_BITS:
+        raise ValueError(f"it is an RSA key with fewer than {least} bits, or more than {most}, or a large exponent")

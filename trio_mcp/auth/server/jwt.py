@@ -1,0 +1,139 @@
+"""`JwtVerifier`: access tokens that are JWTs, checked with the keys of their issuer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from trio_mcp._checks import check_choices
+from trio_mcp._nursery import background_nursery
+from trio_mcp.auth.rules.jose import need_jose
+from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of, slashless
+from trio_mcp.auth.server.document import checked_url
+from trio_mcp.auth.server.jws import ALGORITHMS, Jws, is_signed_by, read_jws
+from trio_mcp.auth.server.keys import IssuerKeys, KeySet
+
+__all__ = ["JwtVerifier"]
+
+# RFC 9068, section 2.1, and what issuers sent before it. A token of another type was signed by the same keys, but for
+# another purpose: a proof, an assertion for a token endpoint, a logout.
+_TYPES: Final = frozenset({"at+jwt", "application/at+jwt", "jwt", "application/jwt"})
+_ACCESS_TOKEN: Final = frozenset({"at+jwt", "application/at+jwt"})
+# OpenID Connect Core, sections 2 and 3.3.2.11, Back-Channel Logout, section 2.4.
+_NOT_IN_ACCESS_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
+# How large providers say it in the claims.
+_OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use": ("id",)}
+
+
+class JwtVerifier:
+    """Checks access tokens that are JWTs (RFC 9068).
+
+    The keys are those of the token's issuer, fetched by way of its metadata. Needs the extra ``auth``.
+
+    Args:
+        algorithms: The signature algorithms accepted. There are only such with a public key.
+        keys: The keys of the issuer, if its metadata does not name them: a JWKS, or the URL of one.
+
+    Raises:
+        ImportError: Without the extra ``auth``.
+        TypeError: If an argument is of another type.
+        ValueError: If an algorithm is not known, or the keys can't be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        algorithms: Collection[str] = ("ES256", "ES384", "ES512", "RS256", "PS256", "EdDSA", "Ed25519"),
+        keys: Mapping[str, Any] | str | None = None,
+    ) -> None:
+        need_jose("JwtVerifier")
+        _check_algorithms(algorithms)
+        self._algorithms = frozenset(algorithms)
+        self._keys: KeySet | None = None
+        self._url: str | None = None
+        if isinstance(keys, str):
+            self._url = checked_url("keys", keys, query=True)
+        elif keys is not None:
+            if not isinstance(keys, Mapping):
+                raise TypeError(f"keys must be a JWKS (a dict) or the URL of one, got {type(keys).__name__}")
+            self._keys = KeySet(dict(keys))
+            if not self._keys:
+                raise ValueError("keys has no public key that can check signatures")
+
+    @contextlib.asynccontextmanager
+    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+        """Return a block in which tokens can be checked.
+
+        Args:
+            setting: What the resource server says.
+
+        Raises:
+            ValueError: If keys are given for more than one issuer: any of them could speak for the others.
+        """
+        if len(setting.issuers) > 1 and (self._keys or self._url):
+            raise ValueError("JwtVerifier(keys=…) is for one issuer; leave it out if the server has several")
+        async with background_nursery() as nursery:
+            yield _Check(self, setting, nursery).verify
+
+
+class _Check:
+    """The checks of one run."""
+
+    def __init__(self, of: JwtVerifier, setting: Setting, nursery: trio.Nursery) -> None:
+        self._setting = setting
+        self._algorithms, self._given = of._algorithms, of._keys  # noqa: SLF001
+        self._issuers = {
+            slashless(issuer): IssuerKeys(issuer, of._url, partial(setting.fetch, issuer), setting.clock, nursery)  # noqa: SLF001
+            for issuer in setting.issuers
+        }
+
+    async def verify(self, token: str) -> Claims:
+        jws = read_jws(token)
+        algorithm = self._check_header(jws)
+        claims = claims_of(jws.claims)
+        # Before anything is fetched or computed for it.
+        self._setting.check(claims)
+        kid = jws.header.get("kid")
+        if kid is not None and not isinstance(kid, str):
+            raise InvalidToken("its 'kid' is not a string")
+        issuer = self._issuers[slashless(claims.issuer)]
+        if self._given is not None:
+            keys = self._given.find(kid, algorithm)
+        else:
+            keys = await issuer.find(kid, algorithm)
+        if claims.issuer != issuer.issuer:
+            raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")
+        if not any(is_signed_by(jws, key, algorithm) for key in keys):
+            raise InvalidToken("its signature is wrong")
+        return claims
+
+    def _check_header(self, jws: Jws) -> str:
+        algorithm, kind = jws.header.get("alg"), jws.header.get("typ", "JWT")
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
+            raise InvalidToken("its algorithm is not accepted")
+        if not isinstance(kind, str) or kind.lower() not in _TYPES:
+            raise InvalidToken("it is not an access token: its 'typ' is neither at+jwt nor JWT")
+        if kind.lower() not in _ACCESS_TOKEN:
+            for name in _NOT_IN_ACCESS_TOKENS:
+                if name in jws.claims:
+                    raise InvalidToken(f"it is not an access token: it has the claim {name!r}")
+            for name, others in _OTHER_KINDS.items():
+                if any(jws.claims.get(name) == other for other in others):
+                    raise InvalidToken(f"it is not an access token: its claim {name!r} says so")
+        return algorithm
+
+
+def _check_algorithms(algorithms: Collection[str]) -> None:
+    wrong = [name for name in algorithms if (isinstance(name, str) and name.startswith("HS")) or name == "none"]
+    if wrong and not isinstance(algorithms, str):
+        raise ValueError(
+            f"algorithms must not have {wrong[0]!r}: everyone knows the keys of a JWKS, so only signatures with a "
+            "private key prove who issued a token (ES256, RS256, EdDSA, …)"
+        )
+    check_choices("algorithms", algorithms, ALGORITHMS)
+    if not algorithms:
+        raise ValueError("algorithms must not be empty")

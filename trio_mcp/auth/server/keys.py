@@ -1,0 +1,220 @@
+"""The keys of an issuer: read from its JWKS, kept, and fetched anew when it has changed them."""
+
+from __future__ import annotations
+
+import email.utils
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from pydantic_core import from_json
+
+from trio_mcp._log import logger
+from trio_mcp.auth.fetching import FetchFunction
+from trio_mcp.auth.rules.metadata import AuthorizationServer, find_server
+from trio_mcp.auth.rules.steps import Fetch, Fetched
+from trio_mcp.auth.rules.urls import UrlPolicy
+from trio_mcp.auth.server.claims import LEEWAY, InvalidToken
+from trio_mcp.auth.server.jws import import_key, suits
+from trio_mcp.errors import AuthorizationError
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+__all__ = ["IssuerKeys", "KeySet", "Unavailable", "metadata_of"]
+
+FRESH: Final = 600.0
+"""How long keys are used before they are fetched again, in seconds; chosen, as the others here."""
+STALE: Final = 3600.0
+"""How long they are used if they can't be fetched again: a key that was withdrawn must not live on."""
+PAUSE: Final = 60.0
+"""How long it takes after a key was asked for that is unknown until another such key leads to a fetch."""
+RETRY: Final = 10.0
+"""How long it takes after a failed fetch until the next one."""
+MAX_KEYS: Final = 100
+MAX_JWKS: Final = 256 * 1024
+
+
+class Unavailable(Exception):
+    """Whether a token is valid can't be found out now, because its issuer does not respond; the text says why."""
+
+
+class KeySet:
+    """The keys of a JWKS that can be used here.
+
+    Args:
+        document: The JWKS (RFC 7517, section 5).
+
+    Raises:
+        ValueError: If it is malformed, or has more than `MAX_KEYS` keys.
+    """
+
+    def __init__(self, document: Any) -> None:
+        listed = document.get("keys") if isinstance(document, dict) else None
+        if not isinstance(listed, list):
+            raise ValueError("it is not a JWKS: a JSON object with a list of keys")
+        if len(listed) > MAX_KEYS:
+            raise ValueError(f"it has {len(listed)} keys, more than {MAX_KEYS}")
+        self._keys: list[Key] = []
+        for jwk in listed:
+            try:
+                self._keys.append(import_key(jwk))
+            except ValueError as exc:
+                # One key that is unknown here must not take the others with it (RFC 7517, section 5).
+                logger.debug("a key of a JWKS is left out: %s", exc)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def knows(self, kid: object) -> bool:
+        """Return whether there is a key of this name."""
+        return any(key.kid == kid for key in self._keys)
+
+    def find(self, kid: object, algorithm: str) -> Sequence[Key]:
+        """Return the keys that can have made a signature: those of this name, or the only one of its kind.
+
+        Args:
+            kid: What the header of the token says; None if it says nothing.
+            algorithm: The algorithm of the signature.
+        """
+        found = [key for key in self._keys if (kid is None or key.kid == kid) and suits(key, algorithm)]
+        # Without a name each key would have to be tried, at the sender's choice.
+        return found if kid is not None or len(found) == 1 else ()
+
+
+class IssuerKeys:
+    """The keys of one issuer, fetched when they are needed.
+
+    A fetch runs in a task of its own, once for all who wait for it, and each of them can leave.
+
+    Args:
+        issuer: The issuer, as it is configured.
+        url: Where its JWKS is; None if its metadata says so.
+        fetch: Returns what makes the exchanges of one fetch.
+        clock: Tells the time.
+        nursery: Where fetches run.
+
+    Attributes:
+        issuer: The issuer; from the first fetch on as its own metadata has it.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        url: str | None,
+        fetch: Callable[[], FetchFunction],
+        clock: Callable[[], float],
+        nursery: trio.Nursery,
+    ) -> None:
+        self.issuer = self._configured = issuer
+        self._url = self._given = url
+        self._fetch = fetch
+        self._clock = clock
+        self._nursery = nursery
+        self._keys: KeySet | None = None
+        self._fetched_at = self._failed_at = self._searched_at = -float("inf")
+        self._problem = ""
+        self._under_way: trio.Event | None = None
+
+    async def find(self, kid: object, algorithm: str) -> Sequence[Key]:
+        """Return the keys that can have made a signature.
+
+        Raises:
+            InvalidToken: If the issuer has no such key.
+            Unavailable: If the issuer does not respond, and no keys are there that still hold.
+        """
+        age = self._clock() - self._fetched_at
+        if age > STALE:
+            await self._renew()
+        elif age > FRESH:
+            self._start()
+        if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
+            raise Unavailable(self._problem)
+        if kid is not None and not keys.knows(kid):
+            if self._clock() - self._searched_at > PAUSE:
+                self._searched_at = self._clock()
+                await self._renew()
+                keys = self._keys or keys
+            if not keys.knows(kid) and self._failed_at > self._fetched_at:
+                raise Unavailable(self._problem)
+        if not (found := keys.find(kid, algorithm)):
+            raise InvalidToken("its issuer has no such key")
+        return found
+
+    async def _renew(self) -> None:
+        self._start()
+        if self._under_way is not None:
+            await self._under_way.wait()
+
+    def _start(self) -> None:
+        if self._under_way is None and self._clock() - self._failed_at > RETRY:
+            self._under_way = trio.Event()
+            self._nursery.start_soon(self._run, self._under_way, name=f"keys of {self._configured}")
+
+    async def _run(self, done: trio.Event) -> None:
+        try:
+            self._keys = await self._fetched()
+            self._fetched_at = self._clock()
+        except (AuthorizationError, ValueError) as exc:
+            # The keys may have moved: look for them again.
+            self._url = self._given
+            self._failed_at = self._clock()
+            self._problem = f"the keys of {self._configured} can't be fetched: {exc}"
+            logger.warning("%s", self._problem)
+        finally:
+            self._under_way = None
+            done.set()
+
+    async def _fetched(self) -> KeySet:
+        fetch = self._fetch()
+        if self._url is None:
+            server = await metadata_of(self._configured, fetch)
+            if server.jwks is None:
+                raise ValueError("its metadata has no jwks_uri; pass keys= to JwtVerifier, or use another verifier")
+            self.issuer, self._url = server.issuer, server.jwks
+        step = "keys"
+        response = await fetch(Fetch(step, "GET", self._url, {"Accept": "application/json"}, limit=MAX_JWKS))
+        if response.status != 200:
+            raise AuthorizationError(step, f"{self._url} responded with HTTP {response.status}", issuer=self.issuer)
+        self._compare_clocks(response)
+        keys = KeySet(from_json(response.body))
+        if not keys:
+            raise ValueError("not one of them can check signatures")
+        return keys
+
+    def _compare_clocks(self, response: Fetched) -> None:
+        """Say so if the clocks differ: it is why good tokens seem expired, or not yet valid."""
+        try:
+            theirs = email.utils.parsedate_to_datetime(response.headers.get("Date") or "").timestamp()
+        except (ValueError, OverflowError):
+            return
+        if abs(ahead := self._clock() - theirs) > LEEWAY:
+            logger.warning(
+                "the clock of this machine is %.0f s %s that of %s: tokens will be refused; set the clock",
+                abs(ahead),
+                "ahead of" if ahead > 0 else "behind",
+                self._configured,
+            )
+
+
+async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
+    """Find the metadata of an issuer.
+
+    Raises:
+        AuthorizationError: If it is not found, or it is of another issuer.
+    """
+    # The issuer was configured here, so it takes the place of the server that a user trusts.
+    flow = find_server(issuer, UrlPolicy(), issuer)
+    try:
+        step = next(flow)
+        while True:
+            assert isinstance(step, Fetch)
+            try:
+                response = await fetch(step)
+            except AuthorizationError as exc:
+                step = flow.throw(exc)
+            else:
+                step = flow.send(response)
+    except StopIteration as end:
+        found: AuthorizationServer = end.value
+        return found

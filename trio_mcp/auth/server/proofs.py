@@ -1,0 +1,233 @@
+"""DPoP at a resource server (RFC 9449): proofs are checked, remembered so that none works twice, and given nonces."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+import attrs
+
+from trio_mcp.auth.server.claims import InvalidToken
+from trio_mcp.auth.server.jws import import_key, is_signed_by, read_jws, suits
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+__all__ = ["PROOF_ALGORITHMS", "InvalidProof", "NonceNeeded", "Proofs"]
+
+PROOF_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "Ed25519", "RS256", "PS256")
+"""The algorithms accepted for proofs, the one that is preferred first."""
+
+WINDOW: Final = 300.0
+"""By how much the time of a proof may differ from ours, in seconds (the DPoP extension of MCP)."""
+NONCE_LIFE: Final = 300.0
+"""How long a nonce is accepted, in seconds; chosen. After half of it, clients are given a new one."""
+MAX_PROOFS: Final = 100_000
+"""How many proofs are remembered; chosen: some 20 MB."""
+MAX_KEYS: Final = 1_000
+"""How many keys of clients are kept ready to use; chosen."""
+MAX_PROOF: Final = 8 * 1024
+"""The longest proof that is read, in characters; chosen: one with an RSA key of 4096 bits has 2000."""
+
+
+class InvalidProof(Exception):
+    """A proof is refused; the text says why."""
+
+
+class NonceNeeded(Exception):
+    """A proof is fine, but must have a nonce of this server."""
+
+
+@attrs.frozen
+class _Prover:
+    """The header of a proof that was good: as long as a client keeps its key, all its proofs have the same."""
+
+    key: Key
+    algorithm: str
+    thumbprint: str
+
+
+class Proofs:
+    """The proofs that one resource server has seen.
+
+    A proof can be accepted for `WINDOW` before and after its time, and is remembered that long. When there is no more
+    room, all of them are forgotten, and from then on a proof needs a nonce that was given later: so none that was
+    forgotten can come back.
+
+    Args:
+        resource: The server's URL, with which the ``htu`` of proofs is compared.
+        nonces: Whether each proof must have a nonce; bytes are the secret of the nonces, shared by several processes.
+        clock: Tells the time.
+    """
+
+    def __init__(self, resource: str, nonces: bool | bytes, clock: Callable[[], float]) -> None:
+        self._target = plain_url(resource)
+        self._origin = "/".join(self._target.split("/", 3)[:3])
+        self._always = bool(nonces)
+        self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
+        self._clock = clock
+        self._provers: dict[str, _Prover] = {}
+        # By digest. Twice in the life of a proof the older half is dropped.
+        self._seen: set[bytes] = set()
+        self._seen_before: set[bytes] = set()
+        self._turned_at = clock()
+        # In milliseconds, as nonces have it: the last one given, and the time up to which none of them counts.
+        self._given_at = self._forgot_at = 0
+
+    def check(self, proof: str, *, method: str, path: str, token_hash: str, key: str) -> str | None:
+        """Check the proof that came with a token, by the list of RFC 9449, section 4.3, and remember it.
+
+        Args:
+            proof: The value of the field ``DPoP``, which was sent once.
+            method: The HTTP method of the request.
+            path: The path of the request, decoded.
+            token_hash: The SHA-256 of the token in Base64url.
+            key: The thumbprint of the key that the token is bound to.
+
+        Returns:
+            A new nonce for the client, if it is time for one.
+
+        Raises:
+            InvalidProof: If it is refused.
+            NonceNeeded: If it needs a nonce, or another one.
+        """
+        if len(proof) > MAX_PROOF:
+            raise InvalidProof(f"it is longer than {MAX_PROOF} characters")
+        head = proof.partition(".")[0]
+        known = self._provers.get(head)
+        try:
+            jws = read_jws(proof)
+            prover = known or _prover(jws.header)
+        except InvalidToken as exc:
+            raise InvalidProof(exc.reason) from None
+        claims = jws.claims
+        # What costs least comes first; the order of the list does not matter.
+        if prover.thumbprint != key:
+            raise InvalidProof("its key is another one than the token is bound to")
+        if _text(claims, "htm") != method:
+            raise InvalidProof("its 'htm' is another method than the request's")
+        if _text(claims, "ath") != token_hash:
+            raise InvalidProof("its 'ath' is not the hash of the token")
+        self._check_target(_text(claims, "htu"), path)
+        self._check_time(claims.get("iat"))
+        if not is_signed_by(jws, prover.key, prover.algorithm):
+            raise InvalidProof("its signature is wrong")
+        if known is None:
+            # Only now: what was not proved must leave nothing behind.
+            if len(self._provers) >= MAX_KEYS:
+                del self._provers[next(iter(self._provers))]
+            self._provers[head] = prover
+        renewed = self._check_nonce(claims.get("nonce"))
+        self._remember(f"{key}.{_text(claims, 'jti')}")
+        return renewed
+
+    def nonce(self) -> str:
+        """Return a new nonce: the time, signed, so that nothing has to be remembered of it."""
+        # Later than all that was forgotten, even in the same millisecond.
+        self._given_at = max(int(self._clock() * 1000), self._forgot_at + 1)
+        stamp = struct.pack(">Q", self._given_at)
+        return base64.urlsafe_b64encode(stamp + self._tag(stamp)).decode()
+
+    def _tag(self, stamp: bytes) -> bytes:
+        return hmac.digest(self._secret, stamp, "sha256")[:16]
+
+    def _check_target(self, htu: str, path: str) -> None:
+        # Behind a proxy the path of the request may differ from the one that the client knows.
+        try:
+            if (target := plain_url(htu)) == self._target or target == plain_url(self._origin + quote(path)):
+                return
+        except ValueError:
+            pass
+        raise InvalidProof("its 'htu' is not the URL of this server")
+
+    def _check_time(self, issued_at: object) -> None:
+        if isinstance(issued_at, bool) or not isinstance(issued_at, (int, float)):
+            raise InvalidProof("it has no 'iat'")
+        ahead = issued_at - self._clock()
+        if not abs(ahead) <= WINDOW:
+            raise InvalidProof(f"its time differs from ours by {ahead:.0f} s: is the clock right?")
+
+    def _check_nonce(self, nonce: object) -> str | None:
+        now = self._clock()
+        if not self._always and now > self._forgot_at / 1000 + 2 * WINDOW:
+            return None
+        try:
+            raw = base64.b64decode(nonce, b"-_", validate=True) if isinstance(nonce, str) else b""
+        except ValueError:
+            raw = b""
+        if len(raw) != 24 or not hmac.compare_digest(self._tag(raw[:8]), raw[8:]):
+            raise NonceNeeded
+        given_at: int = struct.unpack(">Q", raw[:8])[0]
+        age = now - given_at / 1000
+        if given_at <= self._forgot_at or age > NONCE_LIFE:
+            raise NonceNeeded
+        return self.nonce() if age > NONCE_LIFE / 2 else None
+
+    def _remember(self, name: str) -> None:
+        digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        now = self._clock()
+        if now - self._turned_at > 2 * WINDOW:
+            self._seen_before = self._seen if now - self._turned_at < 4 * WINDOW else set()
+            self._seen, self._turned_at = set(), now
+        if digest in self._seen or digest in self._seen_before:
+            raise InvalidProof("it was used before")
+        self._seen.add(digest)
+        if len(self._seen) >= MAX_PROOFS:
+            self._seen, self._seen_before = set(), set()
+            self._forgot_at = max(int(now * 1000), self._given_at)
+
+
+def _prover(header: dict[str, Any]) -> _Prover:
+    algorithm = header.get("alg")
+    if header.get("typ") != "dpop+jwt":
+        raise InvalidToken("its 'typ' is not dpop+jwt")
+    if not isinstance(algorithm, str) or algorithm not in PROOF_ALGORITHMS:
+        raise InvalidToken("its algorithm is not accepted")
+    try:
+        key = import_key(header.get("jwk"))
+    except ValueError as exc:
+        raise InvalidToken(f"its 'jwk' is refused: {exc}") from None
+    if not suits(key, algorithm):
+        raise InvalidToken("its 'jwk' can't have made a signature by its algorithm")
+    return _Prover(key, algorithm, key.thumbprint())
+
+
+def _text(claims: dict[str, Any], name: str) -> str:
+    value = claims.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidProof(f"it has no {name!r}")
+    return value
+
+
+# RFC 3986, section 2.3.
+_UNRESERVED = re.compile(r"%(2[DE]|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
+_ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
+
+
+def plain_url(url: str) -> str:
+    """Return a URL without query and fragment, normalized (RFC 9449, section 4.3; RFC 3986, sections 6.2.2 and 6.2.3).
+
+    A handshake may call its URL ``ws`` or ``http``, and a slash at the end makes no difference to this server either.
+
+    Raises:
+        ValueError: If it is not a URL.
+    """
+    parts = urlsplit(url)
+    if "@" in parts.netloc or not parts.hostname:
+        raise ValueError("it names no host, or a user")
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    host, port = parts.hostname, parts.port
+    if ":" in host:
+        host = f"[{host}]"
+    if port is not None and port != {"http": 80, "https": 443}.get(scheme):
+        host += f":{port}"
+    path = _UNRESERVED.sub(lambda found: unquote(found[0]), parts.path)
+    path = _ESCAPE.sub(lambda found: found[0].upper(), path)
+    return f"{scheme}://{host}{path.rstrip('/') or '/'}"

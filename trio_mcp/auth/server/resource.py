@@ -1,0 +1,357 @@
+"""`ResourceServer`: what a server accepts as an access token, and what it says to those who have none."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from types import MappingProxyType
+from typing import Any, Final, Literal, Protocol
+from urllib.parse import parse_qsl
+
+import attrs
+
+from trio_mcp._checks import check_choice, check_hook, check_seconds, check_text
+from trio_mcp._log import logger
+from trio_mcp.auth.fetching import Fetcher, FetchFunction
+from trio_mcp.auth.rules.jose import need_jose
+from trio_mcp.auth.server.answers import Answers
+from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, Verify, canonical
+from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
+from trio_mcp.auth.server.jwt import JwtVerifier
+from trio_mcp.auth.server.keys import Unavailable
+from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNeeded, Proofs
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.rules.statuses import Refusal
+from trio_mcp.http.server.asgi import HttpRequest
+from trio_mcp.http.server.protection import Guard, Identified
+from trio_mcp.principal import Principal
+
+__all__ = ["ResourceServer", "Verifier"]
+
+MAX_TOKEN: Final = 16 * 1024
+"""The longest Authorization field that is read, in characters; chosen."""
+MAX_TOKENS: Final = 10_000
+"""How many verified tokens are remembered; chosen."""
+
+# RFC 6750, section 2.1.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+# RFC 6749, section 3.3.
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+class Verifier(Protocol):
+    """What checks tokens, with state of its own for each run: `JwtVerifier`, `IntrospectionVerifier`."""
+
+    def opened(self, setting: Setting) -> contextlib.AbstractAsyncContextManager[Verify]:
+        """Return a block in which tokens can be checked."""
+
+
+class ResourceServer:
+    """Protects a server: only requests with an access token that was issued for it get in.
+
+    Pass it as ``auth=`` to what serves over HTTP. The audience of each token is checked, always.
+
+    Args:
+        resource: The URL by which clients know the server. It is what tokens must be for, whatever the request says in
+            ``Host`` or ``Forwarded``.
+        issuers: The authorization servers whose tokens are accepted, by their issuers.
+        scopes: What every request needs. Tools, resources and prompts may need more (``scopes=``).
+        verifier: What checks tokens; an async function that is given a token and returns its `Claims`, or raises
+            `InvalidToken`, is one, too.
+        dpop: Whether tokens may be bound to a key of the client, so that a stolen one is worth nothing (RFC 9449):
+            "off", "accept" or "require". Needs the extra ``auth``, unless it is "off".
+        nonces: Whether proofs of that key must have a nonce of this server; bytes are the secret of the nonces, at
+            least 32 and random, for several processes that serve the same resource.
+        includes: Whether one scope includes another: a function that is given a scope that was granted and one that is
+            needed.
+        audiences: More names by which issuers know this server, where they can't put its URL into a token.
+        remember: For how many seconds a token that was accepted is not checked again.
+        name: The server's name, for people.
+        documentation: The URL of a page for developers.
+        fetch: Makes the exchanges with issuers; None does so over HTTPS, within bounds.
+        clock: Tells the time, in seconds since the epoch.
+
+    Attributes:
+        resource: The URL of the server.
+        scopes: What every request needs.
+        metadata: The URL of the metadata (RFC 9728).
+
+    Raises:
+        ImportError: If the extra ``auth`` is needed, and is not installed.
+        TypeError: If an argument is of another type.
+        ValueError: If an argument has a value that can't be used.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        *,
+        issuers: Collection[str],
+        scopes: Collection[str] = (),
+        verifier: Verifier | Verify | None = None,
+        dpop: Literal["off", "accept", "require"] = "accept",
+        nonces: bool | bytes = False,
+        includes: Callable[[str, str], bool] | None = None,
+        audiences: Collection[str] = (),
+        remember: float = 60.0,
+        name: str | None = None,
+        documentation: str | None = None,
+        fetch: FetchFunction | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.resource = checked_url("resource", resource)
+        self.scopes = _scopes(scopes)
+        self.metadata = metadata_url(resource)
+        check_choice("dpop", dpop, ("off", "accept", "require"))
+        check_hook("includes", includes, sync=True)
+        check_hook("fetch", fetch)
+        check_seconds("remember", remember, zero=True, finite=True)
+        if dpop != "off":
+            need_jose(f"dpop={dpop!r}")
+        if isinstance(nonces, bytes) and len(nonces) < 32:
+            raise ValueError(f"nonces must be a secret of at least 32 bytes, got {len(nonces)}")
+        if not isinstance(nonces, (bool, bytes)):
+            raise TypeError(f"nonces must be True, False or bytes, got {type(nonces).__name__}")
+        self._includes = includes
+        self._remember = remember
+        self._verifier: Verifier = _verifier(verifier)
+        self._setting = Setting(
+            _issuers(issuers),
+            frozenset(map(canonical, (resource, *_names("audiences", audiences)))) | {resource, *audiences},
+            fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
+            clock=clock,
+        )
+        self._bearer = dpop != "require"
+        self._proofs = None if dpop == "off" else Proofs(resource, nonces, clock)
+        algorithms = PROOF_ALGORITHMS if self._proofs else ()
+        self._answers = Answers(self.metadata, self.scopes, self._bearer, " ".join(algorithms))
+        document = written(
+            {
+                "resource": resource,
+                "authorization_servers": list(self._setting.issuers),
+                "scopes_supported": sorted(self.scopes),
+                "bearer_methods_supported": ["header"],
+                "dpop_signing_alg_values_supported": algorithms,
+                "dpop_bound_access_tokens_required": not self._bearer,
+                "resource_name": name,
+                "resource_documentation": documentation and checked_url("documentation", documentation, query=True),
+            }
+        )
+        # At the root, too: not every client knows that the path of the server goes to the end.
+        below = self.metadata.partition(WELL_KNOWN)[2]
+        self._documents = MappingProxyType({WELL_KNOWN: document, WELL_KNOWN + below: document})
+
+    def document(self, path: str) -> bytes | None:
+        """Return the metadata that is served at a path of the origin, as JSON; None if none is.
+
+        Args:
+            path: The path from the root of the origin.
+        """
+        return self._documents.get(path.rstrip("/"))
+
+    def metadata_app(self) -> MetadataApp:
+        """Return an ASGI application that serves the metadata.
+
+        A server that is mounted below a path can't serve it: it belongs to the root of the origin. Mount this there.
+        """
+        return MetadataApp(self.document)
+
+    def permit(self, principal: Principal, needed: Collection[str] = ()) -> Refusal | None:
+        """Return the refusal, with a challenge, of a request that needs scopes; None if they are granted.
+
+        Args:
+            principal: Who makes it.
+            needed: What it needs, besides what every request does.
+        """
+        if (wanted := self.scopes.union(needed)) <= principal.scopes:
+            return None
+        if self._includes is not None:
+            includes = self._includes
+            missing = wanted - principal.scopes
+            if all(any(includes(granted, scope) for granted in principal.scopes) for scope in missing):
+                return None
+        return self._answers.scope(wanted)
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Guard]:
+        """Return a block in which requests can be judged, by what it yields."""
+        async with self._verifier.opened(self._setting) as verify:
+            yield _Guard(verify, self._setting, self._answers, self._proofs, self._bearer, self._remember)
+
+    def __repr__(self) -> str:
+        return f"ResourceServer({self.resource!r}, issuers={list(self._setting.issuers)!r})"
+
+
+@attrs.frozen
+class _Known:
+    """A token that was accepted."""
+
+    identified: Identified
+    key: str | None
+    hash: str
+    until: float
+
+
+@attrs.define
+class _Guard:
+    """The judge of one run."""
+
+    _verify: Verify
+    _setting: Setting
+    _answers: Answers
+    _proofs: Proofs | None
+    _bearer: bool
+    _remember: float
+    # By the hash of the token: a dump of the memory, too, has none.
+    _tokens: dict[bytes, _Known] = attrs.field(factory=dict, init=False)
+    _warned_at: float = attrs.field(default=-float("inf"), init=False)
+
+    async def identify(self, request: HttpRequest) -> Identified | Refusal:
+        """Judge the token of a request by the head alone."""
+        headers = request.headers
+        field = headers.get("authorization")
+        if (query := request.scope.get("query_string")) and _has_token(query):
+            return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
+        if field is None:
+            return self._answers.nothing()
+        scheme, _, token = field.partition(" ")
+        scheme = scheme.lower()
+        if scheme not in ("bearer", "dpop"):
+            return self._answers.nothing()
+        if headers.count("authorization") > 1 or len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
+            return self._answers.malformed("the field Authorization must have one token, and be there only once")
+        if scheme == "dpop" and self._proofs is None:
+            return self._answers.token("Bearer")
+        if scheme == "bearer" and not self._bearer:
+            return self._answers.token("DPoP")
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._tokens.get(digest)
+        if known is None or known.until <= self._setting.clock():
+            found = await self._checked(token, digest)
+            if isinstance(found, Refusal):
+                return found
+            known = found
+        if known.key is None and scheme == "bearer":
+            return known.identified
+        return self._proved(request, scheme, known)
+
+    def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
+        if known.key is None:
+            logger.info("an access token is refused: it came with DPoP, and is not bound to a key")
+            return self._answers.token("Bearer" if self._bearer else None)
+        if scheme == "bearer" or self._proofs is None:
+            logger.info("an access token is refused: it is bound to a key, and came without DPoP")
+            return self._answers.token("DPoP" if self._proofs else None)
+        if request.headers.count("dpop") != 1:
+            return self._answers.proof("there must be one field DPoP")
+        proof = request.headers.get("dpop")
+        assert proof is not None
+        try:
+            nonce = self._proofs.check(
+                proof,
+                method=request.method,
+                path=request.scope["path"],
+                token_hash=known.hash,
+                key=known.key,
+            )
+        except InvalidProof as exc:
+            logger.info("a DPoP proof is refused: %s", exc)
+            return self._answers.proof(str(exc))
+        except NonceNeeded:
+            return self._answers.nonce(self._proofs.nonce())
+        if nonce is None:
+            return known.identified
+        return Identified(known.identified.principal, (("DPoP-Nonce", nonce),))
+
+    async def _checked(self, token: str, digest: bytes) -> _Known | Refusal:
+        self._tokens.pop(digest, None)
+        try:
+            claims = await self._verify(token)
+            if not isinstance(claims, Claims):
+                raise TypeError(f"a verifier must return Claims or raise InvalidToken; it returned {type(claims)}")
+            self._setting.check(claims)
+        except InvalidToken as exc:
+            logger.info("%s", exc)
+            return self._answers.token()
+        except (Unavailable, AuthorizationError) as exc:
+            logger.warning("an access token can't be checked: %s", exc)
+            return self._answers.unavailable()
+        except Exception:
+            logger.exception("checking an access token failed")
+            return self._answers.broken()
+        principal = Principal(
+            claims.subject,
+            claims.issuer,
+            claims.client_id,
+            claims.scopes,
+            claims=claims.values,
+            expires_at=claims.expires_at,
+        )
+        hash_ = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
+        known = _Known(Identified(principal), claims.key, hash_, until)
+        if len(self._tokens) >= MAX_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        self._tokens[digest] = known
+        return known
+
+
+@attrs.frozen
+class _Function:
+    """A user's function as a verifier."""
+
+    _verify: Verify
+
+    @contextlib.asynccontextmanager
+    async def opened(self, setting: Setting) -> AsyncIterator[Verify]:
+        yield self._verify
+
+
+def _verifier(given: Any) -> Verifier:
+    if given is None:
+        return JwtVerifier()
+    if isinstance(given, type):
+        raise TypeError(f"verifier must be an object: write {given.__name__}(…)")
+    if hasattr(given, "opened"):
+        return given  # type: ignore[no-any-return]
+    check_hook("verifier", given)
+    return _Function(given)
+
+
+def _names(what: str, given: Collection[str]) -> Collection[str]:
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise TypeError(f"{what} must be a list of strings, got {given!r}")
+    for each in given:
+        check_text(what, each)
+    return given
+
+
+def _issuers(given: Collection[str]) -> tuple[str, ...]:
+    found = tuple(checked_url("issuers", each) for each in _names("issuers", given))
+    if not found:
+        raise ValueError("issuers must not be empty: name the authorization server whose tokens are accepted")
+    return found
+
+
+def _scopes(given: Collection[str]) -> frozenset[str]:
+    for scope in _names("scopes", given):
+        if not _SCOPE.fullmatch(scope):
+            raise ValueError(
+                f"scopes has {scope!r}, which is not a scope: spaces, quotes and backslashes can't be in one"
+            )
+    if "offline_access" in given:
+        raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
+    return frozenset(given)
+
+
+def _has_token(query: bytes) -> bool:
+    # RFC 6750, section 2.3.
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        return True  # more parameters than anyone needs
+    return any(name.lower() == "access_token" for name, _ in pairs)
