@@ -40,7 +40,7 @@ def login(options: argparse.Namespace) -> int:
     if oauth is None:
         oauth = _own(options, asking(how), None)
     if not isinstance(oauth, auth.OAuth):
-        raise Exit(f"nobody signs in to {options.target}: its configuration has credentials of another kind")
+        raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
     trio.run(oauth.sign_in, server)
     (found,) = [each for each in trio.run(_stored) if each["server"] == server] or [{}]
     scopes = f", for {' '.join(found['scopes'])}" if found.get("scopes") else ""
@@ -135,12 +135,15 @@ async def _stored() -> list[dict[str, Any]]:
 
 
 def _target(options: argparse.Namespace, make_auth: Callable[[object], Any]) -> HttpServerParameters:
-    found = reached(options.target, dict(options.variable), make_auth)
+    try:
+        found = reached(options.target, dict(options.variable), make_auth)
+    except (TypeError, ValueError) as exc:
+        raise Exit(str(exc)) from None
     ways = found.targets if isinstance(found, FailoverParameters) else [found]
     for way in ways:
         if isinstance(way, HttpServerParameters):
             return way
-    raise Exit(f"nobody signs in to {options.target}: logins are for servers over HTTP and WebSocket")
+    raise Exit(f"{options.target} takes no login: logins are for servers over HTTP and WebSocket")
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"login": login, "logout": logout, "logins": logins}

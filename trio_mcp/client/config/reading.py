@@ -398,14 +398,12 @@ class _Judge:
         # An entry with problems noted above would only fail below with a less precise message.
         if len(self.problems) > before:
             return None
-        auth = filled.pop("auth", None)
-        plain.pop("auth", None)
         # Without a type, the scheme of the URL decides.
         scheme = filled.get("url", "").partition(":")[0].lower()
         kind = TYPES[entry["type"]] if "type" in entry else SCHEMES.get(scheme, "http" if by_url else None)
         try:
-            if auth is not None:
-                filled["auth"] = self._config.make_auth(auth)
+            if "auth" in filled:
+                plain["auth"] = filled["auth"] = self._config.make_auth(filled["auth"])
         except ValueError as exc:  # its text has no values
             self.problem((*path, "auth"), str(exc))
             return None
