@@ -14,6 +14,7 @@ from . import (
     imports,
     listeners,
     memory,
+    protected,
     rss,
     signals,
     slow_clients,
@@ -44,5 +45,6 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "big": big_messages.run,
     "signals": signals.run,
     "listeners": listeners.run,
+    "protected": protected.run,
     "hops": hops.run,
 }

@@ -31,6 +31,7 @@ class Contender:
     era: str
     server: tuple[str, ...]
     loop: str = "trio"
+    more: tuple[str, ...] = ()
 
 
 FAST, EVENTS = ("http_fast",), ("http_fast", "sse")
@@ -38,6 +39,9 @@ CLIENTS = {
     "ours, modern": Contender("our_http", "modern", FAST),
     "ours, legacy": Contender("our_http", "legacy", FAST),
     "ours, modern, events": Contender("our_http", "modern", EVENTS),
+    "ours, modern, bearer token": Contender("our_http", "modern", FAST, more=("token",)),
+    "ours, modern, signed in": Contender("our_http", "modern", FAST, more=("oauth",)),
+    "ours, modern, signed in with DPoP": Contender("our_http", "modern", FAST, more=("dpop",)),
     "bare httpx": Contender("bare_http", "modern", FAST),
     "bare h11": Contender("bare_h11", "modern", FAST),
 }
@@ -56,6 +60,9 @@ CLIENT_COMPARISONS = [
     Comparison("ours, legacy", "official on Trio, legacy"),
     Comparison("ours, modern", "bare httpx"),
     Comparison("ours, modern", "bare h11"),
+    Comparison("ours, modern, bearer token", "ours, modern"),
+    Comparison("ours, modern, signed in", "ours, modern"),
+    Comparison("ours, modern, signed in with DPoP", "ours, modern"),
     Comparison("bare h11", CEILING),
 ]
 
@@ -103,7 +110,7 @@ def _connected(chosen: Mapping[str, Contender], stack: ExitStack) -> dict[str, W
     workers: dict[str, Worker] = {}
     for label, contender in chosen.items():
         url = servers[contender.server].url
-        workers[label] = Worker(contender.module, contender.era, url, loop=contender.loop)
+        workers[label] = Worker(contender.module, contender.era, url, *contender.more, loop=contender.loop)
         stack.callback(workers[label].close)
     for worker in workers.values():
         worker.wait_ready()

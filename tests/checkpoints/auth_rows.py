@@ -12,10 +12,11 @@ from unittest import mock
 
 import trio
 
+from tests.auth.engine.world import SERVER, World
 from tests.auth.io.keychain import keychain
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
 from tests.injection import cancel_everywhere
-from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
+from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, OAuth, open_browser, paste_redirect
 from trio_mcp.auth.client import terminal
 
 URL = "https://id.example.com/authorize?state=x"
@@ -86,6 +87,57 @@ def of_a_store(kind: Any) -> None:
 
 for each in (FileTokens, KeyringTokens, MemoryTokens):
     of_a_store(each)
+
+
+@call(OAuth.sign_in, "without a login, and with one")
+async def signs_in(check: Check) -> None:
+    world = World(latency=0, person=0)
+    for _ in range(2):
+        await check(world.oauth().sign_in(SERVER))
+
+
+@call(OAuth.sign_out, "with a login, and without one")
+async def signs_out(check: Check) -> None:
+    world = World(latency=0, person=0)
+    await world.oauth().sign_in(SERVER)
+    assert await check(world.oauth().sign_out(SERVER))
+    assert not await check(world.oauth().sign_out(SERVER))
+
+
+@effect(OAuth.sign_in, "a whole login or none, and the next one works")
+async def signed_in() -> None:
+    # A login that has arrived is kept, although the task that wanted it was cancelled.
+    world = World(latency=0, person=0)
+
+    async def sign_in() -> None:
+        await world.oauth().sign_in(SERVER)
+
+    async def whole() -> None:
+        login = await world.login()
+        assert login is None or world.id.claims_of(login.access_token)
+        await world.oauth().sign_out(SERVER)
+
+    await cancelled_before(sign_in())
+    assert await world.login() is None
+    await cancel_everywhere(sign_in, whole)
+
+
+@effect(OAuth.sign_out, "a whole login or none, and the next one works")
+async def signed_out() -> None:
+    world = World(latency=0, person=0)
+
+    async def sign_out() -> None:
+        await world.oauth().sign_out(SERVER)
+
+    async def whole() -> None:
+        login = await world.login()
+        assert login is None or world.id.claims_of(login.access_token)
+        await world.oauth().sign_in(SERVER)
+
+    await whole()
+    await cancelled_before(sign_out())
+    assert await world.login() is not None
+    await cancel_everywhere(sign_out, whole)
 
 
 @call(open_browser, "with a browser, and without one")

@@ -3,8 +3,8 @@
 Public is what docs/reference documents and what the packages for users export, with all members that have no underscore
 and the methods behind ``async with``, ``async for`` and a call; and the classes of what such functions hand out. What
 the reference leaves out of a class by name is left out here, too, and so are abstract methods, which have no body, and
-the hooks that a subclass overrides: the session calls them. The rest of the house calls itself: its functions may
-return without a checkpoint where their callers have had one.
+the hooks that the house calls: what a subclass overrides, and how it opens an ``auth=``. The rest of the house calls
+itself: its functions may return without a checkpoint where their callers have had one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GIVES = re.compile(r"(?:\w+\.)?(Awaitable|Coroutine|InputRequest|AbstractAsyncCo
 
 
 REFERENCE = "\n".join(page.read_text() for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
-HOOKS = {"received_error", "received_notification", "received_request"}
+HOOKS = {"opened", "received_error", "received_notification", "received_request"}
 LEFT_OUT = HOOKS | {name for names in re.findall(r":exclude-members: (.*)", REFERENCE) for name in names.split(", ")}
 
 

@@ -129,6 +129,21 @@ async def test_anything_else_is_refused_and_it_goes_on_waiting() -> None:
     assert not any(word in page.lower() for word in (b"<script", b"canary", STATE.encode(), b"http://", b"https://"))
 
 
+async def test_a_redirection_counts_once_even_before_its_page_is_sent() -> None:
+    async with waiting() as (redirections, outcome), trio.open_nursery() as nursery:
+        ours, theirs = trio.testing.memory_stream_pair()
+        slow = trio.Event()
+        theirs.send_stream.send_all_hook = slow.wait
+        nursery.start_soon(redirections.serve, theirs)
+        await ours.send_all(asked(RIGHT))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await said(redirections, asked(RIGHT))).startswith(b"HTTP/1.1 400")
+        assert outcome == []  # the person sees the page first
+        slow.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcome == [{"code": "canary", "state": STATE}]
+
+
 async def test_errors_are_outcomes_too() -> None:
     async with waiting() as (redirections, outcome):
         await said(redirections, asked(f"/callback?error=access_denied&error_description=a+b%2Bc&state={STATE}&iss="))

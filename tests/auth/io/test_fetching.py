@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +18,9 @@ import httpx
 import pytest
 import trio
 
+from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
+from tests.waiting import eventually
 from trio_mcp.auth.fetching import Fetcher, Network
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.rules.urls import UrlPolicy
@@ -294,6 +298,48 @@ async def test_the_next_address_is_tried_if_one_does_not_answer() -> None:
     sink = Sink(respond, id_example_com=[[OTHER, PUBLIC]])
     await Fetcher(SERVER, network=sink).flow()(get())
     assert sink.addresses == [OTHER, PUBLIC]
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "gopher://127.0.0.1:1", "http://127.0.0.1:1", "http://["])
+async def test_a_proxy_that_is_of_no_use_is_an_error_like_any_other(proxy: str) -> None:
+    class Proxied(Network):
+        def proxy(self, url: str) -> str | None:
+            return proxy
+
+    with pytest.raises(AuthorizationError, match=re.escape("https://id.example.com/")):
+        await Fetcher(SERVER, network=Proxied()).flow()(get())
+
+
+async def test_a_cancellation_at_any_step_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    connections: set[trio.SocketStream] = set()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        connections.add(stream)
+        with contextlib.suppress(trio.BrokenResourceError):
+            await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{")
+            await stream.send_all(b"}  ")
+            await stream.receive_some()  # until it is closed
+        connections.remove(stream)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/token"
+        fetcher = Fetcher(url)
+        fields = {"Authorization": "Basic canary", "DPoP": "canary"}
+
+        async def fetch() -> None:
+            found = await fetcher.flow()(Fetch("token", "POST", url, fields, b"refresh_token=canary"))
+            assert found.body == b"{}  "
+
+        async def all_closed() -> None:
+            await eventually(lambda: not connections)
+
+        assert await cancel_everywhere(fetch, all_closed) > 5
+        nursery.cancel_scope.cancel()
+    assert caplog.records  # of httpx, which logs what it does
+    assert "canary" not in caplog.text
 
 
 async def test_over_tls_the_certificate_has_to_be_the_name_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,6 +113,26 @@ async def test_files_are_their_owner_s_alone(tmp_path: Path) -> None:
     assert not any(SECRET in path.name or "example" in path.name for path in files)
 
 
+async def test_a_lock_is_free_after_its_block_though_a_child_has_its_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileTokens(tmp_path / "logins")
+    copies: list[int] = []
+    real = os.open
+
+    def copying(*args: Any, **options: Any) -> int:
+        copies.append(os.dup(made := real(*args, **options)))  # as a fork does
+        return made
+
+    monkeypatch.setattr(os, "open", copying)
+    for _ in range(2):
+        with trio.fail_after(10):
+            async with store.lock(KEY):
+                pass
+    for each in copies:
+        os.close(each)
+
+
 def foreign(path: Path) -> None:
     real = os.fstat
 

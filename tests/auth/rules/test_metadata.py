@@ -141,6 +141,17 @@ def test_a_slash_at_the_end_of_an_issuer(advertised: str, published: str, kept: 
     assert found(world).server.issuer == kept
 
 
+def test_a_document_elsewhere_may_not_name_a_parent() -> None:
+    """On a host with many tenants, one could get tokens for all of them; the well-known places are the host's own."""
+    pages: dict[str, Any] = {ID + OAUTH: asm()}
+    for url in (CUSTOM, AT_ROOT + "/../../custom"):
+        pages[url] = prm("https://mcp.example.com")
+        with pytest.raises(AuthorizationError, match=r"is the metadata of 'https://mcp\.example\.com'"):
+            found(World(pages), Wanted(url))
+    pages[AT_ROOT] = pages[CUSTOM]
+    assert found(World(pages), Wanted(AT_ROOT)).audience == "https://mcp.example.com"
+
+
 @pytest.mark.parametrize("resource", [MCP, MCP + "/", "https://mcp.example.com", "HTTPS://mcp.example.com:443/mcp"])
 def test_the_resource_is_kept_byte_for_byte(resource: str) -> None:
     """It is what all later requests send."""

@@ -187,6 +187,14 @@ def test_a_server_that_always_wants_another_nonce_gets_no_third_request(answers:
         drive(client_credentials(attrs.evolve(AT, prover=Prover())), *answers)
 
 
+def test_a_nonce_that_another_request_has_learned_first_is_used() -> None:
+    prover = Prover()
+    flow = client_credentials(attrs.evolve(AT, prover=prover))
+    next(flow)
+    drive(client_credentials(attrs.evolve(AT, prover=prover)), use_nonce("n1"), answer())
+    assert claims(flow.send(use_nonce("n1")), prover)["nonce"] == "n1"
+
+
 def test_a_nonce_means_nothing_without_a_key() -> None:
     with pytest.raises(AuthorizationError, match="use_dpop_nonce"):
         drive(client_credentials(AT), use_nonce("n1"))

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 import h11
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Redirections", "listening", "parameters_of"]
@@ -210,7 +210,7 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
         netloc = shown if parts.port is None else f"{shown}:{port}"
         redirections = Redirections(parts._replace(netloc=netloc).geturl())
         async with background_nursery() as nursery:
-            nursery.start_soon(partial(trio.serve_listeners, redirections.serve, listeners, handler_nursery=nursery))
+            await start(nursery, partial(trio.serve_listeners, redirections.serve, listeners))
             yield redirections
 
 

@@ -109,6 +109,7 @@ class _Attempt:
         self._keeper, self._pause = keeper, pause
         self._used: Login | None = None  # what the last request was signed with
         self._url = ""
+        self._nonce: str | None = None  # what its proof had
         self._taken: Counter[object] = Counter()
         self._step_ups = StepUps()
 
@@ -126,6 +127,7 @@ class _Attempt:
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
         if keeper.prover is not None and login.token_type == "DPoP":
+            self._nonce = keeper.prover.nonce(url, resource=True)
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
         return signed
 
@@ -138,37 +140,40 @@ class _Attempt:
         if not self._ours():
             return False
         prover = self._keeper.prover
-        learned = prover is not None and prover.learn(self._url, headers, resource=True)
+        fresh = False  # whether there is another nonce than that of the refused proof, whichever request learned it
+        if prover is not None:
+            prover.learn(self._url, headers, resource=True)
+            fresh = prover.nonce(self._url, resource=True) != self._nonce
         if status not in (401, 403):
             return False
         wanted = read_wanted(headers)
         if status == 403 and wanted.error != "insufficient_scope":
             return False
         for row in _REMEDIES:
-            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted, learned):
+            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted, fresh):
                 self._taken[row.remedy] += 1
                 return True
         raise self._refused(status, wanted)
 
     # The remedies: each returns whether the request is worth another try.
 
-    async def with_nonce(self, wanted: Wanted, learned: bool) -> bool:
-        return learned and wanted.error == "use_dpop_nonce"
+    async def with_nonce(self, wanted: Wanted, fresh: bool) -> bool:
+        return fresh and wanted.error == "use_dpop_nonce"
 
-    async def with_newer(self, wanted: Wanted, learned: bool) -> bool:
+    async def with_newer(self, wanted: Wanted, fresh: bool) -> bool:
         return self._keeper.usable(self._used)
 
-    async def renewed(self, wanted: Wanted, learned: bool) -> bool:
+    async def renewed(self, wanted: Wanted, fresh: bool) -> bool:
         if self._used is not None:
             await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
-    async def signed_in(self, wanted: Wanted, learned: bool) -> bool:
+    async def signed_in(self, wanted: Wanted, fresh: bool) -> bool:
         with self._pause():
             await self._keeper.obtain(self._used, wanted)
         return True
 
-    async def stepped_up(self, wanted: Wanted, learned: bool) -> bool:
+    async def stepped_up(self, wanted: Wanted, fresh: bool) -> bool:
         login = self._keeper.login
         held = frozenset[str]() if login is None else login.asked | (login.scopes or frozenset())
         more = self._step_ups.more(wanted.scopes, held)

@@ -73,34 +73,44 @@ class Prover:
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
-            "htu": url.partition("?")[0],
+            "htu": url.partition("#")[0].partition("?")[0],
             "iat": int(self._clock()),
         }
         if token is not None:
             digest = hashlib.sha256(token.encode()).digest()
             claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        if nonce := self._nonces.get((origin(url), token is not None)):
+        if nonce := self.nonce(url, resource=token is not None):
             claims["nonce"] = nonce
         return self._sign(self._head, json.dumps(claims), self._key, algorithms=[ALGORITHM])
 
-    def learn(self, url: str, headers: Headers, *, resource: bool) -> bool:
-        """Remember the nonce that came with a response, and return whether it is another than was known.
+    def nonce(self, url: str, *, resource: bool) -> str | None:
+        """Return the nonce that the next proof has; None without one.
 
-        A refusal that asks for a nonce is worth another try only if this returns True.
+        A refusal that asks for a nonce is worth another try only if this is not what the refused proof had. That holds
+        even where another request, refused at the same time, has learned it first.
+
+        Args:
+            url: The URL of the request.
+            resource: Whether the server is a resource server; its nonces are not those of an authorization server.
+        """
+        return self._nonces.get((origin(url), resource)) if self._nonces else None
+
+    def learn(self, url: str, headers: Headers, *, resource: bool) -> None:
+        """Remember the nonce that came with a response, if one did.
 
         Args:
             url: The URL of the request.
             headers: The header fields of the response.
             resource: Whether the server is a resource server; its nonces are not those of an authorization server.
         """
-        nonce, place = headers.get("DPoP-Nonce"), (origin(url), resource)
-        if nonce is None or not _NONCE.fullmatch(nonce) or self._nonces.get(place) == nonce:
-            return False
+        nonce = headers.get("DPoP-Nonce")
+        if nonce is None or not _NONCE.fullmatch(nonce):
+            return
+        place = (origin(url), resource)
         self._nonces.pop(place, None)
         self._nonces[place] = nonce
         if len(self._nonces) > _MAX_NONCES:
             del self._nonces[next(iter(self._nonces))]
-        return True
 
 
 def choose_prover(

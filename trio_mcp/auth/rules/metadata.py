@@ -193,7 +193,10 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
 
 def _read_resource(document: Mapping[str, Any], url: str, server: str) -> ProtectedResource:
     resource = document.get("resource")
-    if not isinstance(resource, str) or not covers(resource, server):
+    # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
+    # well-known places are the host's own.
+    known = url.startswith(resource_urls(server)[-1]) and not take_apart(url).dotted
+    if not isinstance(resource, str) or not covers(resource, server, parent=known):
         raise AuthorizationError(
             RESOURCE,
             f"{url} is the metadata of {_named(resource)}, but the server is {server}",

@@ -98,15 +98,15 @@ def register(
         "grant_types": [grant for grant in grants if grant in offered],
         # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
         "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
+        "response_types": [] if redirect is None else ["code"],
+        "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
     if redirect is not None:
-        request |= {
-            "redirect_uris": [redirect],
-            "response_types": ["code"],
-            "application_type": "native" if is_loopback(redirect) else "web",
-        }
-    if scopes:
-        request["scope"] = join_scopes(scopes)
+        request["redirect_uris"] = [redirect]
+    # Scopes of the resource that the authorization server doesn't list would make some servers refuse.
+    named = frozenset(scopes) if at.scopes is None or at.scopes.issuperset(scopes) else None
+    if named:
+        request["scope"] = join_scopes(named)
     fields = {"Content-Type": JSON, "Accept": JSON}
     response: Fetched = yield Fetch(STEP, "POST", at.registration, fields, json.dumps(request).encode())
     if not 200 <= response.status < 300:
@@ -114,7 +114,7 @@ def register(
     answer = json_object(response)
     if answer is None:
         raise AuthorizationError(STEP, "the response is not a JSON object", issuer=at.issuer)
-    return attrs.evolve(_read(at, answer, request, redirect), scopes=frozenset(scopes))
+    return attrs.evolve(_read(at, answer, request, redirect), scopes=named)
 
 
 def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:

@@ -231,12 +231,16 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
         # Made anew for each sending: an assertion and a proof are good for one.
         fields, proof_of_client = _authenticate(at, step)
         fields |= {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        nonce = None
         if at.prover:
+            nonce = at.prover.nonce(url, resource=False)
             fields["DPoP"] = at.prover.proof("POST", url)
         body = urlencode({**form, **proof_of_client}).encode()
         response: Fetched = yield Fetch(step, "POST", url, fields, body)
-        fresh = at.prover is not None and at.prover.learn(url, response.headers, resource=False)
-        if last or not fresh or error_code(response) != "use_dpop_nonce":
+        if at.prover is None:
+            break
+        at.prover.learn(url, response.headers, resource=False)
+        if last or error_code(response) != "use_dpop_nonce" or at.prover.nonce(url, resource=False) == nonce:
             break
     return response
 

@@ -112,10 +112,15 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or _literal(host) is Reach.LOOPBACK
 
 
-def covers(resource: str, server: str) -> bool:
+def covers(resource: str, server: str, *, parent: bool = True) -> bool:
     """Return whether a resource is the server's URL, or a parent of it on the same origin by whole path segments.
 
     A slash at the end of either makes no difference.
+
+    Args:
+        resource: The identifier of the resource.
+        server: The URL of the server.
+        parent: Whether a parent will do.
     """
     try:
         whole, part = take_apart(resource), take_apart(server)
@@ -124,9 +129,9 @@ def covers(resource: str, server: str) -> bool:
     if whole.origin != part.origin or whole.dotted or part.dotted:
         return False
     above, below = whole.path.removesuffix("/"), part.path.removesuffix("/")
-    if whole.query:
-        return above == below and whole.query == part.query
-    return below == above or below.startswith(above + "/")
+    if above == below:
+        return whole.query in ("", part.query)
+    return parent and not whole.query and below.startswith(above + "/")
 
 
 def same_issuer(advertised: str, published: str) -> bool:

@@ -12,7 +12,7 @@ from trio_mcp._checks import check_number, check_text
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.errors import TrioMcpError
 
-__all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "Verify", "claims_of"]
+__all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of"]
 
 LEEWAY = 30.0
 """By how much the clocks of the issuer and of this machine may differ, in seconds; chosen."""
@@ -34,6 +34,10 @@ class InvalidToken(TrioMcpError):
 
     def _text(self) -> str:
         return f"the access token is refused: {self.reason}"
+
+
+class TooEarly(InvalidToken):
+    """A token holds only from later on: as issuers don't issue such, one of the clocks is wrong."""
 
 
 def _texts(given: Iterable[str] | str) -> tuple[str, ...]:
@@ -122,7 +126,7 @@ class Setting:
             raise InvalidToken("it has expired")
         for moment in (claims.not_before, claims.issued_at):
             if moment is not None and not moment <= now + LEEWAY:
-                raise InvalidToken(f"it holds from {moment - now:.0f} s in the future: is the clock right?")
+                raise TooEarly(f"it holds from {moment - now:.0f} s from now on: is the clock of this machine right?")
 
     def _is_meant(self, audience: tuple[str, ...]) -> bool:
         # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import math
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 from urllib.parse import quote_plus, urlencode
@@ -102,7 +103,7 @@ class _Questions:
         self._nursery = nursery
         self._limiter = trio.CapacityLimiter(MAX_QUESTIONS)
         # By the hash of the token.
-        self._asked: dict[bytes, _Question] = {}
+        self._asked: OrderedDict[bytes, _Question] = OrderedDict()
 
     async def verify(self, token: str) -> Claims:
         digest = hashlib.sha256(token.encode()).digest()

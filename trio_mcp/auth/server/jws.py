@@ -32,7 +32,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 """By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
 
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
-_STANDARD = str.maketrans("-_", "+/")
+_STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
 """The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
 _RSA_EXPONENT_BITS: Final = 32
@@ -87,14 +87,15 @@ def read_header(part: str) -> dict[str, Any]:
 def _decoded(part: str) -> bytes:
     try:
         # `b64decode` would drop characters that don't belong; the pattern has refused them.
-        return binascii.a2b_base64(part.translate(_STANDARD) + "=" * (-len(part) % 4))
-    except binascii.Error:
+        return binascii.a2b_base64(part.encode("ascii").translate(_STANDARD) + b"=" * (-len(part) % 4))
+    except ValueError:
         raise InvalidToken("a part of it is not Base64url") from None
 
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        value = from_json(_decoded(part))
+        # What a peer sends is not to stay in the cache that pydantic has for all strings.
+        value = from_json(_decoded(part), cache_strings=False)
     except ValueError:
         raise InvalidToken("a part of it is not JSON") from None
     if not isinstance(value, dict):

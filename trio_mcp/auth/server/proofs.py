@@ -8,6 +8,7 @@ import hmac
 import re
 import secrets
 import struct
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -73,7 +74,7 @@ class Proofs:
         self._always = bool(nonces)
         self._secret = nonces if isinstance(nonces, bytes) else secrets.token_bytes(32)
         self._clock = clock
-        self._provers: dict[str, _Prover] = {}
+        self._provers: OrderedDict[str, _Prover] = OrderedDict()
         # By digest. Twice in the life of a proof the older half is dropped.
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
@@ -122,7 +123,7 @@ class Proofs:
         if known is None:
             # Only now: what was not proved must leave nothing behind.
             if len(self._provers) >= MAX_KEYS:
-                del self._provers[next(iter(self._provers))]
+                self._provers.popitem(last=False)
             self._provers[head] = prover
         renewed = self._check_nonce(claims.get("nonce"))
         self._remember(f"{key}.{_text(claims, 'jti')}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import logging
 import re
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
@@ -19,7 +21,7 @@ from trio_mcp._log import logger
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, Verify, canonical
+from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import Unavailable
@@ -207,7 +209,7 @@ class _Guard:
     _bearer: bool
     _remember: float
     # By the hash of the token: a dump of the memory, too, has none.
-    _tokens: dict[bytes, _Known] = attrs.field(factory=dict, init=False)
+    _tokens: OrderedDict[bytes, _Known] = attrs.field(factory=OrderedDict, init=False)
     _warned_at: float = attrs.field(default=-float("inf"), init=False)
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
@@ -275,7 +277,7 @@ class _Guard:
                 raise TypeError(f"a verifier must return Claims or raise InvalidToken; it returned {type(claims)}")
             self._setting.check(claims)
         except InvalidToken as exc:
-            logger.info("%s", exc)
+            self._tell(exc)
             return self._answers.token()
         except (Unavailable, AuthorizationError) as exc:
             logger.warning("an access token can't be checked: %s", exc)
@@ -295,9 +297,16 @@ class _Guard:
         until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
         known = _Known(Identified(principal), claims.key, hash_, until)
         if len(self._tokens) >= MAX_TOKENS:
-            del self._tokens[next(iter(self._tokens))]
+            self._tokens.popitem(last=False)
         self._tokens[digest] = known
         return known
+
+    def _tell(self, refused: InvalidToken) -> None:
+        # Anyone can send what is refused, so it must not fill the log. A wrong clock has to be seen, once a minute.
+        now = self._setting.clock()
+        if seen := isinstance(refused, TooEarly) and now - self._warned_at > 60:
+            self._warned_at = now
+        logger.log(logging.WARNING if seen else logging.INFO, "%s", refused)
 
 
 @attrs.frozen
@@ -340,9 +349,7 @@ def _issuers(given: Collection[str]) -> tuple[str, ...]:
 def _scopes(given: Collection[str]) -> frozenset[str]:
     for scope in _names("scopes", given):
         if not _SCOPE.fullmatch(scope):
-            raise ValueError(
-                f"scopes has {scope!r}, which is not a scope: spaces, quotes and backslashes can't be in one"
-            )
+            raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
     if "offline_access" in given:
         raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
     return frozenset(given)

@@ -211,7 +211,7 @@ class Grants:
         return self._tokens.issue(family, family.scopes, resources, asked.jkt, self._is_lasting(client, family))
 
     def _assertion(self, asked: Asked) -> dict[str, Any]:
-        """RFC 7523: an ID-JAG of a client, or the token of a workload, which is no client."""
+        """RFC 7523: an ID-JAG of a client, or the token of a workload, which needs no client."""
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings.issuer not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
