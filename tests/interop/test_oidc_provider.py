@@ -134,7 +134,7 @@ async def protected(issuer: str, path: str, **settings: Any) -> AsyncIterator[st
 
 
 def given(name: str, **settings: Any) -> dict[str, Any]:
-    return {"client": RegisteredClient(name, **settings)}
+    return {"client": RegisteredClient(name, prompt="consent", **settings)}
 
 
 @attrs.frozen

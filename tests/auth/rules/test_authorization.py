@@ -77,17 +77,20 @@ def test_what_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "scope", "prompt"),
+    ("origin", "scope", "prompt", "sent"),
     [
-        ("registered", "offline_access", "consent"),
-        ("document", "offline_access", "consent"),
-        ("given", "offline_access", None),
-        ("registered", "a", None),
+        ("registered", "offline_access", None, "consent"),
+        ("document", "offline_access", None, "consent"),
+        ("given", "offline_access", None, None),
+        ("given", "offline_access", "consent", "consent"),
+        ("given", "a", "select_account", "select_account"),
+        ("registered", "a", None, None),
     ],
 )
-def test_a_refresh_token_needs_consent(origin: str, scope: str, prompt: str | None) -> None:
-    """OpenID providers give none without it; but for a client of the operator, people may not be allowed to consent."""
-    assert parameters_of(authorized(scopes=(scope,), origin=origin)[1].url).get("prompt") == prompt
+def test_a_refresh_token_needs_consent(origin: str, scope: str, prompt: str | None, sent: str | None) -> None:
+    """OpenID providers give none without it; but people may not be allowed to consent to what the operator has set up."""
+    ask = authorized(scopes=(scope,), origin=origin, prompt=prompt)[1]
+    assert parameters_of(ask.url).get("prompt") == sent
 
 
 def test_nothing_is_used_twice() -> None:

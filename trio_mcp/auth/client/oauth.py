@@ -274,6 +274,7 @@ class _SigningIn:
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
                 thumbprint=None if prover is None else prover.thumbprint,
+                prompt=None if self.client is None else self.client.prompt,
             )
             tokens = yield from exchange_code(
                 at, code=code.code, verifier=code.verifier, redirect=code.redirect, resource=found.audience
