@@ -88,7 +88,7 @@ def test_what_is_not_sent() -> None:
     ],
 )
 def test_a_refresh_token_needs_consent(origin: str, scope: str, prompt: str | None, sent: str | None) -> None:
-    """OpenID providers give none without it; but people may not be allowed to consent to what the operator has set up."""
+    """OpenID providers give none without it; elsewhere, people may not be allowed to consent by themselves."""
     ask = authorized(scopes=(scope,), origin=origin, prompt=prompt)[1]
     assert parameters_of(ask.url).get("prompt") == sent
 
