@@ -240,6 +240,20 @@ async def test_another_authorization_server_gets_nothing_of_the_old_one(autojump
     assert not [text for text in (old.client.id, old.access_token, str(old.refresh_token)) if text in seen]
 
 
+async def test_an_authorization_server_that_is_gone_holds_up_nothing(autojump_clock: MockClock) -> None:
+    """Its silence ends no login, but a server that names another one by now does not want the old one's tokens."""
+    world = World()
+    async with world.signed_in() as signer:
+        world.id.faults["token"] = lost
+        await trio.sleep(3601)
+        with pytest.raises(AuthorizationError, match="refresh"):
+            await world.call(signer)
+        world.id = AuthorizationServer("https://other.example.com", clock=now)
+        world.all[world.id.issuer] = world.id
+        assert await world.call(signer) == 200
+    assert len(world.asked) == 2
+
+
 async def test_a_client_of_one_authorization_server_is_not_taken_to_another(autojump_clock: MockClock) -> None:
     world = World()
     world.id.add_client("app", "secret", redirects=["http://127.0.0.1:0/callback"])

@@ -75,19 +75,22 @@ class World:
         """Be the person."""
         self.asked.append(url)
         query = parse_qs(urlsplit(url).query)
-        if self._could_refresh(query):
+        scopes = self._held()
+        if scopes is not None and set(query.get("scope", [""])[0].split()) <= scopes:
             self.wrong.append("a person was asked although a refresh would have done")
         await trio.sleep(self.person)
         return f"{query['redirect_uri'][0]}?{urlencode(self._at(url).sign_in(url))}"
 
-    def _could_refresh(self, query: dict[str, list[str]]) -> bool:
+    def _held(self) -> frozenset[str] | None:
+        """Return the scopes of the login that the client could still refresh; None if it has none."""
         family = self.id.issued.owner(self.newest or "")
+        if family is None or family.revoked:
+            return None
         try:
-            if family is None or family.revoked or not self.id.clients.find(family.client):
-                return False
+            self.id.clients.find(family.client)
         except Refused:
-            return False
-        return set(query.get("scope", [""])[0].split()) <= family.scopes
+            return None
+        return family.scopes
 
     def _at(self, url: str) -> AuthorizationServer:
         return self.all["{0.scheme}://{0.netloc}".format(urlsplit(url))]
@@ -148,6 +151,14 @@ class World:
             if not await attempt.again(status, Headers(list(headers.items()))):
                 return status
         raise AssertionError("a call was sent twenty times")
+
+    async def check(self) -> None:
+        """Check what has to be so whenever nothing is under way."""
+        assert self.wrong == []
+        if self._held() is not None:
+            login = await self.login()
+            assert login is not None, "the tokens that arrived last were lost"
+            assert login.refresh_token == self.newest, "the refresh token that arrived last was lost"
 
     async def login(self) -> Login | None:
         """Return the login in the store."""

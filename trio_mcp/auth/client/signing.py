@@ -44,7 +44,8 @@ class Kept:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = MemoryTokens() if store is None else store
-        self._means, self._urls, self._fetch, self._clock = means, urls, fetch, clock
+        self._means, self._fetch, self._clock = means, fetch, clock
+        self._urls = UrlPolicy() if urls is None else urls
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
@@ -61,7 +62,7 @@ class Kept:
         keeper = keepers.get(server)
         if keeper is None:
             keeper = keepers[server] = Keeper(
-                server, self._means, self.store, lambda: self.fetching(server), self._clock
+                server, self._means, self.store, lambda: self.fetching(server), self._urls, self._clock
             )
         keeper.users += 1
 
