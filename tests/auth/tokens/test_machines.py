@@ -299,10 +299,11 @@ async def test_a_person_signs_in_at_the_provider_once_for_all_servers(autojump_c
 
 
 @pytest.mark.parametrize("options", [
-    {"person": World().oauth(), "idp_client": RegisteredClient("a")}, {"person": trio.sleep_forever},
+    {"person": World().oauth(), "idp_client": RegisteredClient("a")},
+    {"person": "token", "idp_client": RegisteredClient("a")}, {"person": trio.sleep_forever},
 ])  # fmt: skip
 def test_there_is_one_client_at_the_identity_provider(options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="idp_client"):
+    with pytest.raises(TypeError, match=r"idp_client|an OAuth or"):
         IdentityAssertion(IDP, client=RegisteredClient("b"), **options)
 
 

@@ -46,7 +46,7 @@ class IdentityAssertion(Machine):
         clock: Tells the time, in seconds since the epoch.
 
     Raises:
-        TypeError: If there are two clients at the identity provider, or none.
+        TypeError: If there are two clients at the identity provider, or none; or the person is something else.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -71,6 +71,8 @@ class IdentityAssertion(Machine):
             if idp_client is not None:
                 raise TypeError("an OAuth has its own client: leave out idp_client")
             identify: Identify = partial(_signed_in, idp, person)
+        elif not callable(person):
+            raise TypeError(f"the person must be an OAuth or an async function, got {type(person).__name__}")
         elif idp_client is None:
             raise TypeError("pass idp_client, to which the ID token is issued")
         else:
