@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Collection
@@ -46,6 +47,8 @@ class World:
         asked: The URLs that the person was asked to open.
         needs: The scopes that the server asks for in its challenges.
         content: Whether the server accepts any scopes at all where it needs some.
+        scheme: The scheme of its challenges.
+        nonce: The nonce that it asks for, if tokens are bound to keys.
         newest: The refresh token that arrived last, of the newest login.
         arrived_at: When the last tokens arrived.
         wrong: What the client did that it must not do.
@@ -61,6 +64,8 @@ class World:
         self.asked: list[str] = []
         self.needs: Collection[str] = ()
         self.content = True
+        self.scheme, self.nonce = "Bearer", "1"
+        self._proofs: set[str] = set()
         self.newest: str | None = None
         self.wrong: list[str] = []
         self.arrived_at = -1.0
@@ -129,7 +134,9 @@ class World:
         """Return what the server answers to a request: status and header fields."""
         scheme, _, token = fields.get("Authorization", "").partition(" ")
         claims = self.id.claims_of(token) if token else None
-        wanted = f'{scheme or "Bearer"} resource_metadata="{METADATA}"'
+        wanted = f'{scheme or self.scheme} resource_metadata="{METADATA}"'
+        if scheme == "DPoP" and (refused := self._proven(fields["DPoP"])):
+            return 401, {"WWW-Authenticate": f'{wanted}, error="{refused}"', "DPoP-Nonce": self.nonce}
         if claims is None or claims["aud"] != SERVER:
             scope = f', scope="{" ".join(sorted(self.needs))}"' if self.needs else ""
             return 401, {"WWW-Authenticate": wanted + scope + (', error="invalid_token"' if token else "")}
@@ -138,6 +145,14 @@ class World:
                 "WWW-Authenticate": f'{wanted}, error="insufficient_scope", scope="{" ".join(sorted(needed))}"'
             }
         return 200, {}
+
+    def _proven(self, proof: str) -> str:
+        """Return what is wrong with a proof."""
+        claims = json.loads(base64.urlsafe_b64decode(proof.split(".")[1] + "=="))
+        if claims["jti"] in self._proofs:
+            return "invalid_dpop_proof"
+        self._proofs.add(claims["jti"])
+        return "" if claims.get("nonce") == self.nonce else "use_dpop_nonce"
 
     async def call(self, signer: Signer, needed: Collection[str] = (), *, sent: list[str] | None = None) -> int:
         """Call the server as a transport does; return the last status."""
