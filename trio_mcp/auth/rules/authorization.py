@@ -79,8 +79,9 @@ def authorize(
         "resource": found.audience,
         "scope": join_scopes(scopes) or None,
         "dpop_jkt": thumbprint,
-        # OpenID Connect Core, section 11: without it, no refresh token.
-        "prompt": "consent" if OFFLINE in scopes else None,
+        # OpenID Connect Core, section 11: without it, no refresh token; unless the operator has consented for all. That
+        # is so where the operator has registered the client, and people who may not consent could never sign in.
+        "prompt": "consent" if OFFLINE in scopes and client.origin != "given" else None,
     }
     url = _with_query(at, {name: value for name, value in parameters.items() if value is not None})
     answer: Mapping[str, str] = yield Ask(url, state, redirect, at.issuer)
