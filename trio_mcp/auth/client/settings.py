@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from trio_mcp import auth as public
 from trio_mcp._keywords import did_you_mean
+from trio_mcp.auth.client.bearer import BearerToken
+from trio_mcp.auth.client.machines import ClientCredentials
+from trio_mcp.auth.client.oauth import OAuth
+from trio_mcp.auth.client.stores.files import FileTokens
+from trio_mcp.auth.client.stores.keychain import KeyringTokens
+from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
+from trio_mcp.auth.rules.registration import RegisteredClient
 from trio_mcp.http.client.auth import Auth
 
 __all__ = ["auth_of"]
 
-STORES: Final[dict[str, str]] = {"file": "FileTokens", "keyring": "KeyringTokens", "memory": "MemoryTokens"}
+STORES: Final[dict[str, Callable[[], TokenStore]]] = {
+    "file": FileTokens,
+    "keyring": KeyringTokens,
+    "memory": MemoryTokens,
+}
 
 
 def auth_of(settings: object, **further: Any) -> Auth:
@@ -51,9 +61,9 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     store = given.get("store", "file")
     if store not in STORES:
         raise ValueError(f"'store' must be one of {', '.join(STORES)}{did_you_mean(store, STORES)}")
-    settings: dict[str, Any] = {"store": getattr(public, STORES[store])()}
+    settings: dict[str, Any] = {"store": STORES[store]()}
     if "clientId" in given:
-        settings["client"] = public.RegisteredClient(
+        settings["client"] = RegisteredClient(
             given["clientId"], secret=given.get("clientSecret"), issuer=given.get("issuer")
         )
     elif "issuer" in given:
@@ -66,24 +76,21 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     ):
         if key in given:
             settings[name] = given[key]
-    made: Auth = public.OAuth(**{**settings, **further})
-    return made
+    return OAuth(**{**settings, **further})
 
 
 def _client_credentials(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     if "clientSecret" not in given:
         raise ValueError("'clientSecret' is missing")
-    made: Auth = public.ClientCredentials(
+    return ClientCredentials(
         given["clientId"], secret=given["clientSecret"], issuer=given.get("issuer"), scopes=given.get("scopes")
     )
-    return made
 
 
 def _bearer(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     if "token" not in given:
         raise ValueError("'token' is missing")
-    made: Auth = public.BearerToken(given["token"])
-    return made
+    return BearerToken(given["token"])
 
 
 _CLIENT: Final[dict[str, type]] = {"clientId": str, "clientSecret": str, "issuer": str, "scopes": list}
