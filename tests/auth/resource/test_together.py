@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.soak.processes import free_port
 from trio_mcp import Client, Context, Server
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import ClientCredentials, IntrospectionVerifier, JwtVerifier, ResourceServer
@@ -21,6 +22,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_call(kind: str) -> None:
+    port = free_port()
     issuer = AuthorizationServer(scopes=("read", "write"), **KINDS[kind])
     issuer.add_client("robot", "s3cret", grants=["client_credentials"])
     issuer.add_client("files", "s3cret")
@@ -34,14 +36,14 @@ async def test_call(kind: str) -> None:
     async with issuer.served() as url, background_nursery() as nursery:
         bound: Literal["require", "accept"] = "require" if "DPoP" in kind else "accept"
         auth = ResourceServer(
-            "http://127.0.0.1:8765/mcp",
+            f"http://127.0.0.1:{port}/mcp",
             issuers=[url],
             scopes=["read"],
             verifier=IntrospectionVerifier("files", "s3cret") if kind == "opaque" else JwtVerifier(),
             dpop=bound,
             nonces=bound == "require",
         )
-        where = await nursery.start(partial(server.serve_http, port=8765, auth=auth))
+        where = await nursery.start(partial(server.serve_http, port=port, auth=auth))
         credentials = ClientCredentials("robot", secret="s3cret", scopes=["read", "write"])
         async with Client(where, auth=credentials) as client:
             for _ in range(3):
