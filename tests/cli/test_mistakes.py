@@ -27,6 +27,9 @@ LINES = {
     "call": ["TARGET", "price", "item=pear"],
     "read": ["TARGET", "shop://hours"],
     "prompt": ["TARGET", "ad", "item=pear"],
+    "login": ["TARGET"],
+    "logout": ["TARGET"],
+    "logins": [],
     "check": ["TARGET"],
     "record": ["new.jsonl", "TARGET"],
     "replay": ["old.jsonl", "TARGET"],
@@ -71,7 +74,7 @@ FILES = {
     "right.json": '{"mcpServers": {"one": {"command": "x"}, "three": {"command": "x"}}}',
     "taken": "",
     "fast.py": FASTMCP,
-    "scoped.py": "from trio_mcp import Server\nserver = Server('s')\nserver.add_tool(print, name='w', scopes={'w'})\n",
+    "scoped.py": "from trio_mcp import Server\nserver = Server('s')\nserver.add_tool(dict, name='w', scopes={'w'})\n",
 }
 
 HTTP = ["run", "shop.py", "--transport", "http"]
@@ -189,7 +192,7 @@ SINGLE = {
     "no issuer": ([*HTTP, "--auth-resource", "https://host.example/mcp"], "--auth-issuer is missing"),
     "no resource": ([*HTTP, "--auth-issuer", "https://id.example"], "--auth-resource is missing"),
     "scopes alone": ([*HTTP, "--auth-scope", "read"], "--auth-issuer is missing"),
-    "an issuer that is no URL": ([*AUTH, "--auth-issuer", "id"], "issuer"),
+    "an issuer that is a name": ([*AUTH, "--auth-issuer", "id"], "issuer"),
     "an issuer off this machine without TLS": ([*AUTH, "--auth-issuer", "http://id.example"], "https"),
     "a scope of two words": ([*AUTH, "--auth-scope", "a b"], "a b"),
     "another resource than what is served": (

@@ -75,6 +75,10 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.record import run
         case "replay":
             from trio_mcp.cli.replay import run
+        case "login" | "logout" | "logins":
+            from trio_mcp.cli.logins import COMMANDS
+
+            return COMMANDS[name]
         case "demo":
             from trio_mcp.cli.demo import run
         case _:

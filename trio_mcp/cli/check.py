@@ -17,6 +17,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import INTERRUPTED, OK, Exit
+from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import clean, clean_line
@@ -123,13 +124,13 @@ def _prepared(
     limits |= {name: value for name, value in given.items() if value is not None}
     if not options.client:
         settings |= {"allow_writes": options.allow_writes, "tools": tuple(options.tool)}
-        target = target_of(options)
+        target = with_stored_token(target_of(options))
         check = partial(check_server, target, **settings, **limits)
         return check, partial(preview_server, target, **settings)
     if options.process is None:
         raise Exit("a client is given as the command that starts it: check --client -- COMMAND")
     # Refused rather than ignored: the user would believe that a limit such as the rate is kept.
-    for name in ("allow_writes", "tool", "header", "env", "rate"):
+    for name in ("allow_writes", "tool", "header", "env", "auth", "rate"):
         if getattr(options, name):
             raise Exit(f"--{name.replace('_', '-')} is for servers")
     return partial(check_client, options.process, **settings, **limits), partial(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trio_mcp.errors import (
     CapabilityError,
     ConfigError,
+    LoginRequired,
     McpError,
     NegotiationError,
     RemoteProtocolError,
@@ -18,6 +19,7 @@ __all__ = [
     "CLOSED_PIPE",
     "FAILED",
     "INTERRUPTED",
+    "LOGIN",
     "NO_CONNECTION",
     "OK",
     "TIMEOUT",
@@ -32,6 +34,8 @@ FAILED = 1
 USAGE = 2
 NO_CONNECTION = 3
 TIMEOUT = 4
+LOGIN = 5
+"""The user has to sign in first, and could not be asked."""
 # The shells' convention: 128 and the number of the signal.
 INTERRUPTED = 130
 CLOSED_PIPE = 141
@@ -44,6 +48,7 @@ _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
     (CapabilityError, FAILED),
     (ConfigError, USAGE),
     (RequestTimeout, TIMEOUT),
+    (LoginRequired, LOGIN),
     (TransportError, NO_CONNECTION),
     (NegotiationError, NO_CONNECTION),
     (RemoteProtocolError, NO_CONNECTION),

@@ -143,17 +143,25 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+VARIABLE = Argument(
+    "--variable",
+    action="append",
+    default=[],
+    type=_pair,
+    metavar="NAME=VALUE",
+    help="a variable of an mcpServers file, such as workspaceFolder or input:key",
+)
 # Options of the commands that talk to a server.
 REACHING = (
     Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
     Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+    VARIABLE,
     Argument(
-        "--variable",
-        action="append",
-        default=[],
-        type=_pair,
-        metavar="NAME=VALUE",
-        help="a variable of an mcpServers file, such as workspaceFolder or input:key",
+        "--auth",
+        choices=("browser", "paste", "device", "stored", "off"),
+        metavar="HOW",
+        help="how to sign in to a URL: browser (the default on a terminal), paste (use a browser elsewhere), device"
+        " (enter a code elsewhere), stored (the default otherwise: only use stored logins) or off",
     ),
 )
 # Arguments of the commands that describe a server to a host.
@@ -348,6 +356,34 @@ COMMANDS = {
         examples=("trio-mcp prompt server.py ad item=pear",),
         has_target=True,
     ),
+    "login": Command(
+        "sign in to a server, for all commands that use it later",
+        (
+            Argument("target", metavar="TARGET", help="a URL, or mcp.json#name"),
+            Argument(
+                "--scope", action="append", metavar="SCOPE", help="ask for this; by default for what the server names"
+            ),
+            Argument(
+                "--client-id",
+                metavar="ID",
+                help="the id of a client that was registered; its secret, if any, is in TRIO_MCP_CLIENT_SECRET",
+            ),
+            Argument("--device", action="store_true", help="show a code to enter in a browser on any device"),
+            Argument("--no-browser", action="store_true", help="paste the URL that the sign-in ends on"),
+            VARIABLE,
+        ),
+        examples=("trio-mcp login https://host.example/mcp", "trio-mcp login mcp.json#name --device"),
+    ),
+    "logout": Command(
+        "drop and revoke a stored login",
+        (
+            Argument("target", metavar="TARGET", nargs="?", help="a URL, or mcp.json#name"),
+            Argument("--all", action="store_true", help="drop all of them"),
+            VARIABLE,
+        ),
+        examples=("trio-mcp logout https://host.example/mcp", "trio-mcp logout --all"),
+    ),
+    "logins": Command("list the stored logins", (JSON,), examples=("trio-mcp logins",)),
     "check": Command(
         "check a server or client against the specification",
         CHECKING,

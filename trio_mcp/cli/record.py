@@ -16,6 +16,7 @@ import trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.check import shown_name
 from trio_mcp.cli.exits import OK, Exit
+from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -33,7 +34,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Record until the server ends, or until Ctrl-C."""
-    target = target_of(options)
+    target = with_stored_token(target_of(options))
     if isinstance(target, FailoverParameters):
         raise Exit("a recording needs one way to the server, not several", hint=False)
     with _opened(options.file) as file:

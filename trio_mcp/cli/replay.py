@@ -10,6 +10,7 @@ import trio
 
 from trio_mcp.cli.check import needs_kit, runnable
 from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.text import clean_line, dumps
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from trio_mcp.testing.check.wires.targets import open_wire_for
     from trio_mcp.testing.transcript.files import kind_of_file, read_transcript
 
-    target = target_of(options)
+    target = with_stored_token(target_of(options))
     if isinstance(target, FailoverParameters):
         raise Exit("a replay needs one way to the server, not several", hint=False)
     deadline = 10.0 if options.timeout is None else options.timeout

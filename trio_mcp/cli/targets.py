@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -21,26 +22,32 @@ from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.config import MODULE
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.messages import near_file
+from trio_mcp.cli.signing_in import asking, signed
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
-from trio_mcp.client.config.reading import Configured, read_config
+from trio_mcp.client.config.reading import Configured, MakeAuth, read_config
 from trio_mcp.client.targets import SCHEMES, Target
 from trio_mcp.errors import HttpError, ProcessExited
+from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
-__all__ = ["connected", "target_of", "traced"]
+__all__ = ["connected", "reached", "target_of", "traced"]
 
 # YAML is not read, but the error says so.
 CONFIGS = (".json", ".jsonc", ".yaml", ".yml")
 
 
-def target_of(options: argparse.Namespace) -> Configured:
-    """Return the target for a `Client`.
+def target_of(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Configured:
+    """Return the target for a `Client`, which signs in if its server wants that.
+
+    Args:
+        options: The command line.
+        before: Called before the user is asked to sign in.
 
     Raises:
         Exit: If the command line names none, or an invalid one.
@@ -50,7 +57,8 @@ def target_of(options: argparse.Namespace) -> Configured:
     try:
         process = options.process
         if process is None:
-            found = _named(options.target, options.file_arguments, dict(options.variable))
+            make_auth = partial(_configured_auth, options.auth, before)
+            found = _named(options.target, options.file_arguments, dict(options.variable), make_auth)
         else:
             found = StdioServerParameters(process[0], process[1:])
         if isinstance(found, StdioServerParameters):
@@ -61,12 +69,18 @@ def target_of(options: argparse.Namespace) -> Configured:
             found = attrs.evolve(found, headers={**found.headers, **headers})
         elif headers:
             raise Exit("--header is for servers that are reached over HTTP or WebSocket")
-        return found
+        return signed(found, options.auth, before)
     except (TypeError, ValueError) as exc:
         raise Exit(str(exc)) from None
 
 
-def _named(name: str, arguments: Sequence[str], variables: dict[str, str]) -> Configured:
+def _configured_auth(how: str | None, before: Callable[[], object], settings: object) -> Auth:
+    from trio_mcp.auth.client.settings import auth_of
+
+    return auth_of(settings, **({} if how == "off" else asking(how, before)))
+
+
+def _named(name: str, arguments: Sequence[str], variables: dict[str, str], make_auth: MakeAuth) -> Configured:
     file = name.partition(":")[0]
     # `mcp.json` could be a module of the official SDK.
     is_elsewhere = "://" in name or file.lower() in ("tcp", "tls", "unix") or name.partition("#")[0].endswith(CONFIGS)
@@ -80,7 +94,7 @@ def _named(name: str, arguments: Sequence[str], variables: dict[str, str]) -> Co
         return StdioServerParameters(sys.executable, words, env={"PYTHONPATH": path} if path else {})
     if arguments:
         raise Exit(f"after -- stand arguments for a server's file or module, and {name!r} is neither")
-    return _reached(name, variables)
+    return reached(name, variables, make_auth)
 
 
 def _is_module(name: str) -> bool:
@@ -98,7 +112,18 @@ def _is_importable(name: str) -> bool:
         return False
 
 
-def _reached(name: str, variables: dict[str, str]) -> Configured:
+def reached(name: str, variables: dict[str, str], make_auth: MakeAuth) -> Configured:
+    """Return the target that a URL names, or an entry of a configuration.
+
+    Args:
+        name: The word of the command line.
+        variables: The variables of the configuration.
+        make_auth: Reads the ``"auth"`` of the entry.
+
+    Raises:
+        Exit: If it names none.
+        ConfigError: If the configuration is invalid.
+    """
     # A URL comes first, since it may end in `.json` like the others.
     scheme, separator, rest = name.partition(":")
     match scheme.lower():
@@ -113,15 +138,15 @@ def _reached(name: str, variables: dict[str, str]) -> Configured:
         raise Exit(f"a URL must begin with one of {', '.join(SCHEMES)}; got {f'{scheme}://'!r}{meant}")
     path, _, entry = name.partition("#")
     if path.endswith(CONFIGS):
-        return _configured(path, entry, variables)
+        return _configured(path, entry, variables, make_auth)
     raise Exit(
         f"{name!r} is not a target: it must be a Python file, package.module:name, mcp.json#name or a URL; "
         f"a command that starts a server goes after --, at the end of the line"
     )
 
 
-def _configured(path: str, name: str, variables: dict[str, str]) -> Configured:
-    config = read_config(path, variables=variables)
+def _configured(path: str, name: str, variables: dict[str, str], make_auth: MakeAuth) -> Configured:
+    config = read_config(path, variables=variables, make_auth=make_auth)
     if not name and len(config.names) != 1:
         raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {config.listed}")
     # Only this one is judged: another may be broken, or lack its variables.
@@ -182,7 +207,7 @@ def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: N
         Exit: If the command line names none, or an invalid one.
         ConfigError: If the configuration is invalid.
     """
-    target = target_of(options)
+    target = target_of(options, before)
     if not options.verbose:
         return target
     # Late: it takes as long to import as all the rest.

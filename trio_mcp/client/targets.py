@@ -94,7 +94,7 @@ def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> 
     Args:
         target: The target.
         auth: Signs in, and authorizes each request; None changes nothing.
-        optional: Whether a target that can't use it is returned as it is.
+        optional: Whether a target that can't use it, or has other credentials, is returned as it is.
 
     Raises:
         TypeError: If it can't be passed as ``auth=``, or the target can't use it.
@@ -104,10 +104,10 @@ def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> 
         return target
     ways = target.targets if isinstance(target, FailoverParameters) else target
     if isinstance(ways, (list, tuple)):
-        signed = [_signed(way, auth) for way in ways]
+        signed = [_signed(way, auth, optional) for way in ways]
         if any(isinstance(way, HttpServerParameters) for way in signed):
             return attrs.evolve(target, targets=signed) if isinstance(target, FailoverParameters) else signed
-    elif isinstance(changed := _signed(ways, auth), HttpServerParameters):
+    elif isinstance(changed := _signed(ways, auth, optional), HttpServerParameters):
         return changed
     if optional:
         return target
@@ -117,11 +117,12 @@ def authorized(target: Target, auth: Auth | None, *, optional: bool = False) -> 
     )
 
 
-def _signed(target: Any, auth: Auth) -> Any:
+def _signed(target: Any, auth: Auth, optional: bool) -> Any:
     if isinstance(target, str) and target.partition("://")[0].lower() in ("http", "https", "ws", "wss"):
         target = HttpServerParameters(target, kind="ws" if target[:2].lower() == "ws" else "http")
     if isinstance(target, HttpServerParameters) and target.auth is None:
-        target = attrs.evolve(target, auth=auth)
+        with contextlib.suppress(ValueError) if optional else contextlib.nullcontext():
+            return attrs.evolve(target, auth=auth)
     return target
 
 

@@ -33,6 +33,7 @@ class Person:
         asked: How often the person was asked.
         signed: What was authorized: methods and URLs.
         servers: What was opened.
+        gave: Set once there is a token from the person.
     """
 
     takes: float = 0.0
@@ -45,6 +46,7 @@ class Person:
     signed: list[tuple[str, str]] = attrs.field(factory=list)
     servers: list[str] = attrs.field(factory=list)
     open: int = 0
+    gave: trio.Event = attrs.field(factory=trio.Event)
     turn: trio.Lock = attrs.field(factory=trio.Lock)
 
     @contextlib.asynccontextmanager
@@ -96,6 +98,7 @@ class Try:
                     if self.person.denies:
                         raise AuthorizationError("authorization", "the person said no", error="access_denied")
                     self.person.token = f"{SECRET}-{self.person.asked}"
+                    self.person.gave.set()
         return True
 
 

@@ -114,7 +114,7 @@ async def test_a_call_that_is_given_up_while_a_person_is_asked_tells_the_server_
             await client.call_tool("fine")
         assert auth.asked == 1
         await trio.sleep(100)
-        assert not auth.turn.locked()  # nobody asks any more
+        assert not auth.turn.locked()  # the person is left alone
         assert "notifications/cancelled" not in memory.sent
         assert memory.sent.count("tools/call") == 1
 

@@ -87,7 +87,7 @@ async def test_what_counts_is_the_time_before_and_after(
 
         async def sign_in() -> None:
             await trio.sleep_until(start)
-            with contextlib.suppress(Exception):  # the answer is no list
+            with contextlib.suppress(Exception):  # the answer is not a list
                 await client.list_tools()
 
         nursery.start_soon(sign_in)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -18,11 +19,15 @@ from trio_mcp.client.config.variables import expand, read_env_file
 from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import LinkFactory
 from trio_mcp.errors import ConfigError
+from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-__all__ = ["Config", "ConfigSource", "Configured", "load_config", "load_members", "read_config"]
+__all__ = ["Config", "ConfigSource", "Configured", "MakeAuth", "load_config", "load_members", "read_config"]
+
+MakeAuth: TypeAlias = Callable[[object], Auth]
+"""Makes an ``auth=`` of the ``"auth"`` in an entry, or raises `ValueError`."""
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -53,7 +58,7 @@ SCHEMES: dict[str, Kind] = {"ws": "ws", "wss": "ws", "tcp": "socket", "tls": "so
 """What the scheme of a URL says about a server without a type; any other is left to HTTP."""
 
 PROCESS_KEYS = ("command", "args", "env", "envFile", "cwd")
-URL_KEYS = ("url", "headers")
+URL_KEYS = ("url", "headers", "auth")
 KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled", "enabled", "failover")
 
 # Gemini CLI's, Windsurf's, and that of some libraries; Goose's only in its own table, as elsewhere they are mistakes.
@@ -69,7 +74,7 @@ HOST_KEYS = (
 )
 """Keys of a server's entry that are ignored."""
 
-AUTH_KEYS = ("auth", "authProviderType", "env_keys", "headersHelper", "oauth", "targetAudience", "targetServiceAccount")
+AUTH_KEYS = ("authProviderType", "env_keys", "headersHelper", "oauth", "targetAudience", "targetServiceAccount")
 """Keys that are ignored with a warning: what they bring the host to send is missing here."""
 
 # Goose's types of extensions that are a part of it.
@@ -139,14 +144,27 @@ def _fail(error: ConfigError) -> NoReturn:
     raise ConfigError(error.source, error.problems)
 
 
+def _auth_of(settings: object) -> Auth:
+    # By name: this room lies below that of authorization, and most configurations need none.
+    made: Auth = importlib.import_module("trio_mcp.auth.client.settings").auth_of(settings)
+    return made
+
+
 def read_config(
-    source: ConfigSource, *, environ: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None
+    source: ConfigSource,
+    *,
+    environ: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
+    make_auth: MakeAuth = _auth_of,
 ) -> Config:
-    """Read a configuration without judging its servers. Arguments and errors as of `load_config`."""
+    """Read a configuration without judging its servers.
+
+    Arguments and errors as of `load_config`; ``make_auth`` reads the ``"auth"`` of each server.
+    """
     # Not `or`: an empty mapping says that no variable is set.
     environ = os.environ if environ is None else environ
     if isinstance(source, Mapping):
-        return Config("the configuration", source, Places(), environ, variables or {}, None)
+        return Config("the configuration", source, Places(), environ, variables or {}, None, make_auth)
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"a configuration must be the path of a file or a mapping, got {type(source).__name__}")
     name = os.fspath(source)
@@ -162,7 +180,7 @@ def read_config(
         raise ConfigError(name, (problem,)) from None
     except ValueError as exc:
         raise ConfigError(name, (f"{name}: not a valid configuration: {exc}",)) from None
-    return Config(name, content, places, environ, variables or {}, Path(name).absolute().parent)
+    return Config(name, content, places, environ, variables or {}, Path(name).absolute().parent, make_auth)
 
 
 def _text_of(name: str) -> str:
@@ -186,6 +204,7 @@ class Config:
         environ: As of `load_config`.
         variables: As of `load_config`.
         folder: The folder of its file.
+        make_auth: As of `read_config`.
 
     Attributes:
         source: As the argument.
@@ -194,6 +213,7 @@ class Config:
         environ: As the argument.
         variables: As the argument, and those that are known without it.
         folder: Where a relative path begins.
+        make_auth: As the argument.
         places: As the argument.
 
     Raises:
@@ -208,7 +228,9 @@ class Config:
         environ: Mapping[str, str],
         variables: Mapping[str, str],
         folder: Path | None,
+        make_auth: MakeAuth,
     ) -> None:
+        self.make_auth = make_auth
         self.source, self.places, self.environ = source, places, environ
         self.table = self._table(content)
         assert isinstance(content, Mapping)
@@ -380,6 +402,12 @@ class _Judge:
         scheme = filled.get("url", "").partition(":")[0].lower()
         kind = TYPES[entry["type"]] if "type" in entry else SCHEMES.get(scheme, "http" if by_url else None)
         try:
+            if "auth" in filled:
+                plain["auth"] = filled["auth"] = self._config.make_auth(filled["auth"])
+        except ValueError as exc:  # its text has no values
+            self.problem((*path, "auth"), str(exc))
+            return None
+        try:
             return _made(filled, kind)
         except (TypeError, ValueError):
             text = "not valid once its variables are filled in"
@@ -409,7 +437,7 @@ class _Judge:
             near = similar_names(str(key), [each for each in KEYS if each not in entry], 1)
             near = (GOOSE_NAMES[key],) if key in GOOSE_NAMES else near
             if key in AUTH_KEYS:
-                self._warn((*path, key), "not used here; if the server needs authorization, give its headers or env")
+                self._warn((*path, key), "not used here; if the server needs authorization, write auth, headers or env")
             elif near:
                 self.problem((*path, key), f"unknown key; did you mean {near[0]!r}?")
             else:
@@ -447,6 +475,8 @@ class _Judge:
         for index, item in enumerate(self._of(list, path, entry, "args") or ()):
             if not isinstance(item, str):
                 self.problem((*path, "args", index), f"must be a string, not {_kind(item)}")
+        if "auth" in entry:
+            self._check_auth((*path, "auth"), entry["auth"])
         for key in ("env", "headers"):
             # Values must be strings, as environments and headers have nothing else: `"PORT": 8080` is reported, not
             # converted.
@@ -454,6 +484,13 @@ class _Judge:
                 if not isinstance(name, str) or not isinstance(value, str):
                     self.problem((*path, key, name), f"must be a string, not {_kind(value)}")
         return len(self.problems) == before
+
+    def _check_auth(self, path: tuple[Any, ...], value: object) -> None:
+        # Only that its variables can be filled in: what belongs into it is not known here.
+        values = value.values() if isinstance(value, Mapping) else [value]
+        flat = [each for one in values for each in (one if isinstance(one, list) else [one])]
+        if not isinstance(value, (str, dict)) or not all(isinstance(each, str) for each in flat):
+            self.problem(path, "must be an object of strings and arrays of strings")
 
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
         """Return a value if it is present and of its type; note a problem if it has another type."""
@@ -489,8 +526,9 @@ def _made(settings: dict[str, Any], kind: Kind | None) -> StdioServerParameters 
         return StdioServerParameters(**settings)
     if kind != "socket":
         return HttpServerParameters(**settings, kind=kind)
-    if settings.get("headers"):
-        raise ValueError("a server on a socket takes no 'headers'")
+    for key in ("headers", "auth"):
+        if settings.get(key):
+            raise ValueError(f"a server on a socket takes no {key!r}")
     return read_address(settings["url"]).url
 
 

@@ -158,8 +158,8 @@ class Member:
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
-            # An entry of a configuration that is invalid stays so: it was read once. And nobody shall be asked to sign
-            # in again and again.
+            # An entry of a configuration that is invalid stays so: it was read once. And a person must not be asked to
+            # sign in again and again.
             # Otherwise with jitter, so that the servers of a group that were lost together don't all come back at once.
             final = isinstance(cause, ConfigError) or asks_anew(cause)
             delay = None if final else self._reconnect.wait(failures, random.random)

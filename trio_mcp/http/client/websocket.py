@@ -17,7 +17,7 @@ from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link
 from trio_mcp.websocket.client import open_websocket
 
-__all__ = ["websocket_client"]
+__all__ = ["http_url", "websocket_client"]
 
 
 @contextlib.asynccontextmanager
@@ -69,9 +69,7 @@ async def websocket_client(
             yield link
         return
     given = HttpServerParameters(url, kind="ws", headers=headers or {}, auth=auth).headers
-    scheme, _, rest = url.partition("://")
-    # Tokens are for the URL that the server has over HTTP.
-    server = f"http{scheme[2:].lower()}://{rest}"
+    server = http_url(url)
     async with opened(auth, server) as signer, contextlib.AsyncExitStack() as stack:
         assert signer is not None
         attempt = signer.attempt()
@@ -84,3 +82,9 @@ async def websocket_client(
                 if not await attempt.again(exc.status, Headers(exc.headers.items())):
                     raise
         yield link
+
+
+def http_url(url: str) -> str:
+    """Return the URL that a server has over HTTP, which its tokens are for; one of a WebSocket has another scheme."""
+    scheme, separator, rest = url.partition("://")
+    return f"http{scheme[2:].lower()}{separator}{rest}" if scheme.lower() in ("ws", "wss") else url

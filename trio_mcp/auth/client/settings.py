@@ -1,0 +1,95 @@
+"""The ``"auth"`` of a server in a host's configuration file, read into an object for ``auth=``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from trio_mcp import auth as public
+from trio_mcp._keywords import did_you_mean
+from trio_mcp.http.client.auth import Auth
+
+__all__ = ["auth_of"]
+
+STORES: Final[dict[str, str]] = {"file": "FileTokens", "keyring": "KeyringTokens", "memory": "MemoryTokens"}
+
+
+def auth_of(settings: object, **further: Any) -> Auth:
+    """Return what the settings describe.
+
+    Args:
+        settings: An object with a ``type``: ``"oauth"``, ``"client-credentials"`` or ``"bearer"``, and what belongs to
+            it; or one of these as a string, for an object that has nothing else.
+        further: Arguments of `OAuth` that the settings leave to the program.
+
+    Raises:
+        ValueError: If they are invalid. Its text names keys only, since values may be secret.
+    """
+    given = {"type": settings} if isinstance(settings, str) else settings
+    if not isinstance(given, Mapping):
+        raise ValueError('must be an object with a "type", such as {"type": "oauth"}')
+    kind = given.get("type")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f'"type" must be one of {", ".join(_KINDS)}{did_you_mean(kind, _KINDS)}')
+    make, keys = _KINDS[kind]
+    for key, value in given.items():
+        if key == "type":
+            continue
+        if key not in keys:
+            raise ValueError(f"unknown key {str(key)[:50]!r} of {kind!r}{did_you_mean(key, keys)}")
+        if keys[key] is list:
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                raise ValueError(f"{key!r} must be an array of strings")
+        elif not isinstance(value, str) or not value:
+            raise ValueError(f"{key!r} must be a string, and not empty")
+    if "clientId" not in given and ("clientSecret" in given or kind == "client-credentials"):
+        raise ValueError("'clientId' is missing")
+    return make(given, further)
+
+
+def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
+    store = given.get("store", "file")
+    if store not in STORES:
+        raise ValueError(f"'store' must be one of {', '.join(STORES)}{did_you_mean(store, STORES)}")
+    settings: dict[str, Any] = {"store": getattr(public, STORES[store])()}
+    if "clientId" in given:
+        settings["client"] = public.RegisteredClient(
+            given["clientId"], secret=given.get("clientSecret"), issuer=given.get("issuer")
+        )
+    elif "issuer" in given:
+        raise ValueError("'issuer' belongs to a 'clientId'")
+    for key, name in (
+        ("scopes", "scopes"),
+        ("metadataUrl", "metadata_url"),
+        ("redirect", "redirect"),
+        ("assumePkce", "assume_pkce"),
+    ):
+        if key in given:
+            settings[name] = given[key]
+    made: Auth = public.OAuth(**{**settings, **further})
+    return made
+
+
+def _client_credentials(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
+    if "clientSecret" not in given:
+        raise ValueError("'clientSecret' is missing")
+    made: Auth = public.ClientCredentials(
+        given["clientId"], secret=given["clientSecret"], issuer=given.get("issuer"), scopes=given.get("scopes")
+    )
+    return made
+
+
+def _bearer(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
+    if "token" not in given:
+        raise ValueError("'token' is missing")
+    made: Auth = public.BearerToken(given["token"])
+    return made
+
+
+_CLIENT: Final[dict[str, type]] = {"clientId": str, "clientSecret": str, "issuer": str, "scopes": list}
+_KINDS: Final[dict[str, tuple[Callable[[Mapping[str, Any], Mapping[str, Any]], Auth], dict[str, type]]]] = {
+    "oauth": (_oauth, {**_CLIENT, "metadataUrl": str, "store": str, "redirect": str, "assumePkce": list}),
+    "client-credentials": (_client_credentials, _CLIENT),
+    "bearer": (_bearer, {"token": str}),
+}
+"""For each type: what makes it, and the type of each of its keys."""

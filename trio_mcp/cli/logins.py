@@ -1,0 +1,149 @@
+"""``trio-mcp login``, ``logout`` and ``logins``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import trio
+
+from trio_mcp.cli.exits import FAILED, OK, Exit
+from trio_mcp.cli.signing_in import asking
+from trio_mcp.cli.targets import reached
+from trio_mcp.cli.text import clean_line, dumps
+from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.client.auth import Auth
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.http.client.websocket import http_url
+
+__all__ = ["COMMANDS"]
+
+SECRET = "TRIO_MCP_CLIENT_SECRET"
+"""The variable with the secret of ``--client-id``. Not an option, as other users can read those in the list of
+processes."""
+
+
+def login(options: argparse.Namespace) -> int:
+    """Let the user sign in to a server, and keep the login."""
+    from trio_mcp import auth
+
+    how = "device" if options.device else "paste" if options.no_browser else "browser"
+    target = _target(options, partial(_own, options, asking(how)))
+    server = http_url(target.url)
+    oauth: Any = target.auth
+    if oauth is None:
+        oauth = _own(options, asking(how), None)
+    if not isinstance(oauth, auth.OAuth):
+        raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
+    trio.run(oauth.sign_in, server)
+    (found,) = [each for each in trio.run(_stored) if each["server"] == server] or [{}]
+    scopes = f", for {' '.join(found['scopes'])}" if found.get("scopes") else ""
+    at = f" at {clean_line(found['issuer'])}" if "issuer" in found else ""
+    print(f"signed in to {server}{at}{clean_line(scopes)}")
+    return OK
+
+
+def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> Auth:
+    """Return the `OAuth` of the ``"auth"`` in a configuration, if there is one; the command line overrides it."""
+    from trio_mcp import auth
+    from trio_mcp.auth.client.settings import auth_of
+
+    given: dict[str, Any] = dict(how)
+    if options.scope:
+        given["scopes"] = options.scope
+    if options.client_id is not None:
+        given["client"] = auth.RegisteredClient(options.client_id, secret=os.environ.get(SECRET))
+    return auth_of("oauth" if settings is None else settings, **given)
+
+
+def logout(options: argparse.Namespace) -> int:
+    """Drop stored logins, and revoke them."""
+    if options.all == (options.target is not None):
+        raise Exit("write either a TARGET or --all")
+    if options.all:
+        servers = [each["server"] for each in trio.run(_stored)]
+    else:
+        servers = [http_url(_target(options, lambda _: None).url)]
+    status = OK
+    for server in servers:
+        try:
+            dropped = trio.run(_sign_out, server)
+        except AuthorizationError as exc:
+            print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
+            status = FAILED
+            continue
+        print(f"signed out of {clean_line(server)}" if dropped else f"there is no login at {clean_line(server)}")
+    return status
+
+
+async def _sign_out(server: str) -> bool:
+    from trio_mcp import auth
+
+    dropped: bool = await auth.OAuth(store=auth.FileTokens(), show=None).sign_out(server)
+    return dropped
+
+
+def logins(options: argparse.Namespace) -> int:
+    """List the stored logins, without their tokens."""
+    found = trio.run(_stored)
+    if options.json:
+        print(dumps(found))
+    elif not found:
+        print("no logins are stored")
+    for each in [] if options.json else found:
+        scopes = " ".join(each["scopes"] or ()) or "scopes unknown"
+        print(clean_line(f"{each['server']}  at {each['issuer']}  ({scopes}; {_until(each)})"))
+    return OK
+
+
+def _until(found: dict[str, Any]) -> str:
+    at = found["expiresAt"]
+    if found["renewable"] or at is None:
+        return "renewed when needed" if found["renewable"] else "until it is refused"
+    left = (at - time.time()) / 60
+    return f"for {left:.0f} min" if left >= 1 else "expired"
+
+
+async def _stored() -> list[dict[str, Any]]:
+    from trio_mcp import auth
+    from trio_mcp.auth.rules.login import Login
+
+    store = auth.FileTokens()
+    found = []
+    for server in await store.keys():
+        text = await store.load(server)
+        login = None if text is None else Login.from_json(text)
+        if login is None or not (login.access_token or login.refresh_token):
+            continue  # signed out meanwhile; what is left is the registration
+        found.append(
+            {
+                "server": server,
+                "issuer": login.issuer,
+                "client": login.client.id,
+                "scopes": None if login.scopes is None else sorted(login.scopes),
+                "expiresAt": login.expires_at,
+                "renewable": login.refresh_token is not None,
+            }
+        )
+    return found
+
+
+def _target(options: argparse.Namespace, make_auth: Callable[[object], Any]) -> HttpServerParameters:
+    try:
+        found = reached(options.target, dict(options.variable), make_auth)
+    except (TypeError, ValueError) as exc:
+        raise Exit(str(exc)) from None
+    ways = found.targets if isinstance(found, FailoverParameters) else [found]
+    for way in ways:
+        if isinstance(way, HttpServerParameters):
+            return way
+    raise Exit(f"{options.target} takes no login: logins are for servers over HTTP and WebSocket")
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"login": login, "logout": logout, "logins": logins}

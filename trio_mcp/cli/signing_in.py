@@ -1,0 +1,75 @@
+"""How commands that reach a URL sign in: with the logins that are stored, or by asking the user."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import trio
+
+from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.terminal import has_terminal
+from trio_mcp.client.config.reading import Configured
+from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.client.targets import authorized
+from trio_mcp.http.client.auth import Auth
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.http.client.websocket import http_url
+
+__all__ = ["asking", "signed", "with_stored_token"]
+
+
+def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict[str, Any]:
+    """Return the arguments of `OAuth` that say how a person is asked.
+
+    Args:
+        how: The value of ``--auth``; None to open a browser if there is a terminal.
+        before: Called before anything is shown.
+    """
+    # Late: a command that reaches no URL need not load it.
+    from trio_mcp import auth
+
+    how = how or ("browser" if has_terminal() else "stored")
+    if how == "device":
+        return {"redirect": None}
+    if how == "stored":
+        return {"show": None}
+    show = auth.paste_redirect if how == "paste" else auth.open_browser
+
+    async def shown(url: str) -> str | None:
+        before()
+        pasted: str | None = await show(url)
+        return pasted
+
+    return {"show": shown}
+
+
+def signed(target: Configured, how: str | None, before: Callable[[], object]) -> Configured:
+    """Return a target that signs in if its server wants that, with the logins that are stored."""
+    ways = target.targets if isinstance(target, FailoverParameters) else [target]
+    if how == "off":
+        bare = [attrs.evolve(way, auth=None) if isinstance(way, HttpServerParameters) else way for way in ways]
+        return attrs.evolve(target, targets=bare) if isinstance(target, FailoverParameters) else bare[0]
+    if not any(isinstance(way, HttpServerParameters) for way in ways):
+        return target
+    from trio_mcp import auth
+
+    made: Any = authorized(target, auth.OAuth(store=auth.FileTokens(), **asking(how, before)), optional=True)
+    return made  # type: ignore[no-any-return]
+
+
+def with_stored_token(target: Configured) -> Configured:
+    """Return a target with the token of a stored login in its headers, for what has no client of its own."""
+    if not isinstance(target, HttpServerParameters):
+        return target
+    fields = {} if target.auth is None else trio.run(_fields, target.auth, http_url(target.url))
+    if "DPoP" in fields:
+        raise Exit(f"the login at {target.url} is bound to a key, which this command can't use; add --auth off")
+    return attrs.evolve(target, auth=None, headers={**target.headers, **fields})
+
+
+async def _fields(auth: Auth, url: str) -> dict[str, str]:
+    async with auth.opened(url, contextlib.nullcontext) as signer:
+        return dict(await signer.attempt().fields("POST", url))
