@@ -74,7 +74,11 @@ FILES = {
     "right.json": '{"mcpServers": {"one": {"command": "x"}, "three": {"command": "x"}}}',
     "taken": "",
     "fast.py": FASTMCP,
-    "scoped.py": "from trio_mcp import Server\nserver = Server('s')\nserver.add_tool(dict, name='w', scopes={'w'})\n",
+    "scoped.py": """
+from trio_mcp import Server
+server = Server("scoped")
+server.add_tool(lambda: 1, name="w", scopes={"w"})
+""",
 }
 
 HTTP = ["run", "shop.py", "--transport", "http"]
