@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -39,8 +40,9 @@ from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import configured
 
+from .node_peers import NodePeers
 from .signing_in import free_port, protected
-from .support import DEADLINE
+from .support import DEADLINE, PEERS
 
 pytestmark = [
     pytest.mark.interop,
@@ -107,6 +109,24 @@ async def test_the_official_python_client_signs_in_to_ours(mode: str) -> None:
             await client.call_tool("whoami")
             assert authority.count("token", grant_type="refresh_token") == 1
             assert authority.count("authorize") == 2
+
+
+# --- the TypeScript clients --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_a_typescript_client_signs_in_to_ours(npm: NodePeers, environment: dict[str, str], version: str) -> None:
+    """By registration; it refreshes a token that the server refuses. Version 1 refreshes to step up, too: in vain."""
+    authority = AuthorizationServer()
+    async with authority.served() as issuer, protected(issuer) as url:
+        script = str(PEERS / "ts_auth_client.mjs")
+        command = [str(npm.node), script, str(npm.modules), version, url]
+        done = await trio.run_process(command, env=environment, capture_stdout=True)
+    who = f"alice at {issuer}"
+    stepped_up, asked = ("written", 2) if version == "v2" else (403, 1)
+    assert json.loads(done.stdout) == {"said": [who, stepped_up, who], "asked": asked}
+    assert authority.count("register") == 1
+    assert authority.count("token", grant_type="refresh_token") >= 1
 
 
 # --- mcp's server ------------------------------------------------------------------------------------------------
