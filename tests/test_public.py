@@ -21,9 +21,13 @@ from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {
     f"trio_mcp.{name}"
-    for name in ("types", "jsonrpc", "middleware", "otel", "testing", "testing.strategies", "testing.transcript")
+    for name in (
+        *("types", "jsonrpc", "middleware", "otel", "auth", "auth.testing"),
+        *("testing", "testing.strategies", "testing.transcript"),
+    )
 }
-"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, middleware, tests."""
+"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, middleware, authorization,
+tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 

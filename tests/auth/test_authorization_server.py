@@ -326,8 +326,10 @@ def test_a_client_registers() -> None:
     server.clients.forget(said["client_id"])
     with pytest.raises(ValueError, match="not known here"):
         asked(server, said["client_id"])
+    assert server.handle(Fetch("", "POST", f"{server.issuer}/register", {}, b"[")).status == 400
     server.settings.registration = False
     assert "registration_endpoint" not in server.metadata()
+    assert server.handle(Fetch("", "POST", f"{server.issuer}/register")).status == 404
 
 
 @pytest.mark.parametrize(
@@ -467,7 +469,19 @@ def test_an_enterprise_passes_its_person_on() -> None:
     claims = server.claims_of(said["access_token"])
     assert claims is not None
     assert (claims["sub"], claims["aud"], claims["client_id"]) == ("alice", RESOURCE, "app")
-    assert post(idp, "token", subject_token="x", **exchange)[1]["error"] == "invalid_grant"
+    narrow = post(idp, "token", subject_token=id_token, **exchange)[1]["access_token"]
+    other = {**bearer, "assertion": narrow, "resource": "https://else.example.com"}
+    assert post(server, "token", **other, client_id="app")[1]["error"] == "invalid_target"
+    for form, error in (
+        ({"subject_token": "x"}, "invalid_grant"),
+        ({"subject_token": narrow}, "invalid_grant"),
+        ({"subject_token": id_token, "client_id": "post", "client_secret": "secret"}, "invalid_grant"),
+        (
+            {"subject_token": id_token, "requested_token_type": "urn:ietf:params:oauth:token-type:jwt"},
+            "invalid_request",
+        ),
+    ):
+        assert post(idp, "token", **{**exchange, **form})[1]["error"] == error
 
 
 @pytest.mark.parametrize(
@@ -625,3 +639,5 @@ async def test_it_is_served_on_loopback() -> None:
             await client.get(path, timeout=0.05)
         with trio.fail_after(5):
             assert (await client.get(path)).status_code == 200
+        with pytest.raises(ValueError, match="shows a page instead"):
+            await server.show(f"{issuer}/authorize")

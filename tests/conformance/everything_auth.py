@@ -48,9 +48,12 @@ def program(context: Context) -> ClientCredentials:
 
 
 def employee(context: Context) -> IdentityAssertion:
+    async def id_token() -> str:
+        return str(context["idp_id_token"])
+
     return IdentityAssertion(
         context["idp_issuer"],
-        context["idp_id_token"],
+        id_token,
         client=RegisteredClient(context["client_id"], secret=context["client_secret"]),
         idp_client=RegisteredClient(context["idp_client_id"]),
     )

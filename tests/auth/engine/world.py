@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import trio
 
@@ -14,6 +14,7 @@ from trio_mcp.auth import MemoryTokens, OAuth, TokenStore
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.testing import AuthorizationServer
+from trio_mcp.auth.testing.answers import Refused
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Attempt, Signer
 from trio_mcp.http.headers import Headers
@@ -45,18 +46,25 @@ class World:
         asked: The URLs that the person was asked to open.
         needs: The scopes that the server asks for in its challenges.
         content: Whether the server accepts any scopes at all where it needs some.
+        newest: The refresh token that arrived last, of the newest login.
+        arrived_at: When the last tokens arrived.
+        wrong: What the client did that it must not do.
     """
 
     def __init__(
         self, *, store: TokenStore | None = None, latency: float = 0.1, person: float = 5, **settings: Any
     ) -> None:
-        self.id = AuthorizationServer(clock=now, **settings)
+        self.id = AuthorizationServer(clock=now, tokens="opaque", **settings)
         self.all = {self.id.issuer: self.id}
         self.store = MemoryTokens() if store is None else store
         self.latency, self.person = latency, person
         self.asked: list[str] = []
         self.needs: Collection[str] = ()
         self.content = True
+        self.newest: str | None = None
+        self.wrong: list[str] = []
+        self.arrived_at = -1.0
+        self._used_up: set[str] = set()
 
     def oauth(self, **options: Any) -> OAuth:
         """Return an `OAuth` of this world."""
@@ -66,9 +74,20 @@ class World:
     async def show(self, url: str) -> str:
         """Be the person."""
         self.asked.append(url)
-        await trio.sleep(self.person)
         query = parse_qs(urlsplit(url).query)
+        if self._could_refresh(query):
+            self.wrong.append("a person was asked although a refresh would have done")
+        await trio.sleep(self.person)
         return f"{query['redirect_uri'][0]}?{urlencode(self._at(url).sign_in(url))}"
+
+    def _could_refresh(self, query: dict[str, list[str]]) -> bool:
+        family = self.id.issued.owner(self.newest or "")
+        try:
+            if family is None or family.revoked or not self.id.clients.find(family.client):
+                return False
+        except Refused:
+            return False
+        return set(query.get("scope", [""])[0].split()) <= family.scopes
 
     def _at(self, url: str) -> AuthorizationServer:
         return self.all["{0.scheme}://{0.netloc}".format(urlsplit(url))]
@@ -76,6 +95,9 @@ class World:
     async def fetch(self, step: Fetch) -> Fetched:
         """Make an exchange, as the network would."""
         await trio.sleep(self.latency)
+        form = dict(parse_qsl(step.body.decode()))
+        if (used := form.get("refresh_token")) in self._used_up:
+            self.wrong.append("a refresh token was sent again although its answer had arrived")
         if step.url == METADATA:
             said = {"resource": SERVER, "authorization_servers": [self.id.issuer]}
             return Fetched(200, Headers([("Content-Type", "application/json")]), json.dumps(said).encode())
@@ -87,7 +109,18 @@ class World:
             await trio.sleep(0 if answer.ending == "cut" else 10)
             raise AuthorizationError(step.step, f"the connection ended: {answer.ending}")
         await trio.sleep(self.latency)
+        if answer.status == 200 and "grant_type" in form and answer.body.startswith(b"{"):
+            self._arrived(used, json.loads(answer.body).get("refresh_token"))
         return answer
+
+    def _arrived(self, used: str | None, new: str | None) -> None:
+        self.arrived_at = trio.current_time()
+        if used is None:
+            self.newest = new
+            return
+        self._used_up.add(used)
+        if self.newest == used:
+            self.newest = new
 
     def respond(self, fields: dict[str, str], needed: Collection[str]) -> tuple[int, dict[str, str]]:
         """Return what the server answers to a request: status and header fields."""

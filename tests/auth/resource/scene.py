@@ -155,10 +155,11 @@ def request(
     async def receive() -> dict[str, Any]:
         raise AssertionError("the body was read")
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": []}
     given = [("Authorization", authorization), ("DPoP", dpop)]
-    headers = Headers([*fields, *((name, value) for name, value in given if value is not None)])
-    return HttpRequest(scope, receive, headers)
+    pairs = [*fields, *((name, value) for name, value in given if value is not None)]
+    encoded = [(name.lower().encode(), value.encode()) for name, value in pairs]
+    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": encoded}
+    return HttpRequest(scope, receive, Headers(pairs))
 
 
 def bearer(of: str) -> HttpRequest:

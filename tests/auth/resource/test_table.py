@@ -35,10 +35,10 @@ class Shape:
     path: str = "/mcp"
     fields: Mapping[str, str] = attrs.field(factory=dict)
 
-    def request(self, **given: Any) -> HttpRequest:
+    def request(self, *more: tuple[str, str], **given: Any) -> HttpRequest:
         version = {} if self.revision < "2025-06-18" else {"MCP-Protocol-Version": self.revision}
         fields = {"Host": "evil.example", "Forwarded": "host=evil.example", **version, **self.fields}
-        return request(*fields.items(), method=self.method, path=self.path, **given)
+        return request(*fields.items(), *more, method=self.method, path=self.path, **given)
 
 
 SESSION = {"Mcp-Session-Id": "s"}
@@ -83,8 +83,7 @@ def with_proof(times: int = 1, make: Callable[[], str] = bound, **changes: Any) 
         of = make()
         url = f"https://files.example.com{shape.path}"
         made = [proof(of, **{"htm": shape.method, "htu": url, **changes}) for _ in range(times)]
-        fields = {**shape.fields, "Authorization": f"DPoP {of}"}
-        return request(*fields.items(), *(("DPoP", each) for each in made), method=shape.method, path=shape.path)
+        return shape.request(*(("DPoP", each) for each in made), authorization=f"DPoP {of}")
 
     return brings
 
@@ -111,9 +110,7 @@ ROWS = {
     "a scheme alone": Row(lambda shape: shape.request(authorization="Bearer"), 400, MALFORMED),
     "two tokens in a field": Row(with_token(lambda: f"{token()} {token()}"), 400, MALFORMED),
     "a list of tokens": Row(with_token(lambda: f"{token()}, Bearer {token()}"), 400, MALFORMED),
-    "two fields": Row(
-        lambda shape: request(*[("Authorization", f"Bearer {token()}")] * 2, method=shape.method), 400, MALFORMED
-    ),
+    "two fields": Row(lambda shape: shape.request(*[("Authorization", f"Bearer {token()}")] * 2), 400, MALFORMED),
     "a malformed token": Row(with_token(lambda: '"<x>"'), 400, MALFORMED),
     "a token of 20 KiB": Row(with_token(lambda: token(pad="x" * 20_000)), 400, MALFORMED),
     "a token in the URL": Row(lambda shape: shape.request(query=b"access_token=" + token().encode()), 400, MALFORMED),

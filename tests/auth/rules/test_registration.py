@@ -91,14 +91,6 @@ def test_optional_parts_of_a_registration() -> None:
     }
 
 
-@pytest.mark.parametrize(("listed", "said"), [(None, True), ({"read", "other"}, True), ({"other"}, False)])
-def test_scopes_that_the_server_does_not_list_are_not_named(listed: set[str] | None, said: bool) -> None:
-    """Some refuse a scope of the resource at registration, and grant it all the same."""
-    at = server(scopes=None if listed is None else frozenset(listed))
-    record, [request] = registered({"client_id": "x"}, at, scopes={"read"})
-    assert ("scope" in request, record.scopes) == (said, frozenset({"read"}) if said else None)
-
-
 @pytest.mark.parametrize(
     ("listed", "sent", "kept"),
     [(None, "a b", {"a", "b"}), ({"a", "b", "c"}, "a b", {"a", "b"}), ({"a"}, None, None), ((), None, None)],

@@ -9,12 +9,15 @@ import re
 import sys
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc import jwk, jws, jwt
 
+from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover, choose_prover
+from trio_mcp.auth.rules.metadata import AuthorizationServer, Discovered, ProtectedResource
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
@@ -121,24 +124,36 @@ def test_a_proof_names_the_url_up_to_its_query(rest: str, token: str) -> None:
 PROVER = Prover()
 
 
-@pytest.mark.parametrize(("use", "algorithms", "made"), [
-    ("auto", ["RS256", "ES256"], True),
-    ("auto", ["RS256"], False),
-    ("auto", [], False),
-    ("off", ["ES256"], False),
-    ("require", ["ES256"], True),
+def found(algorithms: tuple[str, ...], resource: ProtectedResource | None = None) -> Discovered:
+    return Discovered(resource, AuthorizationServer("https://id.example.com", dpop=algorithms))
+
+
+KNOWN = ProtectedResource(URL, ("https://id.example.com",), dpop=("ES256",))
+ASKED, UNASKED = Wanted(dpop=True), Wanted()
+
+
+@pytest.mark.parametrize(("use", "discovered", "wanted", "made"), [
+    ("auto", found(("RS256", "ES256")), ASKED, True),
+    ("auto", found(("ES256",)), UNASKED, False),
+    ("auto", found(("ES256",), KNOWN), UNASKED, True),
+    ("auto", found(("ES256",), attrs.evolve(KNOWN, dpop=("RS256",))), UNASKED, False),
+    ("auto", found(("ES256",), attrs.evolve(KNOWN, dpop=(), dpop_required=True)), UNASKED, True),
+    ("auto", found(("RS256",), KNOWN), ASKED, False),
+    ("auto", found((), KNOWN), ASKED, False),
+    ("off", found(("ES256",), KNOWN), ASKED, False),
+    ("require", found(("ES256",)), UNASKED, True),
 ])  # fmt: skip
-def test_whether_a_login_is_bound_to_a_key(use: Any, algorithms: list[str], made: bool) -> None:
-    assert (choose_prover(use, algorithms, issuer=URL) is not None) is made
+def test_whether_a_login_is_bound_to_a_key(use: Any, discovered: Discovered, wanted: Wanted, made: bool) -> None:
+    assert (choose_prover(use, discovered, wanted) is not None) is made
 
 
 def test_dpop_that_is_required_and_not_offered() -> None:
-    with pytest.raises(AuthorizationError, match="DPoP is required, but the server does not offer it with ES256"):
-        choose_prover("require", ["RS256"], issuer=URL)
+    with pytest.raises(AuthorizationError, match="DPoP is required, but it is not offered with ES256"):
+        choose_prover("require", found(("RS256",)), ASKED)
 
 
 def test_without_joserfc_dpop_is_left_out_unless_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "joserfc", None)
-    assert choose_prover("auto", ["ES256"], issuer=URL) is None
+    assert choose_prover("auto", found(("ES256",)), ASKED) is None
     with pytest.raises(ImportError, match=r"DPoP needs joserfc: pip install 'trio-mcp\[auth\]'"):
-        choose_prover("require", ["ES256"], issuer=URL)
+        choose_prover("require", found(("ES256",)), ASKED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from trio.testing import MockClock
 
 from tests.auth.engine.world import SERVER, World, now, together
 from trio_mcp.auth import ClientCredentials, IdentityAssertion, PrivateKeyJwt, RegisteredClient, WorkloadIdentity
+from trio_mcp.auth.rules.token_answers import id_token_holds
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import raw, status
 from trio_mcp.auth.testing.keys import Keys
@@ -272,6 +275,57 @@ async def test_an_identity_provider_that_refuses_is_named(autojump_clock: MockCl
         ):
             await at.call(signer)
     assert grants(at.id) == []
+
+
+async def test_a_person_signs_in_at_the_provider_once_for_all_servers(autojump_clock: MockClock) -> None:
+    at = World()
+    idp, _ = enterprise(at)
+    idp.settings.scopes = ("openid", "offline_access")
+    idp.clients.forget("robot")
+    idp.add_client("robot", redirects=["http://127.0.0.1:0/callback"])
+    person = at.oauth(client=RegisteredClient("robot"))
+    options = {"client": RegisteredClient("robot", **SECRET), "fetch": at.fetch, "clock": now}
+    for times in (1, 2):
+        async with opened(IdentityAssertion(IDP, person, **options)) as signer:
+            assert await at.call(signer) == 200
+        assert (len(at.asked), grants(idp).count("authorization_code"), grants(idp).count(EXCHANGE)) == (1, 1, times)
+    await trio.sleep(4000)
+    async with opened(IdentityAssertion(IDP, person, **options)) as signer:
+        assert await at.call(signer) == 200
+    assert grants(idp)[-2:] == ["refresh_token", EXCHANGE]
+    assert len(at.asked) == 1
+    assert at.id.count("authorize") == 0
+    assert await person.sign_out(IDP)
+
+
+@pytest.mark.parametrize("options", [
+    {"person": World().oauth(), "idp_client": RegisteredClient("a")},
+    {"person": "token", "idp_client": RegisteredClient("a")}, {"person": trio.sleep_forever},
+])  # fmt: skip
+def test_there_is_one_client_at_the_identity_provider(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"idp_client|an OAuth or"):
+        IdentityAssertion(IDP, client=RegisteredClient("b"), **options)
+
+
+NOW = 1_800_000_000
+
+
+@pytest.mark.parametrize(("claims", "holds"), [
+    ({}, True),
+    ({"aud": ["a", "me"]}, True),
+    ({"aud": "menu"}, False), ({"aud": ["a"]}, False), ({"aud": 7}, False), ({"aud": None}, False),
+    ({"iss": "https://idp.example.com/"}, False), ({"iss": ["https://idp.example.com"]}, False),
+    ({"exp": NOW + 20}, False), ({"exp": "later"}, False), ({"exp": None}, False),
+])  # fmt: skip
+def test_which_id_tokens_are_shown(claims: dict[str, Any], holds: bool) -> None:
+    payload = json.dumps({"iss": IDP, "aud": "me", "exp": NOW + 60} | claims).encode()
+    token = f"e30.{base64.urlsafe_b64encode(payload).rstrip(b'=').decode()}.c2ln"
+    assert id_token_holds(token, IDP, "me", NOW) is holds
+
+
+@pytest.mark.parametrize("token", [None, "", "a", "a.b", "..", "e30.e30.", "a.W10.", "a." + "W1tb" * 20_000, "é.é.é"])
+def test_what_is_not_an_id_token_is_not_shown(token: str | None) -> None:
+    assert not id_token_holds(token, IDP, "me", NOW)
 
 
 def test_what_clients_declare() -> None:

@@ -122,3 +122,78 @@ topic.held(
     """,
     tests="tests/auth/",
 )
+
+# What keeps and carries tokens, on the client's side.
+topic.held(
+    """
+    A client sends its token in the Authorization field of every request.
+        basic/authorization#token-requirements seam/test_exchanges.py::test_a_refused_request_is_sent_again_with_a_token
+        2025-03-26+
+    A client never puts a token into a URL, and sends it to no other origin.
+        basic/authorization#token-requirements seam/test_exchanges.py::test_a_redirection_to_another_origin_gets_nothing
+        2025-03-26+
+    A client sends a server only tokens of that server's authorization server.
+        basic/authorization#token-handling
+        engine/test_oauth.py::test_another_authorization_server_gets_nothing_of_the_old_one 2025-06-18+
+    A client refreshes an expired token without asking a person.
+        basic/authorization#refresh-tokens engine/test_oauth.py::test_64_calls_at_expiry_refresh_once 2025-03-26+
+    A client does without a refresh token, if it is given none.
+        basic/authorization#refresh-tokens tokens/test_answers.py::test_a_login_keeps_what_a_refresh_does_not_mention
+        modern
+    A client stores its tokens so that only their owner can read them.
+        basic/authorization/security-considerations#token-theft io/test_stores.py::test_files_are_their_owner_s_alone
+        2025-03-26+
+    A client shows no token or secret, even where a server repeats it.
+        basic/authorization#refresh-tokens
+        tokens/test_answers.py::test_what_the_server_repeats_of_our_secrets_is_not_shown 2025-03-26+
+    A client that is a program of its own asks for more scopes where the server wants them.
+        basic/authorization#step-up-authorization-flow
+        tokens/test_machines.py::test_more_scopes_are_asked_for_when_the_server_wants_them 2025-11-25+
+    A client that asks a person listens on loopback only.
+        basic/authorization/security-considerations#communication-security io/test_asking.py::test_on_loopback_alone
+        2025-03-26+
+    """,
+    tests="tests/auth/",
+)
+
+# What servers do.
+topic.held(
+    """
+    A server publishes resource metadata with its authorization servers.
+        basic/authorization/authorization-server-discovery#authorization-server-location
+        server/test_gate.py::test_below_a_mount_the_document_is_found_by_the_path_from_the_root 2025-06-18+
+    A server names its resource metadata in every challenge, whatever Host says.
+        basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
+        resource/test_table.py::test_row 2025-06-18+
+    A server puts the scopes that are needed into its challenges.
+        basic/authorization#scope-selection-strategy
+        server/test_scopes.py::test_what_every_request_needs_is_part_of_each_challenge 2025-11-25+
+    A server answers a request without a token, or with an invalid one, with 401.
+        basic/authorization#error-handling
+        server/test_gate.py::test_without_a_token_every_way_in_is_closed_and_no_body_is_read 2025-03-26+
+    A server answers malformed credentials with 400, and missing scopes with 403.
+        basic/authorization#error-handling resource/test_table.py::test_row 2025-03-26+
+    A server takes tokens from the Authorization field alone.
+        basic/authorization#token-requirements resource/test_table.py::test_row 2025-03-26+
+    A server accepts a token only if it is valid in every respect.
+        basic/authorization#token-handling resource/test_tokens.py::test_bad_token 2025-03-26+
+    A server accepts a token only if it was issued for it.
+        basic/authorization/security-considerations#access-token-privilege-restriction
+        resource/test_tokens.py::test_bad_token 2025-06-18+
+    A server judges a token before it processes the request.
+        basic/authorization/security-considerations#access-token-privilege-restriction
+        server/test_gate.py::test_without_a_token_every_way_in_is_closed_and_no_body_is_read 2025-06-18+
+    A server passes no token of its client on: handlers don't see it.
+        basic/authorization/security-considerations#access-token-privilege-restriction
+        server/test_gate.py::test_handlers_get_the_principal_and_no_credentials 2025-06-18+
+    A server whose client lacks scopes names all that the operation needs, in one challenge.
+        basic/authorization#runtime-insufficient-scope-errors
+        server/test_scopes.py::test_a_modern_request_needs_its_scopes_and_names_all_of_them modern
+    A server whose client lacks scopes answers with 403 in the legacy era, too.
+        basic/authorization#runtime-insufficient-scope-errors
+        server/test_scopes.py::test_a_legacy_request_needs_its_scopes_once_its_body_is_known 2025-11-25
+    A server can be told which scopes include others.
+        basic/authorization#step-up-authorization-flow resource/test_table.py::test_row modern
+    """,
+    tests="tests/auth/",
+)

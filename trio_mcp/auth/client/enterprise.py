@@ -5,39 +5,48 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from trio_mcp.auth.client.machine_means import MachineMeans
 from trio_mcp.auth.client.machines import Machine, called
+from trio_mcp.auth.client.oauth import OAuth
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.dpop import DpopUse
 from trio_mcp.auth.rules.metadata import find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, register
-from trio_mcp.auth.rules.steps import Flow
+from trio_mcp.auth.rules.steps import Call, Flow
 from trio_mcp.auth.rules.token_answers import Tokens
 from trio_mcp.auth.rules.token_requests import JWT_BEARER, TOKEN_EXCHANGE, TokenEndpoint, jwt_bearer, token_exchange
 from trio_mcp.auth.rules.urls import UrlPolicy
 
 __all__ = ["IdentityAssertion"]
 
+Identify: TypeAlias = Callable[[Callable[[], float]], Flow[tuple[TokenEndpoint, str]]]
+"""Makes the flow that returns the provider's token endpoint and the person's ID token; it is given the clock."""
+
 
 class IdentityAssertion(Machine):
     """Signs requests for a person whom an identity provider knows, as the organization allows (ID-JAG).
 
-    The person has signed in to the program by the provider. The ID token of that is exchanged there for an assertion,
+    The person signs in at the provider, once for all servers. The ID token of that is exchanged there for an assertion,
     and the assertion at the server's authorization server for a token.
 
     Args:
         idp: The issuer of the identity provider.
-        id_token: An async function that returns the person's ID token, not yet expired; or the token itself.
+        person: An `OAuth` by which the person signs in at the provider, and whose store keeps that; its client is the
+            program as the provider knows it. Or an async function that returns the person's ID token, not yet expired.
         client: The program at the server's authorization server, with the secret or key that it has there.
-        idp_client: The program at the identity provider, to which the ID token was issued.
+        idp_client: The program at the identity provider, to which the ID token of the function is issued; an `OAuth`
+            has its own.
         scopes: What to ask for; by default what the server asks for.
         dpop: Whether tokens are bound to a key: ``"auto"`` where the authorization server offers it, ``"require"``, or
             ``"off"``.
         urls: Which URLs that a server names are fetched.
         fetch: Makes the exchanges instead; for tests.
         clock: Tells the time, in seconds since the epoch.
+
+    Raises:
+        TypeError: If there are two clients at the identity provider, or none; or the person is something else.
     """
 
     extensions: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -47,10 +56,10 @@ class IdentityAssertion(Machine):
     def __init__(
         self,
         idp: str,
-        id_token: str | Callable[[], Awaitable[str]],
+        person: OAuth | Callable[[], Awaitable[str]],
         *,
         client: RegisteredClient,
-        idp_client: RegisteredClient,
+        idp_client: RegisteredClient | None = None,
         scopes: Collection[str] | None = None,
         dpop: DpopUse = "auto",
         urls: UrlPolicy | None = None,
@@ -58,8 +67,18 @@ class IdentityAssertion(Machine):
         clock: Callable[[], float] = time.time,
     ) -> None:
         policy = UrlPolicy() if urls is None else urls
+        if isinstance(person, OAuth):
+            if idp_client is not None:
+                raise TypeError("an OAuth has its own client: leave out idp_client")
+            identify: Identify = partial(_signed_in, idp, person)
+        elif not callable(person):
+            raise TypeError(f"the person must be an OAuth or an async function, got {type(person).__name__}")
+        elif idp_client is None:
+            raise TypeError("pass idp_client, to which the ID token is issued")
+        else:
+            identify = partial(_given, idp, person, idp_client, policy)
         means = MachineMeans(
-            partial(_ask, idp, id_token, idp_client, policy),
+            partial(_ask, identify),
             grant=JWT_BEARER,
             client=client,
             issuer=client.issuer,
@@ -67,29 +86,39 @@ class IdentityAssertion(Machine):
             dpop=dpop,
             urls=policy,
             clock=clock,
+            asks=True,
         )
         super().__init__(means, policy, fetch)
 
 
-def _ask(
+def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
+    there, id_token = yield from identify(at.clock)
+    assertion = yield from token_exchange(
+        there, id_token=id_token, audience=at.issuer, scopes=scopes, resource=resource
+    )
+    return (yield from jwt_bearer(at, assertion=assertion, scopes=scopes, resource=resource))
+
+
+def _signed_in(idp: str, person: OAuth, clock: Callable[[], float]) -> Flow[tuple[TokenEndpoint, str]]:
+    found: tuple[TokenEndpoint, str] = yield Call(lambda: person.identity(idp))
+    return found
+
+
+def _given(
     idp: str,
-    id_token: str | Callable[[], Awaitable[str]],
-    idp_client: RegisteredClient,
+    id_token: Callable[[], Awaitable[str]],
+    client: RegisteredClient,
     policy: UrlPolicy,
-    at: TokenEndpoint,
-    scopes: Collection[str],
-    resource: str | None,
-) -> Flow[Tokens]:
-    # Fetched each time: providers move their endpoints, and this happens once in a token's life.
+    clock: Callable[[], float],
+) -> Flow[tuple[TokenEndpoint, str]]:
+    # Looked up each time: providers move their endpoints, and this happens once in a token's life.
     provider = yield from find_server(idp, policy, idp)
-    record = yield from register(provider, client=idp_client, redirect=None, grants=(TOKEN_EXCHANGE,))
+    record = yield from register(provider, client=client, redirect=None, grants=(TOKEN_EXCHANGE,))
     there = TokenEndpoint(
         issuer=provider.issuer,
         url=provider.need("token", "token exchange"),
         client=record,
-        key=idp_client.key,
-        clock=at.clock,
+        key=client.key,
+        clock=clock,
     )
-    token = id_token if isinstance(id_token, str) else (yield from called("the ID token", there, id_token))
-    assertion = yield from token_exchange(there, id_token=token, audience=at.issuer, scopes=scopes, resource=resource)
-    return (yield from jwt_bearer(at, assertion=assertion, scopes=scopes, resource=resource))
+    return there, (yield from called("the ID token", there, id_token))

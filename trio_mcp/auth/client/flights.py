@@ -30,6 +30,7 @@ class Flight:
         scopes: As above.
         ended: Set at its end.
         answered: Whether its last request for tokens was answered, by whatever.
+        fresh: Whether it got new tokens; False if those of another process would do.
     """
 
     # The task is one of the run: the clients that wait may close in any order, and none of them has to stay for others.
@@ -37,6 +38,7 @@ class Flight:
         self.scopes = scopes
         self.ended = trio.Event()
         self.answered = False
+        self.fresh = False
         self._error: Exception | None = None
         self._scope = trio.CancelScope()
         self._waiters = 0

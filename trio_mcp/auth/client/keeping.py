@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -59,6 +60,10 @@ class Means(Protocol):
     def login_timeout(self) -> float:
         """How long a person has to sign in, in seconds."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether a person may be asked, by the asker or by the program: then no timeout of the client runs."""
+
     def accepts(self, login: Login) -> bool:
         """Return whether a login that was found in the store is of this kind, and of this client."""
 
@@ -106,6 +111,7 @@ class Keeper:
 
     async def load(self) -> None:
         """Look into the store, once."""
+        await trio.lowlevel.checkpoint()
         if not self._loaded:
             text = await self._store.load(self.server)
             if not self._loaded:  # someone else may have been here meanwhile, and further
@@ -136,15 +142,23 @@ class Keeper:
             and self._means.renew(login, self.prover) is not None
         )
 
-    async def renew(self, refused: Login) -> None:
+    def nonce(self, url: str) -> str | None:
+        """Return the nonce that the next proof for a URL of the server has."""
+        return None if self.prover is None else self.prover.nonce(url, resource=True)
+
+    async def renew(self, refused: Login) -> bool:
         """Return once the login is not the one that was refused; without asking a person, so it may be without tokens.
+
+        Returns:
+            Whether its tokens are new, not those that another process got.
 
         Raises:
             AuthorizationError: If that fails. The login stays as it was.
         """
         while self.login is refused and self._means.renew(refused, self.prover) is not None:
-            if await self._shared("renewal", frozenset(), lambda flight: self._renew(flight, refused)):
-                return
+            if flight := await self._shared("renewal", frozenset(), partial(self._renew, refused=refused)):
+                return flight.fresh
+        return False
 
     async def obtain(self, refused: Login | None, wanted: Wanted, scopes: frozenset[str] = frozenset()) -> bool:
         """Return once there is a login with tokens, other than the one that was refused.
@@ -155,33 +169,36 @@ class Keeper:
             scopes: The scopes that the login must have.
 
         Returns:
-            Whether it was got for these scopes, not for other ones.
+            Whether it is new, not one that another process got, nor one that was got for other scopes.
 
         Raises:
             AuthorizationError: If that fails.
         """
         while not self.usable(refused):
-            if await self._shared("login", scopes, lambda flight: self._obtain(flight, refused, wanted, scopes)):
-                return True
+            work = partial(self._obtain, refused=refused, wanted=wanted, scopes=scopes)
+            if flight := await self._shared("login", scopes, work):
+                return flight.fresh
         return False
 
-    async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> bool:
-        """Wait for the flight of a kind, and return whether it was for these scopes; start one if none is under way."""
+    async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> Flight | None:
+        """Wait for the flight of a kind, one that is under way or a new one; return it if it was for these scopes."""
         flight = self._flights.get(kind)
         if flight is None:
             flight = self._flights[kind] = Flight(scopes)
             flight.start(work, lambda: self._flights.pop(kind, None))
         if scopes <= flight.scopes and not flight.abandoned:
             await flight.wait()
-            return True
+            return flight
         await flight.ended.wait()
-        return False
+        return None
 
     async def _renew(self, flight: Flight, refused: Login) -> None:
         async with self._store.lock(self.server):
             # Another process may have been here first: its refresh token is good, and ours is used up.
             if await self._reread():
-                return
+                if self.login is None or not self.stale():
+                    return
+                refused = self.login
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
@@ -191,6 +208,7 @@ class Keeper:
                     return
                 await self._drop(refused, error)
             else:
+                flight.fresh = True
                 await self._keep(login)
 
     async def _refreshed(self, flight: Flight, login: Login) -> Login:
@@ -223,6 +241,7 @@ class Keeper:
             async with self._person() as person:
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
+            flight.fresh = True
             async with self._store.lock(self.server):
                 await self._keep(login)
 

@@ -40,6 +40,7 @@ class MachineMeans:
         urls: Which URLs are allowed.
         clock: Tells the time.
         again: Whether the grant is simply asked for again once a token has expired.
+        asks: Whether a function of the program is called that may ask a person.
     """
 
     ask_for: AskFor = attrs.field(kw_only=False)
@@ -51,7 +52,8 @@ class MachineMeans:
     urls: UrlPolicy | None
     clock: Callable[[], float]
     again: bool = True
-    # A person is never asked.
+    asks: bool = False
+    # Not by the keeper, that is.
     asker: Asker | None = attrs.field(default=None, init=False)
     redirect: str | None = attrs.field(default=None, init=False)
     login_timeout: float = attrs.field(default=0.0, init=False)
@@ -73,7 +75,7 @@ class MachineMeans:
         record = None
         if self.client is not None:
             record = yield from register(found.server, client=self.client, redirect=None, grants=(self.grant,))
-        prover = choose_prover(self.dpop, found.server.dpop, issuer=found.server.issuer, clock=self.clock)
+        prover = choose_prover(self.dpop, found, need.wanted, self.clock)
         at = self._endpoint(found.server.issuer, found.server.need("token", "token"), record, prover)
         scopes = need.scopes | select_scopes(
             self.scopes,

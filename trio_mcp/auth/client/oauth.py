@@ -19,10 +19,11 @@ from trio_mcp.auth.rules.authorization import authorize, require_pkce
 from trio_mcp.auth.rules.device import device
 from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
 from trio_mcp.auth.rules.login import ClientRecord, Login
-from trio_mcp.auth.rules.metadata import Discovered, discover
+from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, register, reusable
 from trio_mcp.auth.rules.scopes import select_scopes
 from trio_mcp.auth.rules.steps import Fetch, Flow, ShowCode, Step
+from trio_mcp.auth.rules.token_answers import id_token_holds
 from trio_mcp.auth.rules.token_requests import (
     TokenEndpoint,
     exchange_code,
@@ -105,6 +106,9 @@ class OAuth:
             clock=clock,
         )
         self._kept = Kept(self._means, store=store, urls=policy, fetch=fetch, clock=clock)
+        scope = frozenset(scopes or ()) | {"openid"}
+        at_providers = attrs.evolve(self._means, provider=True, scopes=scope, dpop="off")
+        self._at_providers = Kept(at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock)
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
         """Return a block in which requests to a server are authorized; called by the client."""
@@ -121,6 +125,25 @@ class OAuth:
         """
         async with self._kept.opened(server, contextlib.nullcontext) as signer:
             await signer.sign_in()
+
+    async def identity(self, issuer: str) -> tuple[TokenEndpoint, str]:
+        """Return the person's ID token of an identity provider (OpenID Connect), and the provider's token endpoint.
+
+        The person signs in there if need be. `IdentityAssertion` calls it.
+
+        Args:
+            issuer: The issuer of the identity provider.
+
+        Raises:
+            AuthorizationError: If that fails.
+        """
+        async with self._at_providers.opened(issuer, contextlib.nullcontext) as signer:
+            login = await signer.login(lambda login: self._means.is_identified(login))
+        if not self._means.is_identified(login):
+            problem = "it gave no ID token for this client, or one that has expired"
+            raise AuthorizationError("token", problem, issuer=issuer, advice="check the clock of this machine")
+        at = self._means.endpoint(login.issuer, login.token_endpoint, login.client, None)
+        return at, login.id_token or ""
 
     async def sign_out(self, server: str) -> bool:
         """Drop the login at a server, and revoke it.
@@ -162,6 +185,12 @@ class _SigningIn:
     assume_pkce: frozenset[str]
     urls: UrlPolicy
     clock: Callable[[], float]
+    provider: bool = False  # whether servers are identity providers, not servers of MCP
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person may be asked."""
+        return self.asker is not None
 
     def accepts(self, login: Login) -> bool:
         client = self.client
@@ -180,7 +209,7 @@ class _SigningIn:
         if client is not None:
             client = attrs.evolve(client, issuer=client.issuer or prefer)
             prefer = client.issuer
-        found = yield from discover(need.server, need.wanted, self.urls, (prefer,) if prefer else ())
+        found = yield from self._find(need, prefer)
         server, resource = found.server, found.resource
         if need.redirect is not None:
             require_pkce(server, self.assume_pkce)
@@ -215,6 +244,11 @@ class _SigningIn:
                     raise
                 known = None
 
+    def _find(self, need: Need, prefer: str | None) -> Flow[Discovered]:
+        if self.provider:
+            return Discovered(None, (yield from find_server(need.server, self.urls, need.server)))
+        return (yield from discover(need.server, need.wanted, self.urls, (prefer,) if prefer else ()))
+
     def _known(
         self, old: Login | None, found: Discovered, redirect: str | None, scopes: frozenset[str]
     ) -> ClientRecord | None:
@@ -227,8 +261,8 @@ class _SigningIn:
 
     def _authorized(self, need: Need, found: Discovered, client: ClientRecord, scopes: frozenset[str]) -> Flow[Login]:
         server = found.server
-        prover = self._new_prover(need, found)
-        at = self._endpoint(server.issuer, server.need("token", "token"), client, prover)
+        prover = choose_prover(self.dpop, found, need.wanted, self.clock)
+        at = self.endpoint(server.issuer, server.need("token", "token"), client, prover)
         if need.redirect is None:
             endpoint = server.need("device", "device")
             tokens = yield from device(at, endpoint=endpoint, scopes=scopes, resource=found.audience)
@@ -246,14 +280,7 @@ class _SigningIn:
             )
         return to_login(at, tokens, resource=found.audience, asked=scopes, revocation_endpoint=server.revocation)
 
-    def _new_prover(self, need: Need, found: Discovered) -> Prover | None:
-        # A server that does not know DPoP would refuse a token that is bound to a key.
-        resource, use = found.resource, self.dpop
-        if use == "auto" and not (need.wanted.dpop or (resource and (resource.dpop or resource.dpop_required))):
-            use = "off"
-        return choose_prover(use, found.server.dpop, issuer=found.server.issuer, clock=self.clock)
-
-    def _endpoint(self, issuer: str, url: str, client: ClientRecord, prover: Prover | None) -> TokenEndpoint:
+    def endpoint(self, issuer: str, url: str, client: ClientRecord, prover: Prover | None) -> TokenEndpoint:
         return TokenEndpoint(
             issuer,
             url,
@@ -264,6 +291,10 @@ class _SigningIn:
             clock=self.clock,
         )
 
+    def is_identified(self, login: Login) -> bool:
+        """Return whether a login has an ID token that can be shown for a while."""
+        return id_token_holds(login.id_token, login.issuer, login.client.id, self.clock())
+
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
         return None if login.refresh_token is None else self._refreshed(login, login.refresh_token, prover)
 
@@ -271,7 +302,7 @@ class _SigningIn:
         client = login.client
         if self.client is not None:  # the secret may be another one by now
             client = attrs.evolve(client, secret=self.client.secret)
-        at = self._endpoint(login.issuer, login.token_endpoint, client, prover)
+        at = self.endpoint(login.issuer, login.token_endpoint, client, prover)
         tokens = yield from refresh(at, refresh_token=refresh_token, resource=login.resource)
         return renewed(login, tokens)
 
@@ -280,7 +311,7 @@ class _SigningIn:
         token = login.refresh_token or login.access_token
         if login.revocation_endpoint is None or not token:
             return None
-        at = self._endpoint(login.issuer, login.token_endpoint, login.client, None)
+        at = self.endpoint(login.issuer, login.token_endpoint, login.client, None)
         hint = "refresh_token" if login.refresh_token else "access_token"
         return revoke(at, endpoint=login.revocation_endpoint, token=token, hint=hint)
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-import attrs
 import trio
 
+from trio_mcp._nursery import closing
 from trio_mcp.auth.client.keeping import Keeper, Means
 from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
-from trio_mcp.auth.rules.scopes import MAX_STEP_UPS, StepUps, join_scopes
+from trio_mcp.auth.rules.scopes import StepUps, join_scopes
 from trio_mcp.auth.rules.urls import UrlPolicy, origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
@@ -65,14 +64,17 @@ class Kept:
                 server, self._means, self.store, lambda: self.fetching(server), self._clock
             )
         keeper.users += 1
-        try:
-            await keeper.load()
-            yield _Signer(keeper, pause if self._means.asker is not None else contextlib.nullcontext)
-        finally:
+
+        async def leave() -> None:
             keeper.users -= 1
             if not keeper.users:
                 del keepers[server]
                 await keeper.close()
+            await trio.lowlevel.checkpoint()
+
+        async with closing(leave):
+            await keeper.load()
+            yield _Signer(keeper, pause if self._means.asks else contextlib.nullcontext)
 
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return what it was; None if there was none that could be read."""
@@ -96,6 +98,20 @@ class _Signer:
         """Begin an operation."""
         return _Attempt(self._keeper, self._pause)
 
+    async def login(self, good: Callable[[Login], bool]) -> Login:
+        """Return the login, after a refresh or a new sign-in if it is not good enough.
+
+        Args:
+            good: Returns whether a login is good enough. What comes of a new sign-in is returned, whatever it is.
+        """
+        keeper = self._keeper
+        if keeper.login is not None and not good(keeper.login):
+            await keeper.renew(keeper.login)
+        if keeper.login is None or not (keeper.usable() and good(keeper.login)):
+            await keeper.obtain(keeper.login, Wanted())
+        assert keeper.login is not None  # or obtain() has raised
+        return keeper.login
+
     async def sign_in(self) -> None:
         """Sign in, though no request was refused yet."""
         with self._pause():
@@ -108,9 +124,11 @@ class _Attempt:
     def __init__(self, keeper: Keeper, pause: Pause) -> None:
         self._keeper, self._pause = keeper, pause
         self._used: Login | None = None  # what the last request was signed with
-        self._url = ""
         self._nonce: str | None = None  # what its proof had
-        self._taken: Counter[object] = Counter()
+        self._url = ""
+        self._tries = 0
+        # Whether the last token is one that this operation got, which no server has accepted yet.
+        self._refreshed = self._entered = False
         self._step_ups = StepUps()
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
@@ -127,7 +145,7 @@ class _Attempt:
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
         if keeper.prover is not None and login.token_type == "DPoP":
-            self._nonce = keeper.prover.nonce(url, resource=True)
+            self._nonce = keeper.nonce(url)
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
         return signed
 
@@ -139,41 +157,44 @@ class _Attempt:
         """Look at the head of a response, and return whether to send the request once more."""
         if not self._ours():
             return False
-        prover = self._keeper.prover
-        fresh = False  # whether there is another nonce than that of the refused proof, whichever request learned it
-        if prover is not None:
+        if (prover := self._keeper.prover) is not None:
             prover.learn(self._url, headers, resource=True)
-            fresh = prover.nonce(self._url, resource=True) != self._nonce
         if status not in (401, 403):
             return False
         wanted = read_wanted(headers)
         if status == 403 and wanted.error != "insufficient_scope":
             return False
-        for row in _REMEDIES:
-            if row.status == status and self._taken[row.remedy] < row.most and await row.remedy(self, wanted, fresh):
-                self._taken[row.remedy] += 1
+        if status == 403:  # the token itself is good
+            self._refreshed = self._entered = False
+        self._tries += 1
+        for remedy in _REMEDIES[status]:
+            if self._tries < _MOST_TRIES and await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
 
     # The remedies: each returns whether the request is worth another try.
 
-    async def with_nonce(self, wanted: Wanted, fresh: bool) -> bool:
-        return fresh and wanted.error == "use_dpop_nonce"
+    async def with_nonce(self, wanted: Wanted) -> bool:
+        # Another request may have learned it first.
+        return wanted.error == "use_dpop_nonce" and self._keeper.nonce(self._url) != self._nonce
 
-    async def with_newer(self, wanted: Wanted, fresh: bool) -> bool:
+    async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
 
-    async def renewed(self, wanted: Wanted, fresh: bool) -> bool:
-        if self._used is not None:
-            await self._keeper.renew(self._used)
+    async def renewed(self, wanted: Wanted) -> bool:
+        if self._used is None or self._refreshed:
+            return False
+        self._refreshed = await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
-    async def signed_in(self, wanted: Wanted, fresh: bool) -> bool:
+    async def signed_in(self, wanted: Wanted) -> bool:
+        if self._entered:
+            return False
         with self._pause():
-            await self._keeper.obtain(self._used, wanted)
+            self._entered = await self._keeper.obtain(self._used, wanted)
         return True
 
-    async def stepped_up(self, wanted: Wanted, fresh: bool) -> bool:
+    async def stepped_up(self, wanted: Wanted) -> bool:
         login = self._keeper.login
         held = frozenset[str]() if login is None else login.asked | (login.scopes or frozenset())
         more = self._step_ups.more(wanted.scopes, held)
@@ -197,24 +218,14 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
-@attrs.frozen
-class _Remedy:
-    """What is done about a refusal: the first one that helps, and each of them only so often in one operation."""
+_MOST_TRIES = 8
+"""How often one request is sent at most; chosen. No remedy is taken as often: this is for servers that play games."""
 
-    status: int
-    remedy: Callable[[_Attempt, Wanted, bool], Awaitable[bool]]
-    most: int
-
-
-# In this order: a person is asked to sign in only when nothing else helps.
-_REMEDIES = (
-    _Remedy(401, _Attempt.with_nonce, 2),
-    _Remedy(401, _Attempt.with_newer, 4),
-    _Remedy(401, _Attempt.renewed, 1),
-    _Remedy(401, _Attempt.signed_in, 1),
-    _Remedy(403, _Attempt.with_newer, 4),
-    _Remedy(403, _Attempt.stepped_up, MAX_STEP_UPS),
-)
+# By status, in this order: a person is asked to sign in only when nothing else helps.
+_REMEDIES: dict[int, tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
+    401: (_Attempt.with_nonce, _Attempt.with_newer, _Attempt.renewed, _Attempt.signed_in),
+    403: (_Attempt.with_newer, _Attempt.stepped_up),
+}
 
 
 def _origin(url: str) -> str:

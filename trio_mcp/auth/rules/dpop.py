@@ -8,10 +8,12 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
+from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.jose import has_jose, need_jose
+from trio_mcp.auth.rules.metadata import Discovered
 from trio_mcp.auth.rules.urls import origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
@@ -114,27 +116,31 @@ class Prover:
 
 
 def choose_prover(
-    use: DpopUse, algorithms: Collection[str], *, issuer: str, clock: Callable[[], float] = time.time
+    use: DpopUse, found: Discovered, wanted: Wanted, clock: Callable[[], float] = time.time
 ) -> Prover | None:
     """Return what makes the proofs of a new login, with a new key; None if it goes without DPoP.
 
-    Where it may be left out, it is also left out without joserfc.
+    Unless it is required, both the server and its authorization server must know it, and joserfc must be installed.
 
     Args:
         use: What the user wants.
-        algorithms: What the authorization server accepts, as its metadata has it.
-        issuer: The authorization server.
+        found: Where the tokens come from.
+        wanted: What the server asks for.
         clock: Tells the time.
 
     Raises:
         AuthorizationError: If DPoP is required, and the authorization server does not offer it.
         ImportError: If it is required, and the extra ``auth`` is missing.
     """
-    offered = ALGORITHM in algorithms
-    if use == "require" and not offered:
-        problem = f"DPoP is required, but the server does not offer it with {ALGORITHM}"
-        raise AuthorizationError("token", problem, issuer=issuer, advice="allow tokens without it: dpop='auto'")
-    return Prover(clock=clock) if use == "require" or (use == "auto" and offered and has_jose()) else None
+    offered, resource = ALGORITHM in found.server.dpop, found.resource
+    if use == "require":
+        if not offered:
+            problem, advice = f"DPoP is required, but it is not offered with {ALGORITHM}", "allow dpop='auto'"
+            raise AuthorizationError("token", problem, issuer=found.server.issuer, advice=advice)
+        return Prover(clock=clock)
+    # A server that does not know DPoP would refuse a token that is bound to a key.
+    known = wanted.dpop or (resource is not None and (resource.dpop_required or ALGORITHM in resource.dpop))
+    return Prover(clock=clock) if use == "auto" and offered and known and has_jose() else None
 
 
 def _read(text: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +17,7 @@ from trio_mcp.auth.rules.texts import cleaned, json_object
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
 
-__all__ = ["Tokens", "error_code", "read_tokens", "refusal", "seconds"]
+__all__ = ["Tokens", "error_code", "id_token_holds", "read_tokens", "refusal", "seconds"]
 
 # RFC 6749, appendix A.12: what can be sent in a header field, without a space.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -25,6 +27,8 @@ _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
 _SHORTEST: Final = 4
 # Thirty years: a token that is said to live longer is one of which nothing is known.
 _MAX_LIFETIME: Final = 1e9
+# The time in which an ID token is shown to its provider.
+_TO_SPARE: Final = 30
 # Servers allow for some minutes at most.
 _MAX_SKEW: Final = 120
 
@@ -90,6 +94,21 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
         scopes=_scopes(granted.get("scope")),
         id_token=_text(granted.get("id_token")),
     )
+
+
+def id_token_holds(token: str | None, issuer: str, client_id: str, now: float) -> bool:
+    """Return whether an ID token is of an issuer, for a client, and will not expire at once (OpenID Connect, 3.1.3.7).
+
+    Its signature is not checked: it came from the token endpoint itself, over TLS, and its readers check it.
+    """
+    try:
+        payload = (token or "").split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        audience, expires = claims["aud"], claims["exp"]
+        is_for_us = client_id == audience if isinstance(audience, str) else client_id in audience
+        return bool(claims["iss"] == issuer and is_for_us and expires > now + _TO_SPARE)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False
 
 
 def seconds(value: object) -> float | None:

@@ -1,11 +1,11 @@
 """An authorization server in memory, for tests and demos; never for production.
 
-It has no storage and no consent page, and signs in everyone who comes. `AuthorizationServer` is what there is to use,
-`trio_mcp.auth.testing.faults` makes it hostile.
+It has no storage and no consent page, and signs in everyone who comes. The module ``faults`` makes it hostile.
 """
 
+from trio_mcp.auth.testing import faults
 from trio_mcp.auth.testing.answers import Answer
 from trio_mcp.auth.testing.faults import Fault
 from trio_mcp.auth.testing.server import AuthorizationServer, Seen
 
-__all__ = ["Answer", "AuthorizationServer", "Fault", "Seen"]
+__all__ = ["Answer", "AuthorizationServer", "Fault", "Seen", "faults"]

@@ -168,10 +168,12 @@ class Grants:
         client = self._client(asked)
         if client.method == "none":
             raise Refused("unauthorized_client", "a public client has no credentials")
-        return self._without_person(asked, client.id, client.id, read_scopes(asked.parameters, self._settings))
+        scopes, resources = read_scopes(asked.parameters, self._settings), check_resources(asked.parameters)
+        return self._without_person(asked, client.id, client.id, scopes, resources)
 
-    def _without_person(self, asked: Asked, subject: str, client: str, scopes: frozenset[str]) -> dict[str, Any]:
-        resources = check_resources(asked.parameters)
+    def _without_person(
+        self, asked: Asked, subject: str, client: str, scopes: frozenset[str], resources: tuple[str, ...]
+    ) -> dict[str, Any]:
         family = Family(subject, client, scopes, resources)
         return self._tokens.issue(family, scopes, resources, asked.jkt, refresh=False)
 
@@ -215,19 +217,21 @@ class Grants:
         header, claims = self._trusted(asked.parameters["assertion"])
         if not isinstance(claims.get("sub"), str) or self._settings.issuer not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
+        resources = check_resources(asked.parameters)
         if header.get("typ") != ID_JAG_TYPE:
-            subject = client_id = claims["sub"]
-            allowed = None
+            client_id, allowed = claims["sub"], None
         else:
             client = self._client(asked)
-            subject, client_id = claims["sub"], client.id
+            client_id = client.id
             if claims.get("client_id") != client.id or not self._assertions.use(claims.get("jti"), 3600):
                 raise Refused("invalid_grant", "the ID-JAG is of another client, or was used before")
-            named, given = asked.parameters.resources, claims.get("resource")
-            if given is not None and named and given not in named:
-                raise Refused("invalid_target", "the ID-JAG is for another resource")
+            if (given := claims.get("resource")) is not None:
+                if resources not in ((), (given,)):
+                    raise Refused("invalid_target", "the ID-JAG is for another resource")
+                resources = (given,)
             allowed = frozenset(str(claims["scope"]).split(" ")) if claims.get("scope") else None
-        return self._without_person(asked, subject, client_id, read_scopes(asked.parameters, self._settings, allowed))
+        scopes = read_scopes(asked.parameters, self._settings, allowed)
+        return self._without_person(asked, claims["sub"], client_id, scopes, resources)
 
     def _trusted(self, assertion: str) -> tuple[dict[str, Any], dict[str, Any]]:
         for issuer, keys in self._settings.trusted.items():
@@ -245,11 +249,11 @@ class Grants:
         client, parameters = self._client(asked), asked.parameters
         if parameters["requested_token_type"] != ID_JAG or parameters["subject_token_type"] != ID_TOKEN:
             raise Refused("invalid_request", "only an ID token is exchanged, and only for an ID-JAG")
-        _, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
+        header, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
         now = int(self._settings.clock())
         check_times(said, now, "invalid_grant")
-        if said.get("iss") != self._settings.issuer or client.id not in audiences(said):
-            raise Refused("invalid_grant", "the ID token is of another issuer, or for another client")
+        if header.get("typ") != "JWT" or client.id not in audiences(said):
+            raise Refused("invalid_grant", "that is not an ID token, or one for another client")
         claims: dict[str, Any] = {"iss": self._settings.issuer, "sub": said["sub"], "aud": parameters["audience"]}
         claims |= {"client_id": client.id, "jti": secrets.token_urlsafe(16), "iat": now, "exp": now + 300}
         if resources := check_resources(parameters):

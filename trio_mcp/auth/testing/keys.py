@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing.answers import Refused
 from trio_mcp.http.headers import Headers
@@ -32,7 +33,12 @@ class Keys:
         self._keys: list[jwk.ECKey] = []
 
     def rotate(self) -> None:
-        """Sign with a new key from now on; what the old one has signed still holds."""
+        """Sign with a new key from now on; what the old one has signed still holds.
+
+        Raises:
+            ImportError: If joserfc is not installed.
+        """
+        need_jose("an authorization server that signs tokens")
         from joserfc import jwk
 
         kid = secrets.token_hex(8)

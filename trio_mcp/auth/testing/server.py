@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
+import trio
 
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing.answers import Answer, Parameters, Refused, answer, in_json, redirection
@@ -162,11 +163,23 @@ class AuthorizationServer:
         Raises:
             ValueError: If the server answers with a page instead, as it does if it does not know the client.
         """
+        return dict(parse_qsl(urlsplit(self._visited(url)).query))
+
+    async def show(self, url: str) -> str:
+        """Be the person for ``OAuth(show=...)``: open an authorization URL, and return where it led to.
+
+        Raises:
+            ValueError: As for `sign_in`.
+        """
+        await trio.lowlevel.checkpoint()
+        return self._visited(url)
+
+    def _visited(self, url: str) -> str:
         given = self.handle(Fetch("authorization", "GET", url))
         location = given.headers.get("Location")
         if location is None:
             raise ValueError(f"the authorization server shows a page instead: {given.body.decode()}")
-        return dict(parse_qsl(urlsplit(location).query))
+        return location
 
     def approve(self, user_code: str, *, deny: bool = False) -> None:
         """Be the person: enter a device's code.
