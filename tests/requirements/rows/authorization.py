@@ -69,6 +69,9 @@ topic.held(
     A client's registration is for one issuer, and it registers anew at another.
         basic/authorization/client-registration#authorization-server-binding
         engine/test_oauth.py::test_another_authorization_server_gets_nothing_of_the_old_one modern
+    A client known by its metadata document registers nowhere.
+        basic/authorization/client-registration#authorization-server-binding
+        engine/test_oauth.py::test_its_metadata_document_is_what_the_client_is_known_by modern
     A client that was given its id for one issuer refuses to use it at another.
         basic/authorization/client-registration#authorization-server-binding
         engine/test_oauth.py::test_a_client_of_one_authorization_server_is_not_taken_to_another modern
@@ -95,6 +98,8 @@ topic.held(
     A client sends the resource byte for byte as the server publishes it.
         basic/authorization#resource-parameter-implementation
         rules/test_metadata.py::test_the_resource_is_kept_byte_for_byte 2025-06-18+
+    A client takes scheme and host of a resource in capitals for the same.
+        basic/authorization#canonical-server-uri rules/test_urls.py::test_resources 2025-06-18+
     A client records the issuer, the verifier and the state of a login together, before the browser opens.
         basic/authorization#authorization-response-validation
         rules/test_authorization.py::test_nothing_is_used_twice modern
@@ -189,6 +194,11 @@ topic.held(
     A server passes no token of its client on: handlers don't see it.
         basic/authorization/security-considerations#access-token-privilege-restriction
         server/test_gate.py::test_handlers_get_the_principal_and_no_credentials 2025-06-18+
+    A proxy passes no token of its client on.
+        basic/authorization/security-considerations#access-token-privilege-restriction
+        seam/test_transports.py::test_a_proxy_passes_no_credentials_on 2025-06-18+
+    A server does not ask for offline_access.
+        basic/authorization#refresh-tokens resource/test_settings.py::test_bad_settings modern
     A server whose client lacks scopes names all that the operation needs, in one challenge.
         basic/authorization#runtime-insufficient-scope-errors
         server/test_scopes.py::test_a_modern_request_needs_its_scopes_and_names_all_of_them modern
