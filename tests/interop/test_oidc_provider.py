@@ -107,7 +107,7 @@ class Person:
 
 
 def given(name: str, **settings: Any) -> dict[str, Any]:
-    return {"client": RegisteredClient(name, **settings)}
+    return {"client": RegisteredClient(name, prompt="consent", **settings)}
 
 
 @attrs.frozen

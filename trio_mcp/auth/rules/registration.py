@@ -41,6 +41,9 @@ class RegisteredClient:
         issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
         key: Its private key, instead of a secret.
         method: How it sends its secret; None: as the authorization server's metadata allows.
+        prompt: What the person is asked in any case, such as ``"consent"`` or ``"select_account"`` (OpenID Connect).
+            Some servers give no refresh token without ``"consent"``; others let no one sign in with it where an
+            administrator has consented for all.
 
     Raises:
         ValueError: If the method needs a secret, and there is no secret.
@@ -53,6 +56,7 @@ class RegisteredClient:
     method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
         default=None, kw_only=True
     )
+    prompt: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if self.method not in (None, "none") and self.secret is None:
