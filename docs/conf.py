@@ -80,6 +80,7 @@ nitpick_ignore_regex = [
 INTERNAL = (
     "A",
     "Asker",
+    "Auth",
     "B",
     "BaseServer",
     "C",
@@ -93,11 +94,13 @@ INTERNAL = (
     "Exchange",
     "Feed",
     "Function",
+    "Headers",
     "Hold",
     "Identify",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",
+    "Keys",
     "LegacyServerEra",
     "Lifespan",
     "LoggingLevel",
@@ -105,6 +108,7 @@ INTERNAL = (
     "Middleware",
     "ModernServerEra",
     "Mounted",
+    "Protection",
     "RequestId",
     "Require",
     "RootList",
@@ -135,7 +139,8 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.{name}"):
+        for room in ("", "jsonrpc.", "auth.", "auth.testing."):
+            candidate = f"trio_mcp.{room}{name}"
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
                 return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)
