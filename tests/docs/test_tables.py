@@ -358,7 +358,7 @@ BOUNDS = {
     "seconds for the server to take a notification or a response": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
     "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
-    "redirections of one request": constant("MAX_REDIRECTS"),
+    "redirections of one request": constant("MAX_REDIRECTS", "trio_mcp.http.client."),
     "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
     "seconds for the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
