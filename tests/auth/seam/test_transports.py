@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tests.auth.seam.stubs import SECRET, Memory, Person, answered, client_of, link, protected, refusal, rpc
 from tests.auth.server.guarded import Table, person
+from tests.injection import cancel_everywhere
 from trio_mcp import (
     Client,
     ClientGroup,
@@ -37,6 +38,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import BearerToken, ClientCredentials, OAuth, WorkloadIdentity
+from trio_mcp.client.targets import link_factory
 from trio_mcp.http.server import gate
 from trio_mcp.otel import ClientTelemetry
 
@@ -98,6 +100,25 @@ async def test_a_stream_that_ends_with_its_token_is_opened_anew(mode: str, monke
             nursery.cancel_scope.cancel()
         await client.call_tool("whoami")
     assert auth.asked == 1
+
+
+@pytest.mark.again
+@pytest.mark.parametrize("kind", ["sse", "ws"])
+async def test_a_handshake_that_is_cancelled_anywhere_leaves_nothing_open(kind: Any) -> None:
+    auth, table = Person(), Table({f"{SECRET}-{number}": person("alice") for number in range(999)})
+
+    async def nothing_is_left() -> None:
+        assert (auth.open, auth.turn.locked()) == (0, False)
+
+    async with guarded(kind, make_server(), table) as url:
+        parameters = HttpServerParameters(url, kind=kind, auth=auth)
+
+        async def scenario() -> None:
+            auth.token = None
+            async with link_factory(parameters)():
+                pass
+
+        assert await cancel_everywhere(scenario, nothing_is_left) > 10
 
 
 # --- where it is passed ----------------------------------------------------------------------------------------------
