@@ -80,6 +80,7 @@ nitpick_ignore_regex = [
 INTERNAL = (
     "A",
     "Asker",
+    "Auth",
     "B",
     "BaseServer",
     "C",
@@ -92,19 +93,24 @@ INTERNAL = (
     "ElicitationMode",
     "Exchange",
     "Feed",
+    "Fetched",
     "Function",
+    "Headers",
     "Hold",
     "Identify",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",
+    "Keys",
     "LegacyServerEra",
     "Lifespan",
     "LoggingLevel",
     "Messages",
+    "MetadataApp",
     "Middleware",
     "ModernServerEra",
     "Mounted",
+    "Protection",
     "RequestId",
     "Require",
     "RootList",
@@ -117,10 +123,13 @@ INTERNAL = (
     "SamplingFeature",
     "Servable",
     "ServerEra",
+    "ShowCode",
     "SessionSink",
     "Sink",
     "T",
     "Target",
+    "TokenEndpoint",
+    "Verifier",
     "Visible",
 )
 
@@ -135,7 +144,8 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.{name}"):
+        for room in ("", "jsonrpc.", "auth.", "auth.testing."):
+            candidate = f"trio_mcp.{room}{name}"
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
                 return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)

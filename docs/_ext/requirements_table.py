@@ -9,7 +9,7 @@ from types_overview import span_of, table
 
 from tests.requirements.model import Requirement, topics
 
-SPECIFICATION = "https://modelcontextprotocol.io/specification"
+SITE = "https://modelcontextprotocol.io"
 
 
 class RequirementsTable(SphinxDirective):
@@ -27,7 +27,9 @@ class RequirementsTable(SphinxDirective):
 
 
 def _section(row: Requirement) -> list[nodes.Node]:
-    return [nodes.reference(text=row.section, refuri=f"{SPECIFICATION}/{row.revisions[-1]}/{row.section}")]
+    # Extensions have no revisions of their own there.
+    place = "" if row.section.startswith("extensions/") else f"specification/{row.revisions[-1]}/"
+    return [nodes.reference(text=row.section, refuri=f"{SITE}/{place}{row.section}")]
 
 
 def _test(module: str, row: Requirement) -> list[nodes.Node]:

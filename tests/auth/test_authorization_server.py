@@ -14,8 +14,7 @@ import pytest
 import trio
 from joserfc import jwk, jwt
 
-from trio_mcp.auth.rules.steps import Fetch
-from trio_mcp.auth.testing import Answer, AuthorizationServer
+from trio_mcp.auth.testing import Answer, AuthorizationServer, Fetch
 from trio_mcp.auth.testing.faults import cut, edited, endless, lost, moved, raw, redirected, silent, status
 
 REDIRECT = "http://127.0.0.1:0/callback"

@@ -18,6 +18,7 @@ from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_befor
 from tests.injection import cancel_everywhere
 from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, OAuth, open_browser, paste_redirect
 from trio_mcp.auth.client import terminal
+from trio_mcp.auth.rules.login import Login
 
 URL = "https://id.example.com/authorize?state=x"
 
@@ -138,6 +139,35 @@ async def signed_out() -> None:
     await cancelled_before(sign_out())
     assert await world.login() is not None
     await cancel_everywhere(sign_out, whole)
+
+
+def provider() -> World:
+    """Return a world whose authorization server is an identity provider, too."""
+    return World(latency=0, person=0, scopes=("openid", "offline_access"))
+
+
+@call(OAuth.identity, "without a login, and with one")
+async def identified(check: Check) -> None:
+    world = provider()
+    for _ in range(2):
+        assert (await check(world.oauth().identity(world.id.issuer)))[1]
+
+
+@effect(OAuth.identity, "a whole login or none, and the next one works")
+async def kept_at_the_provider() -> None:
+    world = provider()
+
+    async def identity() -> None:
+        await world.oauth().identity(world.id.issuer)
+
+    async def whole() -> None:
+        text = await world.store.load(world.id.issuer)
+        assert text is None or Login.from_json(text).id_token
+        await world.oauth().sign_out(world.id.issuer)
+
+    await cancelled_before(identity())
+    assert await world.store.load(world.id.issuer) is None
+    await cancel_everywhere(identity, whole)
 
 
 @call(open_browser, "with a browser, and without one")

@@ -330,6 +330,26 @@ async def test_the_guard_and_cors_are_as_asked(shop: Path) -> None:
         assert (await client.post(url, json=HELLO, headers=ACCEPT | {"Origin": "https://b.example"})).status_code == 403
 
 
+async def test_tokens_are_asked_for_as_told(shop: Path) -> None:
+    resource = "https://shop.example/mcp"
+    words = [
+        "--auth-issuer",
+        "https://id.example",
+        "--auth-resource",
+        resource,
+        "--auth-scope=read",
+        "--auth-scope=buy",
+    ]
+    async with serving(shop, *ANY_PORT, "http", *words) as url, httpx.AsyncClient() as client:
+        answer = await client.post(url, json=HELLO, headers=ACCEPT)
+        assert answer.status_code == 401
+        where = "/.well-known/oauth-protected-resource/mcp"
+        assert f'resource_metadata="https://shop.example{where}"' in answer.headers["WWW-Authenticate"]
+        told = (await client.get(httpx.URL(url).join(where))).json()
+        assert (told["resource"], told["authorization_servers"]) == (resource, ["https://id.example"])
+        assert told["scopes_supported"] == ["buy", "read"]
+
+
 @pytest.mark.parametrize(("runner", "status"), [("hypercorn", b"200"), ("h11", b"400"), ("httptools", b"400")])
 async def test_the_runner_is_as_asked(shop: Path, runner: str, status: bytes) -> None:
     """Hypercorn is the one that takes lines without CR."""

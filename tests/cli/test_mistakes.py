@@ -74,9 +74,15 @@ FILES = {
     "right.json": '{"mcpServers": {"one": {"command": "x"}, "three": {"command": "x"}}}',
     "taken": "",
     "fast.py": FASTMCP,
+    "scoped.py": """
+from trio_mcp import Server
+server = Server("scoped")
+server.add_tool(lambda: 1, name="w", scopes={"w"})
+""",
 }
 
 HTTP = ["run", "shop.py", "--transport", "http"]
+AUTH = [*HTTP, "--auth-issuer", "https://id.example", "--auth-resource", "https://host.example/mcp"]
 TCP = ["run", "shop.py", "--transport", "tcp"]
 UNIX = ["run", "shop.py", "--transport", "unix"]
 CALL = ["call", "shop.py", "price"]
@@ -187,6 +193,26 @@ SINGLE = {
     "a wrong port": ([*HTTP, "--port", "99999"], "port must be from 0 to 65535"),
     "an empty host": ([*HTTP, "--host="], "host must be"),
     "no host": ([*HTTP, "--allowed-host", "http://x/"], "not a host or host:port"),
+    "no issuer": ([*HTTP, "--auth-resource", "https://host.example/mcp"], "--auth-issuer is missing"),
+    "no resource": ([*HTTP, "--auth-issuer", "https://id.example"], "--auth-resource is missing"),
+    "scopes alone": ([*HTTP, "--auth-scope", "read"], "--auth-issuer is missing"),
+    "an issuer that is a name": ([*AUTH, "--auth-issuer", "id"], "issuer"),
+    "an issuer off this machine without TLS": ([*AUTH, "--auth-issuer", "http://id.example"], "https"),
+    "a scope of two words": ([*AUTH, "--auth-scope", "a b"], "a b"),
+    "another resource than what is served": (
+        [*HTTP, "--auth-issuer", "https://id.example", "--auth-resource", "http://localhost:8001/mcp"],
+        "what is served is http://127.0.0.1:8000/mcp",
+    ),
+    "a resource at another path": (
+        [*AUTH, "--auth-resource", "http://localhost:8000/api"],
+        "what is served is http://127.0.0.1:8000/mcp",
+    ),
+    "tokens on stdio": (["run", "shop.py", "--auth-issuer", "x"], "--auth-issuer is not for --transport stdio"),
+    "tokens on TCP": ([*TCP, "--auth-scope", "x"], "--auth-scope is not for --transport tcp"),
+    "scopes without tokens": (
+        ["run", "scoped.py", *HTTP[2:]],
+        "tool 'w' needs scopes, which only hold with --auth",
+    ),
     "a reload of nothing": (["run", "shp.py", "--reload"], "there is no file 'shp.py'; did you mean 'shop.py'?"),
     "a reload on any port": ([*HTTP, "--reload", "--port", "0"], "--reload needs a fixed --port"),
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
@@ -255,7 +281,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with open("list.json") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         yield tmp_path
-    for name in ("shop", "_served_shop", "fast", "_served_fast"):
+    for name in ("shop", "_served_shop", "fast", "_served_fast", "scoped", "_served_scoped"):
         sys.modules.pop(name, None)
 
 

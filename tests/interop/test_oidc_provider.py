@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
 import re
-import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin
 
 import attrs
 import httpx
 import pytest
-import trio
 
-from trio_mcp import Client, Context, Server
+from trio_mcp import Client
 from trio_mcp.auth import (
     IntrospectionVerifier,
     JwtVerifier,
     MemoryTokens,
     OAuth,
     RegisteredClient,
-    ResourceServer,
 )
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import ShowCode
 
 from .node_peers import NodePeers
-from .support import DEADLINE, PEERS, marked_environment
+from .signing_in import protected
+from .support import PEERS, marked_environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.again]
 
@@ -110,31 +106,8 @@ class Person:
         assert "Sign-in Success" in await self.show(shown.complete_url or shown.url)
 
 
-@contextlib.asynccontextmanager
-async def protected(issuer: str, path: str, **settings: Any) -> AsyncIterator[str]:
-    """Serve a server that says who calls, and yield its URL."""
-    server = Server("files")
-
-    @server.tool(scopes=["read"])
-    async def whoami(ctx: Context) -> str:
-        assert ctx.principal is not None
-        return f"{ctx.principal.subject} at {ctx.principal.issuer}"
-
-    @server.tool(scopes=["read", "write"])
-    async def write() -> str:
-        return "written"
-
-    with socket.create_server(("127.0.0.1", 0)) as free:  # the resource is known before the server runs
-        port = free.getsockname()[1]
-    auth = ResourceServer(f"http://127.0.0.1:{port}{path}", issuers=[issuer], scopes=["read"], **settings)
-    with trio.fail_after(DEADLINE):
-        async with trio.open_nursery() as nursery:
-            yield await nursery.start(partial(server.serve_http, port=port, path=path, auth=auth))
-            nursery.cancel_scope.cancel()
-
-
 def given(name: str, **settings: Any) -> dict[str, Any]:
-    return {"client": RegisteredClient(name, **settings)}
+    return {"client": RegisteredClient(name, prompt="consent", **settings)}
 
 
 @attrs.frozen

@@ -76,7 +76,8 @@ class Requirement:
     Attributes:
         name: Unique within its topic.
         text: The behaviour, in a sentence.
-        section: The page of the newest revision that has it, below ``specification/<revision>/``, and the anchor.
+        section: The page of the newest revision that has it, below ``specification/<revision>/``, and the anchor;
+            or a page below ``extensions/``.
         revisions: Those that require it.
         not_over_http: Where it does not run over HTTP, and why; None if it runs over every transport.
         exchange: Requests and their answers, on a connection that other exchanges share.

@@ -27,6 +27,7 @@ HEADINGS = ("transport", "step", "what happened", "time")
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
+GRANTS = ("authorization_code", "refresh_token")
 STREAM_CLOSED = "the client closed the response stream"  # the reason that a server over HTTP gives
 
 
@@ -82,6 +83,7 @@ async def demo() -> int:
         for name, target in targets.items():
             problems += await _try(report, name, target)
         problems += await _fail_over(report, nursery)
+        problems += await _sign_in(report)
     print(report)
     for problem in problems:
         print(f"trio-mcp demo: {problem}", file=sys.stderr)
@@ -106,6 +108,36 @@ async def _fail_over(report: _Report, nursery: trio.Nursery) -> list[str]:
                 step.append(f"add(2, 3) = {total}, over {carrier}")
             end.set()
             await switched.wait()
+    return problems
+
+
+async def _sign_in(report: _Report) -> list[str]:
+    """Sign in to a server, and let the token expire; return what came out wrong."""
+    # Without the extra "auth", which only tokens need that are JWTs.
+    authority = AuthorizationServer(tokens="opaque")
+
+    async def verify(token: str) -> Claims:
+        known = authority.claims_of(token)
+        if known is None:
+            raise InvalidToken("it has expired")
+        return Claims(known["iss"], known["sub"], (known["aud"],), known["exp"], client_id=known["client_id"])
+
+    problems: list[str] = []
+    async with protected(make_server(), authority, verifier=verify, dpop="off") as url:
+        with report.step("login", "connect") as step:
+            # The person is at home here: no browser is opened.
+            stack = contextlib.AsyncExitStack()
+            client = await stack.enter_async_context(Client(url, auth=OAuth(show=authority.show)))
+            step.append(f"a person has signed in at {authority.issuer}")
+        async with stack:
+            for name in ("call a tool", "the token expires, call again"):
+                with report.step("login", name) as step:
+                    total = (await client.call_tool("add", {"a": 2, "b": 3})).data
+                    logins, renewals = (authority.count("token", grant_type=each) for each in GRANTS)
+                    step.append(f"add(2, 3) = {total}, {renewals} tokens renewed")
+                authority.issued.expire()
+            if (total, logins, renewals) != (5, 1, 1):
+                problems.append(f"login: add gave {total!r} after {logins} logins and {renewals} renewals")
     return problems
 
 

@@ -97,17 +97,17 @@ def logins(options: argparse.Namespace) -> int:
     elif not found:
         print("no logins are stored")
     for each in [] if options.json else found:
-        scopes = " ".join(each["scopes"] or ()) or "scopes unknown"
-        print(clean_line(f"{each['server']}  at {each['issuer']}  ({scopes}; {_until(each)})"))
+        scopes = f", for {' '.join(each['scopes'])}" if each["scopes"] else ""
+        print(clean_line(f"{each['server']} at {each['issuer']}{scopes}; {_until(each)}"))
     return OK
 
 
 def _until(found: dict[str, Any]) -> str:
     at = found["expiresAt"]
     if found["renewable"] or at is None:
-        return "renewed when needed" if found["renewable"] else "until it is refused"
+        return "renewed when needed" if found["renewable"] else "holds until it is refused"
     left = (at - time.time()) / 60
-    return f"for {left:.0f} min" if left >= 1 else "expired"
+    return f"holds for {left:.0f} min" if left >= 1 else "expired"
 
 
 async def _stored() -> list[dict[str, Any]]:

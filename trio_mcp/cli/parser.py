@@ -219,6 +219,9 @@ HTTP = (
     Argument("--allowed-origin", action="append", metavar="ORIGIN", help="the origin of a web page; * for any"),
     Argument("--cors", action="store_const", const=True, help="let browsers pass responses to those pages"),
     Argument("--event-store", metavar="FILE", help="store what is sent, for clients whose connection breaks"),
+    Argument("--auth-issuer", action="append", metavar="URL", help="admit only tokens of this authorization server"),
+    Argument("--auth-resource", metavar="URL", help="the URL of this server, which tokens must be for"),
+    Argument("--auth-scope", action="append", metavar="SCOPE", help="what every token must allow"),
 )
 SOCKETS = (
     Argument("--allow-remote", action="store_const", const=True, help="let other machines connect without TLS"),

@@ -10,7 +10,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -20,21 +20,30 @@ from trio_mcp.cli.loading import load_server
 from trio_mcp.cli.messages import near_file
 from trio_mcp.server.base_server import BaseServer
 
+if TYPE_CHECKING:  # most servers are not protected
+    from trio_mcp.auth.server.resource import ResourceServer
+
 __all__ = ["bridge", "run"]
 
 LISTENING = ("host", "port", "runner", "path")
 GUARDED = ("allowed_host", "allowed_origin", "cors")
+PROTECTED = ("auth_issuer", "auth_resource", "auth_scope")
 OPTIONS = {
     "stdio": (),
-    "http": (*LISTENING, *GUARDED, "sse_path", "stateless", "json_only", "event_store"),
-    "sse": (*LISTENING, *GUARDED),
-    "websocket": ("host", "port", "path", "allowed_host", "allowed_origin"),
+    "http": (*LISTENING, *GUARDED, *PROTECTED, "sse_path", "stateless", "json_only", "event_store"),
+    "sse": (*LISTENING, *GUARDED, *PROTECTED),
+    "websocket": ("host", "port", "path", "allowed_host", "allowed_origin", *PROTECTED),
     "tcp": ("host", "port", "allow_remote", "certificate", "key"),
     "unix": ("path", "permissions"),
 }
 """The options that each transport takes, under the names that `argparse` gives them."""
 
-LISTS = {"allowed_host": "allowed_hosts", "allowed_origin": "allowed_origins"}
+LISTS = {
+    "allowed_host": "allowed_hosts",
+    "allowed_origin": "allowed_origins",
+    "auth_issuer": "issuers",
+    "auth_scope": "scopes",
+}
 """Options that may be given several times, and the setting that collects their values."""
 
 
@@ -114,6 +123,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
             file=sys.stderr,
         )
     address = _address(given)
+    _check_scopes(server, transport, given)
     with _event_store(given):
         try:
             server.run(transport, **address, **_settings(transport, address, given))
@@ -168,13 +178,18 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
         trio.run(store.aclose)
 
 
+def _check_scopes(server: BaseServer, transport: str, given: dict[str, Any]) -> None:
+    if server.scoped and "auth_resource" not in given and "auth_issuer" in OPTIONS.get(transport, ()):
+        raise Exit(f"{server.scoped} needs scopes, which only hold with --auth-issuer and --auth-resource")
+
+
 def _settings(transport: str, address: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     match transport:
         case "tcp":
             return _tcp(address.get("host"), **given)
         case "unix":
             return _unix(**given)
-    return _endpoint(transport, given) if given else {}
+    return _endpoint(transport, address, given) if given else {}
 
 
 def _tcp(
@@ -211,7 +226,8 @@ def _unix(path: str | None = None, permissions: str = "600") -> dict[str, Any]:
         raise Exit(str(exc)) from None
 
 
-def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
+def _endpoint(transport: str, address: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    from trio_mcp.http.serve import check_resource
     from trio_mcp.http.server.options import HttpOptions
 
     if given.get("runner") == "httptools":
@@ -222,11 +238,32 @@ def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
             httptools_parser()
         except RuntimeError as exc:  # an extra that is not installed
             raise Exit(str(exc)) from None
+    auth = _protection(**{name: given.pop(name, None) for name in PROTECTED})
     settings = {LISTS.get(name, name): value for name, value in given.items()}
     # The other two have one path, under a name of its own.
     if transport in ("sse", "websocket") and "path" in settings:
         settings[f"{transport}_path"] = settings.pop("path")
     try:
-        return {"options": HttpOptions(**settings)}
+        options = HttpOptions(**settings, auth=auth)
+        if auth is not None:
+            check_resource(auth.resource, address.get("host", "127.0.0.1"), address.get("port", 8000), options)
     except ValueError as exc:
+        raise Exit(str(exc)) from None
+    return {"options": options}
+
+
+def _protection(
+    auth_issuer: list[str] | None, auth_resource: str | None, auth_scope: list[str] | None
+) -> ResourceServer | None:
+    if auth_issuer is None and auth_resource is None and auth_scope is None:
+        return None
+    if auth_issuer is None:
+        raise Exit("--auth-issuer is missing: the URL of the authorization server whose tokens are admitted")
+    if auth_resource is None:
+        raise Exit("--auth-resource is missing: the URL by which clients reach this server, such as https://host/mcp")
+    from trio_mcp.auth.server.resource import ResourceServer
+
+    try:
+        return ResourceServer(auth_resource, issuers=auth_issuer, scopes=auth_scope or ())
+    except (ImportError, ValueError) as exc:
         raise Exit(str(exc)) from None

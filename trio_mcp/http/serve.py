@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 import trio
 from hypercorn.config import Config
@@ -14,8 +15,9 @@ from trio_mcp.http.runner.settings import ServerLimits, configured
 from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import Run, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
+from trio_mcp.sockets.addresses import is_loopback
 
-__all__ = ["RunSettings", "serve_http"]
+__all__ = ["RunSettings", "check_resource", "serve_http"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -42,9 +44,36 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
     task_status: trio.TaskStatus[str],
 ) -> None:
     """Serve a server over HTTP; see `Server.serve_http`."""
-    config = configured(host, port) if config is None else config
+    if config is None:
+        config = configured(host, port)
+        if options.auth is not None:
+            check_resource(options.auth.resource, host, port, options)
     async with server.open_run() as run, open_app(run, options) as app:
         await _serve(app, run, config, shutdown, task_status)
+
+
+def check_resource(resource: str, host: str, port: int, options: HttpOptions) -> None:
+    """Refuse to protect something else than what is served, where that is sure.
+
+    Behind a proxy, or on an address that other machines reach, a server has other URLs than its own.
+
+    Args:
+        resource: The URL that tokens are for.
+        host: The address to listen on.
+        port: The port to listen on.
+        options: The settings of the endpoint.
+
+    Raises:
+        ValueError: If it is another one than what is served.
+    """
+    parts = urlsplit(resource)
+    if not port or not all(each == "localhost" or is_loopback(each) for each in (host, parts.hostname or "")):
+        return
+    # Clients accept the server's URL, or one above it by whole segments.
+    above = f"{options.endpoint}/".startswith(f"{parts.path.rstrip('/')}/")
+    if (parts.port or 80) != port or not above:
+        served = f"http://{host}:{port}{options.endpoint}"
+        raise ValueError(f"tokens for {resource} would be of no use here: what is served is {served}")
 
 
 async def _serve(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a server on stdio never loads HTTP
 Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
 """``(principal, scopes) -> refusal``: see `Protection.permit`."""
 
-__all__ = ["Connection", "Exchange", "Permit", "Served", "SharedByClients"]
+__all__ = ["Connection", "Exchange", "Permit", "ScopesMissing", "Served", "SharedByClients"]
 
 # Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
@@ -72,6 +72,20 @@ class SharedByClients(Protocol):
 
     @property
     def connections(self) -> set[Any]: ...
+
+
+class ScopesMissing(McpError):
+    """A request needs scopes that its token does not have.
+
+    Attributes:
+        refusal: What the HTTP response says, where nothing has been sent yet.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        error = refusal.error.error
+        super().__init__(error.code, error.message, error.data)
+        self.args = (refusal,)  # what a copy is made of
+        self.refusal = refusal
 
 
 class Connection(ServerSession):
@@ -284,7 +298,10 @@ class Exchange:
 
     Attributes:
         states, input, permit, trio_token: As in `Connection`.
+        refusal: What the HTTP response says instead of an error, if nothing has been sent yet.
     """
+
+    refusal: Refusal | None = None
 
     def __init__(
         self, run: SharedByClients, sink: ExchangeSink, incoming: IncomingRequest, client: ClientDeclaration
@@ -313,6 +330,8 @@ class Exchange:
         return await self._served.answer(context)
 
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
+        if isinstance(exc, ScopesMissing):
+            self.refusal = exc.refusal
         return error_for(exc, context.method)
 
     # --- for handlers --------------------------------------------------------------------------------------------

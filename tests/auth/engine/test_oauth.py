@@ -13,7 +13,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.auth.engine.world import SERVER, World, now, together
-from trio_mcp.auth import MemoryTokens, RegisteredClient
+from trio_mcp.auth import MemoryTokens, OAuth, RegisteredClient
+from trio_mcp.auth.rules.steps import ShowCode
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import cut, edited, lost, raw, silent, status
 from trio_mcp.errors import AuthorizationError, LoginRequired
@@ -240,6 +241,20 @@ async def test_another_authorization_server_gets_nothing_of_the_old_one(autojump
     assert not [text for text in (old.client.id, old.access_token, str(old.refresh_token)) if text in seen]
 
 
+async def test_an_authorization_server_that_is_gone_holds_up_nothing(autojump_clock: MockClock) -> None:
+    """Its silence ends no login, but a server that names another one by now does not want the old one's tokens."""
+    world = World()
+    async with world.signed_in() as signer:
+        world.id.faults["token"] = lost
+        await trio.sleep(3601)
+        with pytest.raises(AuthorizationError, match="refresh"):
+            await world.call(signer)
+        world.id = AuthorizationServer("https://other.example.com", clock=now)
+        world.all[world.id.issuer] = world.id
+        assert await world.call(signer) == 200
+    assert len(world.asked) == 2
+
+
 async def test_a_client_of_one_authorization_server_is_not_taken_to_another(autojump_clock: MockClock) -> None:
     world = World()
     world.id.add_client("app", "secret", redirects=["http://127.0.0.1:0/callback"])
@@ -382,6 +397,84 @@ async def test_a_person_takes_time_and_machines_do_not(autojump_clock: MockClock
         world.id.issued.expire()
         assert await world.call(signer) == 200
     assert len(paused) == 1
+
+
+# --- ways to sign in --------------------------------------------------------------------------------------------------
+
+
+async def test_a_code_is_entered_elsewhere(autojump_clock: MockClock) -> None:
+    world, shown = World(), []
+
+    async def show_code(step: ShowCode) -> None:
+        shown.append(step.url)
+        await trio.sleep(20)
+        world.id.approve(step.code)
+
+    async with world.signed_in(redirect=None, show_code=show_code) as signer:
+        world.id.issued.expire()
+        assert await world.call(signer) == 200
+    assert (len(shown), world.asked, world.refreshes()) == (1, [], 1)
+
+
+async def test_tokens_are_bound_to_a_key_and_nonces_are_learned_by_all_calls_at_once(autojump_clock: MockClock) -> None:
+    world = World(dpop="accept", dpop_nonces=True)
+    world.scheme = "DPoP"
+    async with world.signed_in(dpop="auto") as signer:
+        for world.nonce in ("2", "3"):
+            assert await together(*[partial(world.call, signer)] * 8) == [200] * 8
+        world.id.issued.expire()
+        assert await together(*[partial(world.call, signer)] * 8) == [200] * 8
+    async with world.signed_in(dpop="auto"):  # with the key of the store
+        pass
+    assert (len(world.asked), world.refreshes()) == (1, 2)  # the first one had no nonce
+
+
+async def test_a_server_that_does_not_ask_for_keys_gets_bearer_tokens(autojump_clock: MockClock) -> None:
+    world = World(dpop="accept")
+    sent: list[str] = []
+    async with world.signed_in(dpop="auto") as signer:
+        await world.call(signer, sent=sent)
+    assert sent[0].startswith("Bearer ")
+
+
+async def test_the_port_that_was_registered_is_used_again(autojump_clock: MockClock) -> None:
+    """mcp-remote #72: some authorization servers compare ports. If it is taken, the client registers anew."""
+    world = World()
+    async with world.signed_in() as signer:
+        world.id.issued.revoke_all()
+        assert await world.call(signer) == 200
+        assert world.id.count("register") == 1
+        first, second = [parse_qs(urlsplit(url).query)["redirect_uri"] for url in world.asked]
+        assert first == second
+        listeners = await trio.open_tcp_listeners(urlsplit(first[0]).port or 0, host="127.0.0.1")
+        world.id.issued.revoke_all()
+        assert await world.call(signer) == 200
+        await listeners[0].aclose()
+    assert world.id.count("register") == 2
+
+
+async def test_its_metadata_document_is_what_the_client_is_known_by(autojump_clock: MockClock) -> None:
+    url = "https://app.example.com/client.json"
+    document = {"client_id": url, "client_name": "app", "redirect_uris": ["http://127.0.0.1/callback"]}
+    document["token_endpoint_auth_method"] = "none"
+    world = World(documents=lambda _: json.dumps(document).encode())
+    async with world.signed_in(metadata_url=url):
+        assert parse_qs(urlsplit(world.asked[0]).query)["client_id"] == [url]
+    assert world.id.count("register") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scopes": "read write"}, "scopes must be a set of strings"),
+        ({"metadata_url": "http://app.example.com/client.json"}, "https"),
+        ({"redirect": "http://app.example.com/callback"}, "neither on loopback nor https"),
+        ({"redirect": "myapp:/callback"}, "redirect"),
+    ],
+)
+def test_what_can_not_work_is_refused_at_once(options: dict[str, Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        OAuth(**options)
 
 
 # --- stores ----------------------------------------------------------------------------------------------------------

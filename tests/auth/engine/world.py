@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Collection
@@ -46,6 +47,8 @@ class World:
         asked: The URLs that the person was asked to open.
         needs: The scopes that the server asks for in its challenges.
         content: Whether the server accepts any scopes at all where it needs some.
+        scheme: The scheme of its challenges.
+        nonce: The nonce that it asks for, if tokens are bound to keys.
         newest: The refresh token that arrived last, of the newest login.
         arrived_at: When the last tokens arrived.
         wrong: What the client did that it must not do.
@@ -61,6 +64,8 @@ class World:
         self.asked: list[str] = []
         self.needs: Collection[str] = ()
         self.content = True
+        self.scheme, self.nonce = "Bearer", "1"
+        self._proofs: set[str] = set()
         self.newest: str | None = None
         self.wrong: list[str] = []
         self.arrived_at = -1.0
@@ -75,19 +80,22 @@ class World:
         """Be the person."""
         self.asked.append(url)
         query = parse_qs(urlsplit(url).query)
-        if self._could_refresh(query):
+        scopes = self._held()
+        if scopes is not None and set(query.get("scope", [""])[0].split()) <= scopes:
             self.wrong.append("a person was asked although a refresh would have done")
         await trio.sleep(self.person)
         return f"{query['redirect_uri'][0]}?{urlencode(self._at(url).sign_in(url))}"
 
-    def _could_refresh(self, query: dict[str, list[str]]) -> bool:
+    def _held(self) -> frozenset[str] | None:
+        """Return the scopes of the login that the client could still refresh; None if it has none."""
         family = self.id.issued.owner(self.newest or "")
+        if family is None or family.revoked:
+            return None
         try:
-            if family is None or family.revoked or not self.id.clients.find(family.client):
-                return False
+            self.id.clients.find(family.client)
         except Refused:
-            return False
-        return set(query.get("scope", [""])[0].split()) <= family.scopes
+            return None
+        return family.scopes
 
     def _at(self, url: str) -> AuthorizationServer:
         return self.all["{0.scheme}://{0.netloc}".format(urlsplit(url))]
@@ -126,7 +134,9 @@ class World:
         """Return what the server answers to a request: status and header fields."""
         scheme, _, token = fields.get("Authorization", "").partition(" ")
         claims = self.id.claims_of(token) if token else None
-        wanted = f'{scheme or "Bearer"} resource_metadata="{METADATA}"'
+        wanted = f'{scheme or self.scheme} resource_metadata="{METADATA}"'
+        if scheme == "DPoP" and (refused := self._proven(fields["DPoP"])):
+            return 401, {"WWW-Authenticate": f'{wanted}, error="{refused}"', "DPoP-Nonce": self.nonce}
         if claims is None or claims["aud"] != SERVER:
             scope = f', scope="{" ".join(sorted(self.needs))}"' if self.needs else ""
             return 401, {"WWW-Authenticate": wanted + scope + (', error="invalid_token"' if token else "")}
@@ -135,6 +145,14 @@ class World:
                 "WWW-Authenticate": f'{wanted}, error="insufficient_scope", scope="{" ".join(sorted(needed))}"'
             }
         return 200, {}
+
+    def _proven(self, proof: str) -> str:
+        """Return what is wrong with a proof."""
+        claims = json.loads(base64.urlsafe_b64decode(proof.split(".")[1] + "=="))
+        if claims["jti"] in self._proofs:
+            return "invalid_dpop_proof"
+        self._proofs.add(claims["jti"])
+        return "" if claims.get("nonce") == self.nonce else "use_dpop_nonce"
 
     async def call(self, signer: Signer, needed: Collection[str] = (), *, sent: list[str] | None = None) -> int:
         """Call the server as a transport does; return the last status."""
@@ -148,6 +166,14 @@ class World:
             if not await attempt.again(status, Headers(list(headers.items()))):
                 return status
         raise AssertionError("a call was sent twenty times")
+
+    async def check(self) -> None:
+        """Check what has to be so whenever nothing is under way."""
+        assert self.wrong == []
+        if self._held() is not None:
+            login = await self.login()
+            assert login is not None, "the tokens that arrived last were lost"
+            assert login.refresh_token == self.newest, "the refresh token that arrived last was lost"
 
     async def login(self) -> Login | None:
         """Return the login in the store."""

@@ -45,8 +45,9 @@ def authorized(at: AuthorizationServer | None = None, **more: Any) -> tuple[Code
     """Let a person authorize, and return the code and what the person was asked."""
     world = World(person=agrees)
     resource = ProtectedResource(MCP, (ID,)) if more.pop("with_resource", True) else None
+    client = ClientRecord("me", more.pop("origin", "given"))
     options = {"redirect": HERE, "scopes": ("b", "a"), **more}
-    code = world.play(authorize(Discovered(resource, at or server()), ClientRecord("me", "given"), **options))
+    code = world.play(authorize(Discovered(resource, at or server()), client, **options))
     [ask] = world.asked
     return code, ask
 
@@ -75,9 +76,21 @@ def test_what_is_not_sent() -> None:
     assert names.isdisjoint({"scope", "resource", "dpop_jkt", "prompt"})
 
 
-def test_a_refresh_token_needs_consent() -> None:
-    """OpenID providers give none without it."""
-    assert parameters_of(authorized(scopes=("offline_access",))[1].url)["prompt"] == "consent"
+@pytest.mark.parametrize(
+    ("origin", "scope", "prompt", "sent"),
+    [
+        ("registered", "offline_access", None, "consent"),
+        ("document", "offline_access", None, "consent"),
+        ("given", "offline_access", None, None),
+        ("given", "offline_access", "consent", "consent"),
+        ("given", "a", "select_account", "select_account"),
+        ("registered", "a", None, None),
+    ],
+)
+def test_a_refresh_token_needs_consent(origin: str, scope: str, prompt: str | None, sent: str | None) -> None:
+    """OpenID providers give none without it; elsewhere, people may not be allowed to consent by themselves."""
+    ask = authorized(scopes=(scope,), origin=origin, prompt=prompt)[1]
+    assert parameters_of(ask.url).get("prompt") == sent
 
 
 def test_nothing_is_used_twice() -> None:

@@ -126,6 +126,13 @@ def test_table(text: str, expected: list[tuple[str, dict[str, str] | str]]) -> N
             ['Basic realm="x"', 'DPoP algs="ES256", error="use_dpop_nonce"', f"Bearer resource_metadata={METADATA}"],
             Wanted(METADATA, error="use_dpop_nonce", dpop=True, bearer=True, others=("basic",)),
         ),
+        (
+            [
+                f'Bearer resource_metadata="{METADATA}", scope="a"',
+                f'DPoP resource_metadata="{EVIL}", error="e", scope="b"',
+            ],
+            Wanted(METADATA, frozenset({"a"}), error="e", dpop=True, bearer=True),
+        ),
         # Another scheme's parameters are not ours.
         ([f'Basic resource_metadata="{EVIL}", scope="root"', "Bearer"], Wanted(bearer=True, others=("basic",))),
         ([f'BearerX resource_metadata="{EVIL}"'], Wanted(others=("bearerx",))),

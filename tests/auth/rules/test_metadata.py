@@ -119,6 +119,11 @@ WAYS = {
         [AT_PATH, f"{ID}{OAUTH}/t1", f"{ID}{OPENID}/t1"],
     ),
     "as 2025-03-26": (Wanted(), {OLD: asm("https://mcp.example.com")}, [AT_PATH, AT_ROOT, OLD]),
+    "as 2025-03-26, with another scheme beside Bearer": (
+        Wanted(bearer=True, others=("basic",)),
+        {},
+        [AT_PATH, AT_ROOT, OLD],
+    ),
     "as 2025-03-26, without metadata": (Wanted(), {}, [AT_PATH, AT_ROOT, OLD]),
 }
 
@@ -289,6 +294,7 @@ HOSTILE: dict[str, tuple[str, Any, str]] = {
     "an issuer on this machine": (AT_PATH, prm(MCP, "https://localhost:8443"), "leads to this machine"),
     "an issuer in plain http": (AT_PATH, prm(MCP, "http://id.example.com"), "is not https"),
     "an issuer of a cloud": (AT_PATH, prm(MCP, "https://169.254.169.254"), "no host of a network"),
+    "an issuer of a WebSocket": (AT_PATH, prm(MCP, "wss://id.example.com"), "is not a URL of https"),
     "an issuer with a query": (AT_PATH, prm(MCP, ID + "?x=1"), "has a query"),
     "an issuer with a fragment": (AT_PATH, prm(MCP, ID + "#x"), "a fragment"),
     "an issuer with a name": (AT_PATH, prm(MCP, "https://a:b@id.example.com"), "a user name"),

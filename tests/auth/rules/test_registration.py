@@ -106,7 +106,7 @@ def test_scopes_that_are_registered(listed: Any, sent: str | None, kept: Any) ->
     [
         (None, None, None, "none", "none"),
         (("none", "client_secret_basic"), None, None, "none", "none"),
-        (("client_secret_post", "client_secret_basic"), None, "s", "client_secret_basic", "client_secret_basic"),
+        (("client_secret_post", "client_secret_basic"), None, "s", "client_secret_post", "client_secret_post"),
         (("client_secret_post",), None, "s", "client_secret_post", "client_secret_post"),
         (("private_key_jwt",), None, None, "none", "none"),
         # The server decides otherwise, and says so or not.

@@ -29,7 +29,7 @@ from trio_mcp import (
     load_config,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.auth import BearerToken, ClientCredentials, OAuth
+from trio_mcp.auth import BearerToken, ClientCredentials, OAuth, WorkloadIdentity
 from trio_mcp.http.server import gate
 
 TOKEN = f"{SECRET}-1"
@@ -217,6 +217,7 @@ def read(settings: Any, **entry: Any) -> Any:
         ),
         ({"type": "oauth", "metadataUrl": "https://example.com/client.json"}, OAuth),
         ({"type": "client-credentials", "clientId": "a", "clientSecret": "${SECRET}"}, ClientCredentials),
+        ({"type": "workload-identity", "assertionFile": "~/token", "issuer": "https://id"}, WorkloadIdentity),
         ({"type": "bearer", "token": "${SECRET}"}, BearerToken),
     ],
 )
@@ -229,7 +230,7 @@ def test_a_configuration_has_an_auth(settings: Any, kind: type) -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ("oath", "\"type\" must be one of oauth, client-credentials, bearer; did you mean 'oauth'?"),
+        ("oath", "\"type\" must be one of oauth, client-credentials, workload-identity, bearer; did you mean 'oauth'?"),
         ({}, '"type" must be one of'),
         ({"type": "oauth", "scope": ["a"]}, "unknown key 'scope' of 'oauth'; did you mean 'scopes'?"),
         ({"type": "oauth", "scopes": "a"}, "'scopes' must be an array of strings"),
@@ -238,7 +239,16 @@ def test_a_configuration_has_an_auth(settings: Any, kind: type) -> None:
         ({"type": "oauth", "issuer": "https://id"}, "'issuer' belongs to a 'clientId'"),
         ({"type": "oauth", "store": "disk"}, "'store' must be one of file, keyring, memory"),
         ({"type": "oauth", "metadataUrl": "http://example.com/client.json"}, ""),
-        ({"type": "client-credentials", "clientId": "a"}, "'clientSecret' is missing"),
+        ({"type": "client-credentials", "clientId": "a"}, "either 'clientSecret' or 'privateKeyFile'"),
+        (
+            {"type": "client-credentials", "clientId": "a", "privateKeyFile": "/no/such/file"},
+            "'privateKeyFile' can't be read: No such file or directory",
+        ),
+        (
+            {"type": "client-credentials", "clientId": "a", "privateKeyFile": __file__},
+            "the private key is not in PEM",
+        ),
+        ({"type": "workload-identity"}, "'assertionFile' is missing"),
         ({"type": "client-credentials", "clientSecret": "${SECRET}"}, "'clientId' is missing"),
         ({"type": "bearer"}, "'token' is missing"),
         ({"type": "bearer", "token": "${SECRET} "}, ""),

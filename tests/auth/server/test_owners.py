@@ -1,4 +1,4 @@
-"""What a request has made belongs to whoever made it: issuer, subject and client. To a stranger it is not there."""
+"""What a request has made belongs to its principal: issuer, subject and client. To a stranger it is not there."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ async def test_the_messages_of_http_sse_come_from_the_owner_of_its_stream(
 
 @pytest.mark.parametrize("tool", ["greet", "wait"])
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_a_question_is_answered_by_whoever_was_asked(stranger: str, tool: str, autojump_clock: MockClock) -> None:
+async def test_a_question_is_answered_by_the_one_who_was_asked(
+    stranger: str, tool: str, autojump_clock: MockClock
+) -> None:
     capable = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
     async with protected(made(), table(STRANGERS[stranger])) as app:
         asked = modern("ann", "tools/call", meta=capable, name=tool, arguments={})

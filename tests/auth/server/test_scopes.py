@@ -221,7 +221,7 @@ async def test_a_middleware_sees_nothing_of_what_is_refused_and_can_reach_nothin
         assert (await ask(app, modern("none", "tools/call", name="write", arguments={}))).status == 403
         assert seen == []
         r = await ask(app, modern("none", "tools/call", name="look", arguments={}))
-        assert ("insufficient_scope" in r.json["error"]["message"], ran) == (True, [])
+        assert (r.status, 'scope="write"' in r.headers["www-authenticate"], ran) == (403, True, [])
         r = await ask(app, modern("all", "tools/call", name="look", arguments={}))
         assert (r.json["result"]["structuredContent"], ran) == ({"result": "x"}, ["write"])
 
@@ -236,11 +236,12 @@ async def test_what_is_hidden_is_unknown_before_it_is_forbidden() -> None:
     auth = Table({"ann": person("ann"), "bob": person("bob"), "all": person("ann", "write")})
     async with protected(office(ran, visible=visible), auth) as app:
         answers = {
-            token: (await ask(app, modern(token, "tools/call", name="write", arguments={"path": "x"}))).json
+            token: await ask(app, modern(token, "tools/call", name="write", arguments={"path": "x"}))
             for token in ("ann", "bob", "all")
         }
-        assert "insufficient_scope" in answers["ann"]["error"]["message"]
-        assert "unknown tool" in answers["bob"]["error"]["message"]
+        assert (answers["ann"].status, answers["ann"].json["id"]) == (403, 1)
+        assert 'scope="write"' in answers["ann"].headers["www-authenticate"]
+        assert (answers["bob"].status, "unknown tool" in answers["bob"].json["error"]["message"]) == (200, True)
         assert ran == ["write"]
 
 

@@ -166,6 +166,16 @@ def platform(at: World) -> tuple[Keys, list[tuple[object, ...]], Callable[..., A
     return keys, calls, assertion
 
 
+async def test_clients_that_come_later_share_the_token(autojump_clock: MockClock) -> None:
+    at = world()
+    _, _, assertion = platform(at)
+    for auth in (credentials(at), WorkloadIdentity(assertion, fetch=at.fetch, clock=now)):
+        for _ in range(2):
+            async with opened(auth) as signer:
+                assert await at.call(signer) == 200
+    assert grants(at.id) == ["client_credentials", JWT_BEARER]
+
+
 async def test_a_workload_shows_its_assertion(autojump_clock: MockClock) -> None:
     at = World()
     _, calls, assertion = platform(at)

@@ -126,6 +126,9 @@ topic.held(
 # What keeps and carries tokens, on the client's side.
 topic.held(
     """
+    A client's authorization is for HTTP: elsewhere it is refused, and the error names the environment.
+        basic/authorization#protocol-requirements
+        seam/test_transports.py::test_what_has_no_http_refuses_it_and_names_the_environment 2025-03-26+
     A client sends its token in the Authorization field of every request.
         basic/authorization#token-requirements seam/test_exchanges.py::test_a_refused_request_is_sent_again_with_a_token
         2025-03-26+

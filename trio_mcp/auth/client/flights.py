@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from trio_mcp.convert import another
-from trio_mcp.errors import AuthorizationError
 
-__all__ = ["FINISH", "Flight"]
-
-FINISH = 10
-"""How long a request for tokens goes on although no task waits for it, in seconds; chosen."""
+__all__ = ["Flight"]
 
 
 class Flight:
@@ -29,7 +23,7 @@ class Flight:
     Attributes:
         scopes: As above.
         ended: Set at its end.
-        answered: Whether its last request for tokens was answered, by whatever.
+        answered: Whether its last request for tokens was answered, by whatever; set by those who make it.
         fresh: Whether it got new tokens; False if those of another process would do.
     """
 
@@ -42,7 +36,6 @@ class Flight:
         self._error: Exception | None = None
         self._scope = trio.CancelScope()
         self._waiters = 0
-        self._step = ""
         self._held = False
 
     def start(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
@@ -58,8 +51,6 @@ class Flight:
         try:
             with self._scope:
                 await work(self)
-            if self._scope.cancelled_caught:
-                self._error = AuthorizationError(self._step, f"no answer came within {FINISH} seconds")
         except Exception as error:  # of the waiters, not of the run
             self._error = error
         finally:
@@ -71,30 +62,13 @@ class Flight:
         """Whether it is ending because its last waiter left."""
         return not self._held and self._scope.cancel_called
 
-    @contextlib.contextmanager
-    def held(self, step: str) -> Iterator[None]:
-        """Make a block that goes on, whichever tasks leave or are cancelled, but for no longer than `FINISH` seconds.
-
-        If it succeeds, so does all that comes after it until `release`, for however long it takes: what arrived must be
-        stored.
-
-        Args:
-            step: What is asked for, as `AuthorizationError.step` names it.
-        """
-        self._step = step
+    def hold(self) -> None:
+        """Go on from here to `release`, whichever tasks leave or are cancelled: a request for tokens will be sent."""
         self._held = self._scope.shield = True
-        self.answered = False
-        # A second try has what the first one left.
-        if self._scope.deadline == math.inf:
-            self._scope.deadline = trio.current_time() + FINISH
-        yield
-        self.answered = True
-        self._scope.deadline = math.inf
 
     def release(self) -> None:
         """End again when the last waiter leaves, or has left."""
         self._held = self._scope.shield = False
-        self._scope.deadline = math.inf
         self._look()
 
     def _look(self) -> None:

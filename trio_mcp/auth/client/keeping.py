@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -18,10 +19,15 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
+from trio_mcp.auth.rules.metadata import find_resource
 from trio_mcp.auth.rules.steps import Ask, Call, Fetch, Flow, ShowCode, Step, Wait
+from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Keeper", "Means", "Need", "differ_by_port", "drive"]
+
+FINISH = 10
+"""How long a request for tokens goes on although no task waits for it, in seconds; chosen."""
 
 ResultT = TypeVar("ResultT")
 
@@ -84,6 +90,7 @@ class Keeper:
         means: How logins come about.
         store: Where the login is kept.
         fetching: Makes the function that makes the exchanges of one flow.
+        urls: Which URLs that the server names are fetched.
         clock: Tells the time.
 
     Attributes:
@@ -98,13 +105,15 @@ class Keeper:
         means: Means,
         store: TokenStore,
         fetching: Callable[[], FetchFunction],
+        urls: UrlPolicy,
         clock: Callable[[], float],
     ) -> None:
         self.server = server
         self.login: Login | None = None
         self.prover: Prover | None = None
         self.users = 0
-        self._means, self._store, self._fetching, self._clock = means, store, fetching, clock
+        self._means, self._store, self._clock = means, store, clock
+        self._fetching, self._urls = fetching, urls
         self._known: str | None = None  # what the store had when we last looked
         self._loaded = False
         self._flights: dict[str, Flight] = {}
@@ -202,11 +211,11 @@ class Keeper:
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
-                if error.error not in ("invalid_grant", "invalid_client"):
+                if error.error in ("invalid_grant", "invalid_client"):
+                    if not await self._reread():
+                        await self._drop(refused, error)
+                elif not await self._moved(flight, refused):
                     raise
-                if await self._reread():
-                    return
-                await self._drop(refused, error)
             else:
                 flight.fresh = True
                 await self._keep(login)
@@ -214,15 +223,25 @@ class Keeper:
     async def _refreshed(self, flight: Flight, login: Login) -> Login:
         # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers
         # allow that for a while. With a new flow, since no proof and no assertion may be sent twice.
+        until = trio.current_time() + FINISH
         for last in (False, True):
             flow = self._means.renew(login, self.prover)
             assert flow is not None
             try:
-                return await drive(flow, self._actor(flight, None))
+                return await drive(flow, self._actor(flight, None, until))
             except AuthorizationError:
                 if flight.answered or last:
                     raise
         raise AssertionError("both tries returned or raised")
+
+    async def _moved(self, flight: Flight, login: Login) -> bool:
+        """Return whether the server has another authorization server now: the old one may be gone for good."""
+        flight.release()
+        try:
+            found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
+        except AuthorizationError:
+            return False
+        return found is not None and not any(same_issuer(each, login.issuer) for each in found.servers)
 
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
         """Drop what a server says does not hold any more, and nothing else."""
@@ -263,7 +282,9 @@ class Keeper:
                 return await stack.enter_async_context(asker.opened(registered))
         return await stack.enter_async_context(asker.opened(redirect))
 
-    def _actor(self, flight: Flight, person: Person | None) -> Callable[[Step], Awaitable[Any]]:
+    def _actor(
+        self, flight: Flight, person: Person | None, until: float = math.inf
+    ) -> Callable[[Step], Awaitable[Any]]:
         """Return what carries out the steps of one flow."""
         fetch = self._fetching()
 
@@ -271,8 +292,13 @@ class Keeper:
             nonlocal fetch
             match step:
                 case Fetch(step="token" | "refresh"):
-                    with flight.held(step.step):
-                        return await fetch(step)
+                    flight.hold()
+                    flight.answered = False
+                    with trio.move_on_at(min(until, trio.current_time() + FINISH)):
+                        response = await fetch(step)
+                        flight.answered = True
+                        return response
+                    raise AuthorizationError(step.step, f"no answer came within {FINISH} seconds")
                 case Fetch():
                     return await fetch(step)
                 case Wait():

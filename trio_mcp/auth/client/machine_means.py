@@ -64,8 +64,8 @@ class MachineMeans:
             raise TypeError(f"scopes must be a set of strings; write {set(self.scopes.split())!r}")
 
     def accepts(self, login: Login) -> bool:
-        """Return whether a stored login is this program's. None is ever found: they live as long as the program."""
-        return False
+        """Return whether a stored login is this program's: no others are in its store."""
+        return True
 
     def obtain(self, need: Need) -> Flow[Login]:
         """Return a flow that finds the authorization server, and asks there."""

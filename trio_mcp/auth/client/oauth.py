@@ -20,7 +20,7 @@ from trio_mcp.auth.rules.device import device
 from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
 from trio_mcp.auth.rules.login import ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
-from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, register, reusable
+from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, check_redirect, register, reusable
 from trio_mcp.auth.rules.scopes import select_scopes
 from trio_mcp.auth.rules.steps import Fetch, Flow, ShowCode, Step
 from trio_mcp.auth.rules.token_answers import id_token_holds
@@ -68,7 +68,7 @@ class OAuth:
         clock: Tells the time, in seconds since the epoch.
 
     Raises:
-        ValueError: If ``metadata_url`` can't be a client's id.
+        ValueError: If ``metadata_url`` can't be a client's id, or ``redirect`` is neither on loopback nor https.
     """
 
     def __init__(
@@ -92,9 +92,11 @@ class OAuth:
             raise TypeError(f"scopes must be a set of strings; write {set(scopes.split())!r}")
         if metadata_url is not None:
             check_document_url(metadata_url)
+        if redirect is not None:
+            _check_redirect(redirect)
         policy = UrlPolicy() if urls is None else urls
         self._means = _SigningIn(
-            scopes=scopes,
+            scopes=None if scopes is None else frozenset(scopes),
             client=client,
             metadata_url=metadata_url,
             asker=None if show is None else Asker(show, show_code),
@@ -106,7 +108,7 @@ class OAuth:
             clock=clock,
         )
         self._kept = Kept(self._means, store=store, urls=policy, fetch=fetch, clock=clock)
-        scope = frozenset(scopes or ()) | {"openid"}
+        scope = (self._means.scopes or frozenset()) | {"openid"}
         at_providers = attrs.evolve(self._means, provider=True, scopes=scope, dpop="off")
         self._at_providers = Kept(at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock)
 
@@ -175,7 +177,7 @@ class OAuth:
 class _SigningIn:
     """The means by which a person signs in; the attributes are the arguments of `OAuth`."""
 
-    scopes: Collection[str] | None
+    scopes: frozenset[str] | None
     client: RegisteredClient | None
     metadata_url: str | None
     asker: Asker | None
@@ -274,6 +276,7 @@ class _SigningIn:
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
                 thumbprint=None if prover is None else prover.thumbprint,
+                prompt=None if self.client is None else self.client.prompt,
             )
             tokens = yield from exchange_code(
                 at, code=code.code, verifier=code.verifier, redirect=code.redirect, resource=found.audience
@@ -314,6 +317,13 @@ class _SigningIn:
         at = self.endpoint(login.issuer, login.token_endpoint, login.client, None)
         hint = "refresh_token" if login.refresh_token else "access_token"
         return revoke(at, endpoint=login.revocation_endpoint, token=token, hint=hint)
+
+
+def _check_redirect(redirect: str) -> None:
+    try:
+        check_redirect(redirect)
+    except ValueError as exc:
+        raise ValueError(f"redirect {exc}, such as 'http://127.0.0.1:0/callback': {redirect!r}") from None
 
 
 _CODE_GRANTS = ("authorization_code", "refresh_token")

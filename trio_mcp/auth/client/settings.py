@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from trio_mcp import auth as public
 from trio_mcp._keywords import did_you_mean
+from trio_mcp.auth.client.bearer import BearerToken
+from trio_mcp.auth.client.machines import ClientCredentials, WorkloadIdentity
+from trio_mcp.auth.client.oauth import OAuth
+from trio_mcp.auth.client.stores.files import FileTokens
+from trio_mcp.auth.client.stores.keychain import KeyringTokens
+from trio_mcp.auth.client.stores.memory import MemoryTokens, TokenStore
+from trio_mcp.auth.rules.jose import PrivateKeyJwt
+from trio_mcp.auth.rules.registration import RegisteredClient
 from trio_mcp.http.client.auth import Auth
 
 __all__ = ["auth_of"]
 
-STORES: Final[dict[str, str]] = {"file": "FileTokens", "keyring": "KeyringTokens", "memory": "MemoryTokens"}
+STORES: Final[dict[str, Callable[[], TokenStore]]] = {
+    "file": FileTokens,
+    "keyring": KeyringTokens,
+    "memory": MemoryTokens,
+}
 
 
 def auth_of(settings: object, **further: Any) -> Auth:
     """Return what the settings describe.
 
     Args:
-        settings: An object with a ``type``: ``"oauth"``, ``"client-credentials"`` or ``"bearer"``, and what belongs to
-            it; or one of these as a string, for an object that has nothing else.
+        settings: An object with a ``type``: ``"oauth"``, ``"client-credentials"``, ``"workload-identity"`` or
+            ``"bearer"``, and what belongs to it; or one of these as a string, for an object that has nothing else.
         further: Arguments of `OAuth` that the settings leave to the program.
 
     Raises:
@@ -51,9 +63,9 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     store = given.get("store", "file")
     if store not in STORES:
         raise ValueError(f"'store' must be one of {', '.join(STORES)}{did_you_mean(store, STORES)}")
-    settings: dict[str, Any] = {"store": getattr(public, STORES[store])()}
+    settings: dict[str, Any] = {"store": STORES[store]()}
     if "clientId" in given:
-        settings["client"] = public.RegisteredClient(
+        settings["client"] = RegisteredClient(
             given["clientId"], secret=given.get("clientSecret"), issuer=given.get("issuer")
         )
     elif "issuer" in given:
@@ -66,30 +78,50 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     ):
         if key in given:
             settings[name] = given[key]
-    made: Auth = public.OAuth(**{**settings, **further})
-    return made
+    return OAuth(**{**settings, **further})
 
 
 def _client_credentials(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
-    if "clientSecret" not in given:
-        raise ValueError("'clientSecret' is missing")
-    made: Auth = public.ClientCredentials(
-        given["clientId"], secret=given["clientSecret"], issuer=given.get("issuer"), scopes=given.get("scopes")
+    if ("clientSecret" in given) == ("privateKeyFile" in given):
+        raise ValueError("either 'clientSecret' or 'privateKeyFile' is needed")
+    return ClientCredentials(
+        given["clientId"],
+        secret=given.get("clientSecret"),
+        key=_key(given) if "privateKeyFile" in given else None,
+        issuer=given.get("issuer"),
+        scopes=given.get("scopes"),
     )
-    return made
+
+
+def _key(given: Mapping[str, Any]) -> PrivateKeyJwt:
+    try:
+        pem = Path(given["privateKeyFile"]).expanduser().read_bytes()
+    except OSError as exc:
+        raise ValueError(f"'privateKeyFile' can't be read: {exc.strerror}") from None
+    return PrivateKeyJwt(pem, given.get("algorithm", "ES256"), given.get("keyId"))
+
+
+def _workload_identity(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
+    if "assertionFile" not in given:
+        raise ValueError("'assertionFile' is missing")
+    file = Path(given["assertionFile"]).expanduser()
+    return WorkloadIdentity(file, issuer=given.get("issuer"), scopes=given.get("scopes"))
 
 
 def _bearer(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     if "token" not in given:
         raise ValueError("'token' is missing")
-    made: Auth = public.BearerToken(given["token"])
-    return made
+    return BearerToken(given["token"])
 
 
 _CLIENT: Final[dict[str, type]] = {"clientId": str, "clientSecret": str, "issuer": str, "scopes": list}
 _KINDS: Final[dict[str, tuple[Callable[[Mapping[str, Any], Mapping[str, Any]], Auth], dict[str, type]]]] = {
     "oauth": (_oauth, {**_CLIENT, "metadataUrl": str, "store": str, "redirect": str, "assumePkce": list}),
-    "client-credentials": (_client_credentials, _CLIENT),
+    "client-credentials": (
+        _client_credentials,
+        {**_CLIENT, "privateKeyFile": str, "algorithm": str, "keyId": str},
+    ),
+    "workload-identity": (_workload_identity, {"assertionFile": str, "issuer": str, "scopes": list}),
     "bearer": (_bearer, {"token": str}),
 }
 """For each type: what makes it, and the type of each of its keys."""

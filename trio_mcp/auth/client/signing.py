@@ -44,7 +44,8 @@ class Kept:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = MemoryTokens() if store is None else store
-        self._means, self._urls, self._fetch, self._clock = means, urls, fetch, clock
+        self._means, self._fetch, self._clock = means, fetch, clock
+        self._urls = UrlPolicy() if urls is None else urls
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
@@ -61,7 +62,7 @@ class Kept:
         keeper = keepers.get(server)
         if keeper is None:
             keeper = keepers[server] = Keeper(
-                server, self._means, self.store, lambda: self.fetching(server), self._clock
+                server, self._means, self.store, lambda: self.fetching(server), self._urls, self._clock
             )
         keeper.users += 1
 
@@ -127,8 +128,8 @@ class _Attempt:
         self._nonce: str | None = None  # what its proof had
         self._url = ""
         self._tries = 0
-        # Whether the last token is one that this operation got, which no server has accepted yet.
-        self._refreshed = self._entered = False
+        self._refreshed = False  # the last token was got by a refresh, and not accepted yet
+        self._entered = False  # a person has signed in
         self._step_ups = StepUps()
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
@@ -151,7 +152,8 @@ class _Attempt:
 
     def _ours(self) -> bool:
         # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
-        return _origin(self._url) == _origin(self._keeper.server)
+        server = self._keeper.server
+        return self._url == server or _origin(self._url) == _origin(server)
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Look at the head of a response, and return whether to send the request once more."""
@@ -165,7 +167,7 @@ class _Attempt:
         if status == 403 and wanted.error != "insufficient_scope":
             return False
         if status == 403:  # the token itself is good
-            self._refreshed = self._entered = False
+            self._refreshed = False
         self._tries += 1
         for remedy in _REMEDIES[status]:
             if self._tries < _MOST_TRIES and await remedy(self, wanted):
@@ -196,10 +198,12 @@ class _Attempt:
 
     async def stepped_up(self, wanted: Wanted) -> bool:
         login = self._keeper.login
-        held = frozenset[str]() if login is None else login.asked | (login.scopes or frozenset())
-        more = self._step_ups.more(wanted.scopes, held)
+        granted = frozenset[str]() if login is None else login.scopes or frozenset()
         # Nothing is asked for that was granted already: the server would say the same again.
-        if more is None or (login is not None and login.scopes is not None and more <= login.scopes):
+        if wanted.scopes is None or wanted.scopes <= granted:
+            return False
+        more = self._step_ups.more(wanted.scopes, granted if login is None else granted | login.asked)
+        if more is None:
             return False
         with self._pause():
             await self._keeper.obtain(self._used, wanted, more)

@@ -48,6 +48,7 @@ def authorize(
     scopes: Collection[str],
     assume_pkce: Collection[str] = (),
     thumbprint: str | None = None,
+    prompt: str | None = None,
 ) -> Flow[Code]:
     """Let a person authorize the client, and return the code.
 
@@ -61,6 +62,8 @@ def authorize(
         scopes: The scopes to ask for.
         assume_pkce: Issuers that support PKCE without saying so.
         thumbprint: The thumbprint of the DPoP key that the code is bound to (``dpop_jkt``), or None.
+        prompt: What the person is asked in any case; None leaves it to the authorization server, but for what it takes
+            to get a refresh token.
 
     Raises:
         AuthorizationError: If PKCE is not supported, the person declined, or the redirection is not the issuer's.
@@ -79,12 +82,17 @@ def authorize(
         "resource": found.audience,
         "scope": join_scopes(scopes) or None,
         "dpop_jkt": thumbprint,
-        # OpenID Connect Core, section 11: without it, no refresh token.
-        "prompt": "consent" if OFFLINE in scopes else None,
+        "prompt": prompt or _prompt(client, scopes),
     }
     url = _with_query(at, {name: value for name, value in parameters.items() if value is not None})
     answer: Mapping[str, str] = yield Ask(url, state, redirect, at.issuer)
     return Code(check_redirection(answer, at, state), verifier, redirect)
+
+
+def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
+    # OpenID Connect Core, section 11: without it, no refresh token, unless there was consent in another way. Where a
+    # client was registered by hand, that is often an administrator's, and people could not sign in who may not consent.
+    return "consent" if OFFLINE in scopes and client.origin != "given" else None
 
 
 def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:

@@ -291,7 +291,6 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
         problem = f"{server} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
         raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
     base = take_apart(server).origin
-    policy.check(base, server, SERVER)
     # Its section Server Metadata Discovery asks for this header.
     url, fields = f"{base}/.well-known/oauth-authorization-server", {PROTOCOL_VERSION: "2025-03-26"}
     document = yield from _document(SERVER, url, server, policy, fields)

@@ -41,6 +41,9 @@ class RegisteredClient:
         issuer: The issuer of the authorization server that knows it. No other sees its id or its secret.
         key: Its private key, instead of a secret.
         method: How it sends its secret; None: as the authorization server's metadata allows.
+        prompt: What the person is asked in any case, such as ``"consent"`` or ``"select_account"`` (OpenID Connect).
+            Some servers give no refresh token without ``"consent"``; others let no one sign in with it where an
+            administrator has consented for all.
 
     Raises:
         ValueError: If the method needs a secret, and there is no secret.
@@ -53,6 +56,7 @@ class RegisteredClient:
     method: Literal["none", "client_secret_basic", "client_secret_post"] | None = attrs.field(
         default=None, kw_only=True
     )
+    prompt: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if self.method not in (None, "none") and self.secret is None:
@@ -96,8 +100,7 @@ def register(
     request: dict[str, Any] = {
         "client_name": name,
         "grant_types": [grant for grant in grants if grant in offered],
-        # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
-        "token_endpoint_auth_method": choose_method(at.methods, secret=not _public(at.methods)) or "none",
+        "token_endpoint_auth_method": _method_to_ask_for(at.methods),
         "response_types": [] if redirect is None else ["code"],
         "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
@@ -128,8 +131,14 @@ def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | No
     return ClientRecord(client.id, "given", client.secret, method, redirect)
 
 
-def _public(methods: Collection[str] | None) -> bool:
-    return methods is None or "none" in methods
+def _method_to_ask_for(methods: Collection[str] | None) -> AuthMethod:
+    # A secret that anyone can register proves nothing. Most clients ask for none, wherever nothing is said.
+    if methods is None or "none" in methods:
+        return "none"
+    # With Basic some servers want the client_id in the body, too, and others refuse it there.
+    if "client_secret_post" in methods:
+        return "client_secret_post"
+    return choose_method(methods, secret=True) or "none"
 
 
 def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -> AuthorizationError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -12,10 +11,13 @@ from trio_mcp._checks import check_number, check_text
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.errors import TrioMcpError
 
-__all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of"]
+__all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of", "is_time"]
 
 LEEWAY = 30.0
 """By how much the clocks of the issuer and of this machine may differ, in seconds; chosen."""
+
+MAX_TIME = 1e12
+"""The latest time that a claim may have: some 30,000 years from now; chosen."""
 
 MAX_AUDIENCES = 50
 """How many audiences of a token are looked at; chosen."""
@@ -200,9 +202,15 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     value = values.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InvalidToken(f"its claim {name!r} is not a finite number")
-    return value
+    if not is_time(value):
+        raise InvalidToken(f"its claim {name!r} is not a time")
+    return value  # type: ignore[no-any-return]
+
+
+def is_time(value: object) -> bool:
+    """Return whether a value can be a time, in seconds since the epoch."""
+    # Bounded: JSON has integers of any length, which no float can hold.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MAX_TIME
 
 
 def _thumbprint(values: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,6 @@ from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
 from trio_mcp.auth.server.document import checked_url
 from trio_mcp.auth.server.keys import Unavailable, metadata_of
-from trio_mcp.errors import AuthorizationError
 
 __all__ = ["IntrospectionVerifier"]
 
@@ -138,8 +137,8 @@ class _Questions:
         except InvalidToken as exc:
             question.answer = exc
             question.until = self._setting.clock() + REFUSED_FOR
-        except (AuthorizationError, Unavailable) as exc:
-            question.answer = Unavailable(str(exc))
+        except Exception as exc:  # whatever `fetch` raises: it may be the user's
+            question.answer = Unavailable(f"{self._issuer} can't be asked about a token: {exc}")
         finally:
             # Tokens that are good are remembered elsewhere.
             if question.until == math.inf:
@@ -172,6 +171,8 @@ def _claims(body: bytes, issuer: str) -> Claims:
     if not values["active"]:
         raise InvalidToken("its issuer says that it is not active")
     claims = claims_of(values, issuer)
+    if claims.key is None and str(values.get("token_type")).lower() == "dpop":
+        raise InvalidToken("it is bound to a key that its issuer does not name")
     if claims.issuer != issuer:
         raise InvalidToken("it is of another issuer")
     return claims

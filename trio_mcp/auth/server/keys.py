@@ -155,7 +155,7 @@ class IssuerKeys:
         try:
             self._keys = await self._fetched()
             self._fetched_at = self._clock()
-        except (AuthorizationError, ValueError) as exc:
+        except Exception as exc:  # whatever `fetch` raises: it may be the user's
             # The keys may have moved: look for them again.
             self._url = self._given
             self._failed_at = self._clock()

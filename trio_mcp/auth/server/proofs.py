@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
-from trio_mcp.auth.server.claims import InvalidToken
+from trio_mcp.auth.server.claims import InvalidToken, is_time
 from trio_mcp.auth.server.jws import import_key, is_signed_by, read_jws, suits
 
 if TYPE_CHECKING:
@@ -148,11 +148,11 @@ class Proofs:
             pass
         raise InvalidProof("its 'htu' is not the URL of this server")
 
-    def _check_time(self, issued_at: object) -> None:
-        if isinstance(issued_at, bool) or not isinstance(issued_at, (int, float)):
-            raise InvalidProof("it has no 'iat'")
+    def _check_time(self, issued_at: Any) -> None:
+        if not is_time(issued_at):
+            raise InvalidProof("it has no 'iat' that is a time")
         ahead = issued_at - self._clock()
-        if not abs(ahead) <= WINDOW:
+        if abs(ahead) > WINDOW:
             raise InvalidProof(f"its time differs from ours by {ahead:.0f} s: is the clock right?")
 
     def _check_nonce(self, nonce: object) -> str | None:

@@ -220,12 +220,14 @@ class _Guard:
             return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
         if field is None:
             return self._answers.nothing()
+        if headers.count("authorization") > 1:
+            return self._answers.malformed("there must be only one field Authorization")
         scheme, _, token = field.partition(" ")
         scheme = scheme.lower()
         if scheme not in ("bearer", "dpop"):
             return self._answers.nothing()
-        if headers.count("authorization") > 1 or len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
-            return self._answers.malformed("the field Authorization must have one token, and be there only once")
+        if len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
+            return self._answers.malformed(f"the field Authorization must have one token, of {MAX_TOKEN} bytes at most")
         if scheme == "dpop" and self._proofs is None:
             return self._answers.token("Bearer")
         if scheme == "bearer" and not self._bearer:
@@ -280,7 +282,7 @@ class _Guard:
             self._tell(exc)
             return self._answers.token()
         except (Unavailable, AuthorizationError) as exc:
-            logger.warning("an access token can't be checked: %s", exc)
+            self._tell(exc)
             return self._answers.unavailable()
         except Exception:
             logger.exception("checking an access token failed")
@@ -301,12 +303,12 @@ class _Guard:
         self._tokens[digest] = known
         return known
 
-    def _tell(self, refused: InvalidToken) -> None:
-        # Anyone can send what is refused, so it must not fill the log. A wrong clock has to be seen, once a minute.
-        now = self._setting.clock()
-        if seen := isinstance(refused, TooEarly) and now - self._warned_at > 60:
+    def _tell(self, problem: Exception) -> None:
+        # Anyone can send what is refused, so it must not fill the log. What only the operator can mend has to be seen.
+        now, ours = self._setting.clock(), isinstance(problem, TooEarly) or not isinstance(problem, InvalidToken)
+        if seen := ours and now - self._warned_at > 60:
             self._warned_at = now
-        logger.log(logging.WARNING if seen else logging.INFO, "%s", refused)
+        logger.log(logging.WARNING if seen else logging.INFO, "%s", problem)
 
 
 @attrs.frozen

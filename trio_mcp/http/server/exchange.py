@@ -161,6 +161,8 @@ class HttpExchange:
             data = encode_event(data, event="message")
             await answer.send(data)
             await answer.finish()
+        elif self._hooks is not None and (instead := self._hooks.refusal) is not None:
+            await answer.whole(instead.status, data, instead.headers)
         else:
             await answer.whole(status, data)
 

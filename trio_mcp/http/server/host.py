@@ -82,7 +82,13 @@ class Client(Protocol):
 
 
 class Hooks(RequestHooks, Protocol):
-    """The hooks that handle one modern request."""
+    """The hooks that handle one modern request.
+
+    Attributes:
+        refusal: What the response says instead of an error, if nothing has been sent yet.
+    """
+
+    refusal: Refusal | None
 
     async def end_listening(self) -> None:
         """Answer the request if it is a ``subscriptions/listen``; takes bounded time."""

@@ -16,6 +16,7 @@ from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.principal import Principal
+from trio_mcp.server.connection import ScopesMissing
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import CacheHints, checked_hints
 from trio_mcp.server.features.registry import Registry
@@ -197,7 +198,7 @@ class Settings:
         """Refuse a request without the scopes that it needs; where there is no HTTP, it needs none.
 
         Raises:
-            McpError: If a scope is missing.
+            ScopesMissing: If it has not all of them.
         """
         permit = context.connection.permit
         if permit is None or not needed:
@@ -206,8 +207,7 @@ class Settings:
         principal: Any = context.transport_metadata.get("principal")
         refusal = permit(principal, needed)
         if refusal is not None:
-            error = refusal.error.error
-            raise McpError(error.code, error.message, error.data)
+            raise ScopesMissing(refusal)
 
     def shows(self, entry: Entry[Any], context: Context[Any]) -> bool:
         """Return whether an entry exists for the client of a request. Only an entry that is `filtered` may not."""

@@ -28,7 +28,7 @@ _HARMLESS = re.compile(r"progress_?tokens?|(max|min|input|output|total|prompt|co
 # Mostly parts of names, wherever they stand: it is better to mask too much than to show what cannot be taken back.
 _SECRET = re.compile(
     r"passw(or)?d|passphrase|(^|[_.-])(pass|pwd|pin)$|secret|credential|api_?-?key|(private|access|signing|encryption)_?-?key"
-    r"|authorization|^auth$|cookie|jwt|bearer|session_?-?id|tokens?$|(^|[_-])(token|sig|signature)([_-]|$)",
+    r"|authorization|^auth$|cookie|^dpop$|jwt|bearer|session_?-?id|tokens?$|(^|[_-])(token|sig|signature)([_-]|$)",
     re.IGNORECASE,
 )
 _SESSIONS = re.compile(r"session_?-?id", re.IGNORECASE)
