@@ -48,7 +48,6 @@ from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.heads import MAX_FRAMING
 from trio_mcp.http.runner.settings import configured
-from trio_mcp.http.server import gate
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.middleware import Caching, RateLimit
@@ -95,7 +94,6 @@ STATED = {
     "an exchange with an authorization server": fetching.TIMEOUT,
     "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
     "a refresh that was sent, whose callers have left": float(keeping.FINISH),
-    "a stream, or a WebSocket, of a protected server, after its token": gate.LEEWAY,
     "ResourceServer(remember=…)": default(ResourceServer, "remember"),
     "the keys of an issuer": keys.FRESH,
     "the keys of an issuer that does not respond": keys.STALE,
@@ -108,7 +106,7 @@ STATED = {
     "characters of a DPoP proof": constant("MAX_PROOF"),
     "access tokens that a protected server remembers": constant("MAX_TOKENS"),
     "DPoP proofs that a protected server remembers": constant("MAX_PROOFS"),
-    "tokens that an issuer is asked about at once": constant("MAX_QUESTIONS"),
+    "tokens that an issuer is asked about at once": constant("MAX_QUESTIONS", "trio_mcp.auth"),
     "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),
     "opening HTTP sessions only to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
     "closing an HTTP link": constant("CLOSE_TIMEOUT"),
@@ -161,7 +159,7 @@ STATED = {
     "bytes of a message over a WebSocket, for a client": default(websocket_client, "max_message_size"),
     "bytes of a message over a WebSocket, for a server": HttpOptions().max_message_size,
     "fragments of a message over a WebSocket, whatever their size": constant("FREE_FRAGMENTS"),
-    "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD", "trio_mcp.websocket"),
+    "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD", "trio_mcp.websocket."),
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "urgent requests of an HTTP link on their way": http_link.MAX_URGENT,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
@@ -381,7 +379,7 @@ BOUNDS = {
     "seconds for the server to take a notification or a response": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
     "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
-    "redirections of one request": constant("MAX_REDIRECTS", "trio_mcp.http"),
+    "redirections of one request": constant("MAX_REDIRECTS", "trio_mcp.http."),
     "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
     "seconds for the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
