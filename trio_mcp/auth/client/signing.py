@@ -127,7 +127,7 @@ class _Attempt:
         self._used: Login | None = None  # what the last request was signed with
         self._nonce: str | None = None  # what its proof had
         self._url = ""
-        self._tries = 0
+        self._nonces = 0
         self._refreshed = False  # the last token was got by a refresh, and not accepted yet
         self._entered = False  # a person has signed in
         self._step_ups = StepUps()
@@ -164,21 +164,22 @@ class _Attempt:
         if status not in (401, 403):
             return False
         wanted = read_wanted(headers)
-        if status == 403 and wanted.error != "insufficient_scope":
+        remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
+        if remedies is None:
             return False
         if status == 403:  # the token itself is good
             self._refreshed = False
-        self._tries += 1
-        for remedy in _REMEDIES[status]:
-            if self._tries < _MOST_TRIES and await remedy(self, wanted):
+        for remedy in remedies:
+            if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
 
     # The remedies: each returns whether the request is worth another try.
 
     async def with_nonce(self, wanted: Wanted) -> bool:
+        self._nonces += 1
         # Another request may have learned it first.
-        return wanted.error == "use_dpop_nonce" and self._keeper.nonce(self._url) != self._nonce
+        return self._nonces <= _MOST_NONCES and self._keeper.nonce(self._url) != self._nonce
 
     async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
@@ -206,7 +207,8 @@ class _Attempt:
         if more is None:
             return False
         with self._pause():
-            await self._keeper.obtain(self._used, wanted, more)
+            if await self._keeper.obtain(self._used, wanted, more):
+                self._step_ups.took(more)
         return True
 
     def _refused(self, status: int, wanted: Wanted) -> AuthorizationError:
@@ -222,13 +224,14 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
-_MOST_TRIES = 8
-"""How often one request is sent at most; chosen. No remedy is taken as often: this is for servers that play games."""
+_MOST_NONCES = 5
+"""How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 
-# By status, in this order: a person is asked to sign in only when nothing else helps.
-_REMEDIES: dict[int, tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
-    401: (_Attempt.with_nonce, _Attempt.with_newer, _Attempt.renewed, _Attempt.signed_in),
-    403: (_Attempt.with_newer, _Attempt.stepped_up),
+# By status and error, None for all others, in this order: a person is asked to sign in only when nothing else helps.
+_REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
+    (401, "use_dpop_nonce"): (_Attempt.with_nonce,),
+    (401, None): (_Attempt.renewed, _Attempt.signed_in),
+    (403, "insufficient_scope"): (_Attempt.with_newer, _Attempt.stepped_up),
 }
 
 
