@@ -609,6 +609,15 @@ async def test_what_can_not_be_read_is_an_error_that_names_it(autojump_clock: Mo
         async with world.oauth().opened(SERVER, contextlib.nullcontext):
             pass
     assert not world.asked
+    await world.store.save(SERVER, None)
+    async with world.signed_in():
+        login = await world.login()
+    assert login is not None
+    await world.store.save(SERVER, attrs.evolve(login, dpop_key="CANARY").to_json())
+    with pytest.raises(AuthorizationError, match="is not a login: the DPoP key") as caught:
+        async with world.oauth().opened(SERVER, contextlib.nullcontext):
+            pass
+    assert "CANARY" not in f"{caught.value!r} {caught.value}"
 
 
 async def test_a_login_of_another_client_is_left_alone(autojump_clock: MockClock) -> None:
