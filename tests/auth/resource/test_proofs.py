@@ -215,12 +215,12 @@ async def test_memory_of_proofs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
             assert await judged(guard, BOUND, proof(BOUND, nonce=nonce_of(refused))) == (200, None)
         assert await judged(guard, BOUND, given) == (401, "dpop use_dpop_nonce")
         # In the end no nonce is needed any more.
-        clock.now += 2 * proofs.WINDOW + 1
+        clock.now += 2 * proofs.PROOF_WINDOW + 1
         assert await judged(guard, BOUND, proof(BOUND, iat=int(clock.now))) == (200, None)
 
 
 async def test_keys_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "MAX_KEYS", 1)
+    monkeypatch.setattr(proofs, "MAX_PROVERS", 1)
     async with protected() as (_, guard):
         for key in (CLIENT, OTHER, CLIENT):
             of = token(cnf={"jkt": key.thumbprint()})
