@@ -139,6 +139,7 @@ async def test_fetch_of_the_users_own_may_fail_in_any_way(verifier: Any, caplog:
     async with protected(fetch=fetch, verifier=verifier) as (_, guard):
         for _ in range(2):
             assert await outcome(guard, token()) == AWAY
+    assert "an access token can't be checked: " in caplog.text
     assert "no route" in caplog.text
 
 

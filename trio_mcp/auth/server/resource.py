@@ -283,7 +283,7 @@ class _Guard:
             self._tell(exc)
             return self._answers.token()
         except (Unavailable, AuthorizationError) as exc:
-            self._tell(exc)
+            self._tell(Unavailable(f"an access token can't be checked: {exc}"))
             return self._answers.unavailable()
         except Exception:
             logger.exception("checking an access token failed")
