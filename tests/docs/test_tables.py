@@ -40,6 +40,10 @@ from trio_mcp import (
     unix_client,
     websocket_client,
 )
+from trio_mcp.auth import OAuth, ResourceServer, fetching
+from trio_mcp.auth.client import keeping
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.server import keys
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.heads import MAX_FRAMING
@@ -86,6 +90,23 @@ STATED = {
     "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
     "a notification or a response over HTTP": constant("POST_TIMEOUT"),
     "what a process has learned about an origin": constant("MAX_AGE"),
+    "OAuth(login_timeout=…)": float(default(OAuth, "login_timeout")),
+    "an exchange with an authorization server": fetching.TIMEOUT,
+    "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
+    "a refresh that was sent, whose callers have left": float(keeping.FINISH),
+    "ResourceServer(remember=…)": default(ResourceServer, "remember"),
+    "the keys of an issuer": keys.FRESH,
+    "the keys of an issuer that does not respond": keys.STALE,
+    "exchanges of a sign-in": fetching.MAX_EXCHANGES,
+    "bytes of a response of an authorization server": attrs.fields(Fetch).limit.default,
+    "bytes of the keys of an issuer": keys.MAX_JWKS,
+    "keys of an issuer": keys.MAX_KEYS,
+    "redirections to the listener that belong to no sign-in": constant("MAX_WRONG"),
+    "characters of the header field with an access token": constant("MAX_TOKEN"),
+    "characters of a DPoP proof": constant("MAX_PROOF"),
+    "access tokens that a protected server remembers": constant("MAX_TOKENS"),
+    "DPoP proofs that a protected server remembers": constant("MAX_PROOFS"),
+    "tokens that an issuer is asked about at once": constant("MAX_QUESTIONS", "trio_mcp.auth"),
     "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),
     "opening HTTP sessions only to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
     "closing an HTTP link": constant("CLOSE_TIMEOUT"),

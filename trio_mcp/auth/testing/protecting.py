@@ -1,0 +1,42 @@
+"""A server of the program under test, protected by the authorization server for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trio_mcp._nursery import background_nursery, start
+from trio_mcp.auth.testing.server import AuthorizationServer
+
+if TYPE_CHECKING:
+    from trio_mcp.server.base_server import BaseServer
+
+__all__ = ["protected"]
+
+
+@contextlib.asynccontextmanager
+async def protected(server: BaseServer, authority: AuthorizationServer, **settings: Any) -> AsyncIterator[str]:
+    """Return a block in which a server wants logins, and both it and what signs in are served; it gives the URL.
+
+    Args:
+        server: The server.
+        authority: The authorization server.
+        settings: Arguments of `ResourceServer`, such as ``scopes``.
+    """
+    # Late: who tests a client with an authorization server alone needs none of it.
+    from trio_mcp.auth.server.resource import ResourceServer
+
+    # Tokens are for a URL, so it has to be known before the server runs.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with authority.served() as issuer, background_nursery() as nursery:
+        auth = ResourceServer(f"http://127.0.0.1:{port}/mcp", issuers=[issuer], **settings)
+
+        async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
+            await server.serve_http(port=port, auth=auth, task_status=task_status)
+
+        yield await start(nursery, serve)
