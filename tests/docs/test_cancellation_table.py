@@ -46,6 +46,12 @@ HELD = {
         "session/test_cancellation.py::test_a_cancelled_caller_returns_at_once_even_if_the_peer_does_not_read"
     ),
     "BaseSession.send_notification": "checkpoints/session_rows.py::sent",
+    "a call that waits for an access token": (
+        "auth/engine/test_oauth.py::test_a_refresh_that_was_sent_is_finished_whichever_task_leaves "
+        "auth/engine/test_oauth.py::test_the_last_one_who_leaves_ends_a_login "
+        "auth/engine/test_oauth.py::test_one_who_leaves_does_not_end_the_login_of_others"
+    ),
+    "OAuth.sign_in, OAuth.sign_out": "checkpoints/auth_rows.py::signed_in checkpoints/auth_rows.py::signed_out",
     "RequestContext.send_notification, report_progress": (
         "checkpoints/session_rows.py::context_sent checkpoints/session_rows.py::progress_sent"
     ),

@@ -40,6 +40,10 @@ from trio_mcp import (
     unix_client,
     websocket_client,
 )
+from trio_mcp.auth import OAuth, ResourceServer, fetching
+from trio_mcp.auth.client import keeping
+from trio_mcp.auth.rules.steps import Fetch
+from trio_mcp.auth.server import keys
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.heads import MAX_FRAMING
@@ -86,6 +90,23 @@ STATED = {
     "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
     "a notification or a response over HTTP": constant("POST_TIMEOUT"),
     "what a process has learned about an origin": constant("MAX_AGE"),
+    "OAuth(login_timeout=…)": float(default(OAuth, "login_timeout")),
+    "an exchange with an authorization server": fetching.TIMEOUT,
+    "all exchanges of a sign-in, without the person's time": fetching.FLOW_TIMEOUT,
+    "a refresh that was sent, whose callers have left": float(keeping.FINISH),
+    "ResourceServer(remember=…)": default(ResourceServer, "remember"),
+    "the keys of an issuer": keys.FRESH,
+    "the keys of an issuer that does not respond": keys.STALE,
+    "exchanges of a sign-in": fetching.MAX_EXCHANGES,
+    "bytes of a response of an authorization server": attrs.fields(Fetch).limit.default,
+    "bytes of the keys of an issuer": keys.MAX_JWKS,
+    "keys of an issuer": keys.MAX_KEYS,
+    "redirections to the listener that belong to no sign-in": constant("MAX_WRONG"),
+    "characters of the header field with an access token": constant("MAX_TOKEN"),
+    "characters of a DPoP proof": constant("MAX_PROOF"),
+    "access tokens that a protected server remembers": constant("MAX_TOKENS"),
+    "DPoP proofs that a protected server remembers": constant("MAX_PROOFS"),
+    "tokens that an issuer is asked about at once": constant("MAX_QUESTIONS", "trio_mcp.auth"),
     "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),
     "opening HTTP sessions only to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
     "closing an HTTP link": constant("CLOSE_TIMEOUT"),
@@ -138,7 +159,7 @@ STATED = {
     "bytes of a message over a WebSocket, for a client": default(websocket_client, "max_message_size"),
     "bytes of a message over a WebSocket, for a server": HttpOptions().max_message_size,
     "fragments of a message over a WebSocket, whatever their size": constant("FREE_FRAGMENTS"),
-    "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD"),
+    "bytes of the response to the handshake of a WebSocket": constant("MAX_HEAD", "trio_mcp.websocket."),
     "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "urgent requests of an HTTP link on their way": http_link.MAX_URGENT,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
@@ -151,6 +172,7 @@ STATED = {
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": CONFIG.keep_alive_timeout,
     "reading what is left of an HTTP body that the server does not want": constant("DRAIN_TIME"),
+    "a stream of a protected server, after its token has expired": constant("LEEWAY", "trio_mcp.http.server.gate"),
     "HttpOptions(head_timeout=…)": HttpOptions().head_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
@@ -358,7 +380,7 @@ BOUNDS = {
     "seconds for the server to take a notification or a response": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
     "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
-    "redirections of one request": constant("MAX_REDIRECTS", "trio_mcp.http.client."),
+    "redirections of one request": constant("MAX_REDIRECTS", "trio_mcp.http."),
     "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
     "seconds for the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
