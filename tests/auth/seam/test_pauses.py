@@ -194,6 +194,13 @@ async def test_a_person_who_says_no_is_not_asked_again_by_a_way_or_a_group(autoj
     assert no.asked == 2
 
 
+async def test_a_login_that_all_ways_lack_is_the_error(autojump_clock: Any) -> None:
+    no = Person(takes=1, denies=True)
+    with pytest.raises(AuthorizationError, match="access_denied"):
+        async with Client([link(Memory(protected()), no), link(Memory(protected()), no)]):
+            raise AssertionError("it connected")
+
+
 async def test_one_server_of_a_group_signs_in_while_the_others_go_on(autojump_clock: Any) -> None:
     auth = Person(takes=LONG)
     servers: dict[str, Any] = {"slow": link(Memory(protected()), auth), "quick": link(Memory(answered), None)}
