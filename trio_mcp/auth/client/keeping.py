@@ -330,7 +330,8 @@ class Keeper:
             "authorization",
             f"the person did not sign in within {self._means.login_timeout:g} seconds",
             issuer=step.issuer,
-            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out first",
+            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
+            " first",
         )
 
     def _read(self, text: str | None) -> None:
