@@ -21,26 +21,27 @@ MOST_COMPARED = 1000
 
 _VERSION = "the protocol has no versions for it; write meta={'com.example/version': …}"
 _TASK = "tasks are not implemented"
-_AUTH = "authorization is not implemented"
+_SCOPES = "write scopes={…}; the tokens are judged by run('http', auth=…)"
+_AUTH = "give run('http') auth=…, a ResourceServer of trio_mcp.auth"
 
 # What FastMCP and the official SDK take in these places, and what stands for it here.
 _TOOL = {
     "version": _VERSION,
     "task": _TASK,
-    "auth": _AUTH,
+    "auth": _SCOPES,
     "exclude_args": "annotate such a parameter as a dependency: Annotated[…, Depends(…)]",
     "serializer": "return the text, or a types.CallToolResult",
 }
 _RESOURCE = {
     "version": _VERSION,
     "task": _TASK,
-    "auth": _AUTH,
+    "auth": _SCOPES,
     "security": "use trio_mcp.safe_join() for paths",
 }
 _PROMPT = {
     "version": _VERSION,
     "task": _TASK,
-    "auth": _AUTH,
+    "auth": _SCOPES,
 }
 _SWITCH = {
     "names": "write the names alone: disable('a', 'b')",

@@ -172,6 +172,7 @@ STATED = {
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": CONFIG.keep_alive_timeout,
     "reading what is left of an HTTP body that the server does not want": constant("DRAIN_TIME"),
+    "a stream of a protected server, after its token has expired": constant("LEEWAY", "trio_mcp.http.server.gate"),
     "HttpOptions(head_timeout=…)": HttpOptions().head_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,

@@ -35,7 +35,7 @@ from mcp.shared.auth import (
 )
 
 from trio_mcp import Client
-from trio_mcp.auth import MemoryTokens, OAuth
+from trio_mcp.auth import OAuth
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import configured
@@ -43,9 +43,11 @@ from trio_mcp.http.runner.settings import configured
 from .node_peers import NodePeers
 from .signing_in import free_port, protected
 from .support import DEADLINE, PEERS
+from .test_client_servers import listening
 
 pytestmark = [
     pytest.mark.interop,
+    pytest.mark.again,
     pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning"),
     # It leaves the streams that it has not read to the end to the garbage collector.
     pytest.mark.filterwarnings(r"ignore:Async generator '(httpx2|httpcore2|mcp)\.:ResourceWarning"),
@@ -244,9 +246,20 @@ async def official(issuer: str | None, **settings: Any) -> AsyncIterator[str]:
             nursery.cancel_scope.cancel()
 
 
-async def browse(url: str) -> str:
-    async with httpx.AsyncClient() as browser:
-        return str((await browser.get(url)).headers["Location"])
+class Person:
+    """A browser, at authorization servers that redirect at once.
+
+    Attributes:
+        asked: How often the person was asked.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def show(self, url: str) -> str:
+        self.asked += 1
+        async with httpx.AsyncClient() as browser:
+            return str((await browser.get(url)).headers["Location"])
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -259,7 +272,8 @@ async def test_our_client_signs_in_to_the_official_python_server(separate: bool,
             url = await stack.enter_async_context(official(issuer, token_verifier=Verifier(authority)))
         else:
             url = await stack.enter_async_context(official(None, auth_server_provider=provider))
-        oauth = OAuth(show=browse, store=MemoryTokens())
+        person = Person()
+        oauth = OAuth(show=person.show)
         async with Client(url, mode=mode, auth=oauth) as client:
             assert (await client.call_tool("whoami")).text == "alice"
             # The server has forgotten the token, but not the login.
@@ -268,5 +282,33 @@ async def test_our_client_signs_in_to_the_official_python_server(separate: bool,
             else:
                 provider.access.clear()
             assert (await client.call_tool("whoami")).text == "alice"
+        assert person.asked == 1
         assert await oauth.sign_out(url)
         assert not provider.refresh
+
+
+# --- the TypeScript servers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_our_client_signs_in_to_a_typescript_server(
+    npm: NodePeers, environment: dict[str, str], version: str
+) -> None:
+    """Version 1 is its own authorization server; version 2 takes the tokens of ours."""
+    authority = AuthorizationServer(tokens="opaque")
+    authority.add_client("resource", "secret", method="client_secret_post")
+    script = str(PEERS / "ts_auth_server.mjs")
+    async with authority.served() as issuer:
+        command = [str(npm.node), script, str(npm.modules), version, issuer]
+        async with listening(command, environment) as (url, _), httpx.AsyncClient() as browser:
+            person = Person()
+            oauth = OAuth(show=person.show)
+            async with Client(url, auth=oauth) as client:
+                assert (await client.call_tool("whoami")).text == "alice"
+                # The server has forgotten the token, but not the login.
+                await browser.get(url.replace("/mcp", "/forget"))
+                authority.issued.expire()
+                assert (await client.call_tool("whoami")).text == "alice"
+            assert person.asked == 1
+            assert await oauth.sign_out(url)
+    assert authority.count("token", grant_type="refresh_token") == (version == "v2")

@@ -135,8 +135,8 @@ def test_what_looks_like_a_secret_is_masked(text: str, masked: str) -> None:
         ({"progressToken": "p", "maxTokens": 9}, {"progressToken": "p", "maxTokens": 9}),
         ({"api_keys": ["a", "b"]}, {"api_keys": ["***", "***"]}),
         (
-            {"headers": [["Cookie", "a=b"], ["Mcp-Session-Id", "f00"], ["Accept", "*/*"]]},
-            {"headers": [["Cookie", "***"], ["Mcp-Session-Id", "session-1"], ["Accept", "*/*"]]},
+            {"headers": [["Cookie", "a=b"], ["DPoP", "a proof"], ["Mcp-Session-Id", "f00"], ["Accept", "*/*"]]},
+            {"headers": [["Cookie", "***"], ["DPoP", "***"], ["Mcp-Session-Id", "session-1"], ["Accept", "*/*"]]},
         ),
     ],
 )

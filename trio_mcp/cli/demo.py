@@ -12,6 +12,10 @@ import trio
 
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp._version import __version__
+from trio_mcp.auth.client.oauth import OAuth
+from trio_mcp.auth.server.claims import Claims, InvalidToken
+from trio_mcp.auth.testing.protecting import protected
+from trio_mcp.auth.testing.server import AuthorizationServer
 from trio_mcp.cli.demo_server import make_server
 from trio_mcp.client.client import Client
 from trio_mcp.client.failover.parameters import FailoverParameters
@@ -120,10 +124,10 @@ async def _sign_in(report: _Report) -> list[str]:
         known = authority.claims_of(token)
         if known is None:
             raise InvalidToken("it has expired")
-        return Claims(known["iss"], known["sub"], (known["aud"],), known["exp"], client_id=known["client_id"])
+        return Claims(known["iss"], known["sub"], known["aud"], known["exp"], client_id=known["client_id"])
 
     problems: list[str] = []
-    async with protected(make_server(), authority, verifier=verify, dpop="off") as url:
+    async with protected(make_server(), authority, verifier=verify, dpop="off", remember=0) as url:
         with report.step("login", "connect") as step:
             # The person is at home here: no browser is opened.
             stack = contextlib.AsyncExitStack()
@@ -134,7 +138,7 @@ async def _sign_in(report: _Report) -> list[str]:
                 with report.step("login", name) as step:
                     total = (await client.call_tool("add", {"a": 2, "b": 3})).data
                     logins, renewals = (authority.count("token", grant_type=each) for each in GRANTS)
-                    step.append(f"add(2, 3) = {total}, {renewals} tokens renewed")
+                    step.append(f"add(2, 3) = {total}, tokens renewed: {renewals}")
                 authority.issued.expire()
             if (total, logins, renewals) != (5, 1, 1):
                 problems.append(f"login: add gave {total!r} after {logins} logins and {renewals} renewals")

@@ -161,6 +161,23 @@ async def test_a_client_that_the_server_has_forgotten_registers_anew(autojump_cl
     assert (len(world.asked), world.id.count("register")) == (2, 2)
 
 
+async def test_a_client_that_is_known_no_more_when_a_person_signs_in_is_not_used_for_ever(
+    autojump_clock: MockClock,
+) -> None:
+    """The server says so on a page, and the browser never comes back."""
+    world = World()
+    async with world.signed_in() as signer:
+        login = await world.login()
+        assert login is not None
+        world.id.issued.revoke_all()
+        world.id.clients.forget(login.client.id)
+        world.id.faults["token"] = [raw(b'{"error": "invalid_grant"}', code=400)]
+        with pytest.raises(AuthorizationError, match="did not sign in"):
+            await world.call(signer)
+        assert await world.call(signer) == 200
+    assert world.id.count("register") == 2
+
+
 async def test_a_client_that_is_forgotten_again_and_again_is_an_error(autojump_clock: MockClock) -> None:
     world = World()
     async with world.signed_in() as signer:

@@ -84,7 +84,11 @@ class World:
         if scopes is not None and set(query.get("scope", [""])[0].split()) <= scopes:
             self.wrong.append("a person was asked although a refresh would have done")
         await trio.sleep(self.person)
-        return f"{query['redirect_uri'][0]}?{urlencode(self._at(url).sign_in(url))}"
+        try:
+            said = self._at(url).sign_in(url)
+        except ValueError:  # a page says that the client is unknown, and the browser stays there
+            await trio.sleep_forever()
+        return f"{query['redirect_uri'][0]}?{urlencode(said)}"
 
     def _held(self) -> frozenset[str] | None:
         """Return the scopes of the login that the client could still refresh; None if it has none."""

@@ -55,7 +55,7 @@ def unsigned(header: dict[str, Any], body: dict[str, Any], signature: bytes) -> 
     return f"{part(header)}.{part(body)}.{encoded(signature)}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(header=CHANGES, changes=CHANGES, jwk=JWK, signature=st.binary(min_size=1, max_size=80))
 def test_tokens_and_proofs(header: Any, changes: Any, jwk: Any, signature: bytes) -> None:
     head = {"alg": "ES256", "kid": "k1", "typ": "at+jwt", **header}
@@ -67,10 +67,11 @@ def test_tokens_and_proofs(header: Any, changes: Any, jwk: Any, signature: bytes
     )
 
 
-@settings(max_examples=150, deadline=None)
-@given(field=st.text(st.characters(max_codepoint=255)), query=st.binary(), at=st.integers(0, 400), to=st.characters())
+@settings(max_examples=60, deadline=None)
+@given(field=st.text(st.characters(max_codepoint=255)), query=st.binary(), at=st.integers(0), to=st.characters())
 def test_fields(field: str, query: bytes, at: int, to: str) -> None:
     good = token()
+    at %= len(good) - 1  # of the last letter, only two bits count
     bent = good[:at] + to + good[at + 1 :]
     requests = [
         request(authorization=field),
@@ -78,4 +79,4 @@ def test_fields(field: str, query: bytes, at: int, to: str) -> None:
         request(authorization=f"DPoP {BOUND}", dpop=field),
         request(query=query),
     ]
-    judged(*requests, *([bearer(bent)] if bent[:-1] != good[:-1] else []))
+    judged(*requests, *([bearer(bent)] if bent != good else []))

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from tests.auth.seam.stubs import SECRET, URL, Answer, Person, answered, client_of, only_legacy, protected, refusal, rpc
+from tests.injection import cancel_everywhere
 from trio_mcp import AuthorizationError, HttpError
 
 
@@ -119,30 +120,16 @@ async def test_a_call_that_is_given_up_while_a_person_is_asked_tells_the_server_
         assert memory.sent.count("tools/call") == 1
 
 
-async def test_cancelled_at_each_checkpoint_it_leaves_nothing_open(autojump_clock: Any) -> None:
-    for step in range(200):
-        auth, left = Person(takes=0), step
+@pytest.mark.parametrize("mode", ["2026-07-28", pytest.param("legacy", marks=pytest.mark.again)])
+async def test_cancelled_anywhere_it_leaves_nothing_open(mode: str, autojump_clock: Any) -> None:
+    auth = Person()
 
-        with trio.CancelScope() as scope:
+    async def scenario() -> None:
+        auth.token = None
+        async with client_of(protected(only_legacy if mode == "legacy" else answered), auth, mode=mode) as (_, client):
+            await client.call_tool("fine")
 
-            class Count(trio.abc.Instrument):
-                def before_task_step(self, task: Any) -> None:
-                    nonlocal left
-                    left -= 1
-                    if left < 0:
-                        scope.cancel()
+    async def nothing_is_left() -> None:
+        assert (auth.open, auth.turn.locked()) == (0, False)
 
-            count = Count()
-            trio.lowlevel.add_instrument(count)
-            try:
-                async with client_of(protected(), auth, mode="2026-07-28") as (_, client):
-                    await client.call_tool("fine")
-            finally:
-                trio.lowlevel.remove_instrument(count)
-        assert auth.open == 0
-        assert not auth.turn.locked()
-        if not scope.cancelled_caught and left >= 0:
-            break
-    else:
-        raise AssertionError("more steps than expected")
-    assert step > 20
+    assert await cancel_everywhere(scenario, nothing_is_left) > 20

@@ -5,16 +5,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+import traceback
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import attrs
+import httpx
 import pytest
 import trio
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.auth.seam.stubs import SECRET, Memory, Person, answered, link, protected
+from tests.auth.seam.stubs import SECRET, Memory, Person, answered, client_of, link, protected, refusal, rpc
 from tests.auth.server.guarded import Table, person
+from tests.injection import cancel_everywhere
 from trio_mcp import (
     Client,
     ClientGroup,
@@ -24,13 +30,17 @@ from trio_mcp import (
     HttpServerParameters,
     ProxyServer,
     Server,
+    SessionOptions,
     StdioServerParameters,
     ToolsListChanged,
+    TransportError,
     load_config,
 )
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import BearerToken, ClientCredentials, OAuth, WorkloadIdentity
+from trio_mcp.client.targets import link_factory
 from trio_mcp.http.server import gate
+from trio_mcp.otel import ClientTelemetry
 
 TOKEN = f"{SECRET}-1"
 
@@ -90,6 +100,25 @@ async def test_a_stream_that_ends_with_its_token_is_opened_anew(mode: str, monke
             nursery.cancel_scope.cancel()
         await client.call_tool("whoami")
     assert auth.asked == 1
+
+
+@pytest.mark.again
+@pytest.mark.parametrize("kind", ["sse", "ws"])
+async def test_a_handshake_that_is_cancelled_anywhere_leaves_nothing_open(kind: Any) -> None:
+    auth, table = Person(), Table({f"{SECRET}-{number}": person("alice") for number in range(999)})
+
+    async def nothing_is_left() -> None:
+        assert (auth.open, auth.turn.locked()) == (0, False)
+
+    async with guarded(kind, make_server(), table) as url:
+        parameters = HttpServerParameters(url, kind=kind, auth=auth)
+
+        async def scenario() -> None:
+            auth.token = None
+            async with link_factory(parameters)():
+                pass
+
+        assert await cancel_everywhere(scenario, nothing_is_left) > 10
 
 
 # --- where it is passed ----------------------------------------------------------------------------------------------
@@ -192,6 +221,37 @@ async def test_a_proxy_passes_no_credentials_on() -> None:
         secrets = {name: value for name, value in request.headers.items() if SECRET in value}
         assert secrets == {"authorization": f"Bearer {SECRET}-upstream"}
         assert SECRET.encode() not in request.content
+
+
+async def test_no_token_is_told_by_logs_errors_or_spans(caplog: pytest.LogCaptureFixture, autojump_clock: Any) -> None:
+    caplog.set_level("DEBUG")
+    spans = InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    records: list[Any] = []
+
+    async def refuses(request: httpx.Request) -> httpx.Response:
+        method = rpc(request)["method"]
+        if method == "tools/call":
+            return refusal(403, DPoP_Nonce="n1")
+        if method == "prompts/list":
+            raise httpx.ReadError("it broke")
+        return await answered(request)
+
+    auth = Person(tries=2)
+    options = SessionOptions(on_request=records.append)
+    telemetry = ClientTelemetry(tracer_provider=tracers)
+    async with client_of(protected(refuses), auth, options=options, middleware=[telemetry]) as (memory, client):
+        told = [repr(client), repr(client.transport), repr(client.statistics()), repr(client.capabilities)]
+        for method in ("tools/call", "prompts/list"):
+            with pytest.raises(TransportError) as caught:
+                await client.request(method, {"name": "x"})
+            told += traceback.format_exception(caught.value)
+            told += [str(vars(caught.value))]
+        assert any(SECRET in request.headers.get("DPoP", "") for request in memory.requests)
+    told += [caplog.text, str(records), *(span.to_json() for span in spans.get_finished_spans())]
+    assert len(spans.get_finished_spans()) >= 2
+    assert not [each for each in told if SECRET in each]
 
 
 # --- in a configuration -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
-// A TypeScript client that signs in, calls `whoami` and `write`, loses its token, and calls `whoami` again. argv: the folder
-// of the packages, v1 or v2, and the URL. Prints the texts of the results or the code of an error, and how often a person was asked, in JSON.
+// A TypeScript client that signs in, calls `whoami` and `write`, loses its token, and calls `whoami` again.
+// argv: the folder of the packages, v1 or v2, and the URL. Prints in JSON what the calls said (texts, or the code of an
+// error), and how often a person was asked.
 
 import { createRequire } from "node:module";
 import path from "node:path";

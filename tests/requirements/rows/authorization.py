@@ -1,10 +1,10 @@
-"""``basic/authorization``: checked by the tests of authorization, which need more than a transport."""
+"""``basic/authorization``, what clients do: checked by the tests of authorization, which need more than a transport."""
 
 from __future__ import annotations
 
 from tests.requirements.model import Topic
 
-topic = Topic("authorization")
+topic = Topic("authorization, clients")
 
 # What clients do. None of it is on 2024-11-05.
 topic.held(
@@ -69,6 +69,9 @@ topic.held(
     A client's registration is for one issuer, and it registers anew at another.
         basic/authorization/client-registration#authorization-server-binding
         engine/test_oauth.py::test_another_authorization_server_gets_nothing_of_the_old_one modern
+    A client known by its metadata document registers nowhere.
+        basic/authorization/client-registration#authorization-server-binding
+        engine/test_oauth.py::test_its_metadata_document_is_what_the_client_is_known_by modern
     A client that was given its id for one issuer refuses to use it at another.
         basic/authorization/client-registration#authorization-server-binding
         engine/test_oauth.py::test_a_client_of_one_authorization_server_is_not_taken_to_another modern
@@ -95,6 +98,8 @@ topic.held(
     A client sends the resource byte for byte as the server publishes it.
         basic/authorization#resource-parameter-implementation
         rules/test_metadata.py::test_the_resource_is_kept_byte_for_byte 2025-06-18+
+    A client takes scheme and host of a resource in capitals for the same.
+        basic/authorization#canonical-server-uri rules/test_urls.py::test_resources 2025-06-18+
     A client records the issuer, the verifier and the state of a login together, before the browser opens.
         basic/authorization#authorization-response-validation
         rules/test_authorization.py::test_nothing_is_used_twice modern
@@ -152,51 +157,12 @@ topic.held(
     A client that is a program of its own asks for more scopes where the server wants them.
         basic/authorization#step-up-authorization-flow
         tokens/test_machines.py::test_more_scopes_are_asked_for_when_the_server_wants_them 2025-11-25+
+    A proxy passes no token of its client on.
+        basic/authorization/security-considerations#access-token-privilege-restriction
+        seam/test_transports.py::test_a_proxy_passes_no_credentials_on 2025-06-18+
     A client that asks a person listens on loopback only.
         basic/authorization/security-considerations#communication-security io/test_asking.py::test_on_loopback_alone
         2025-03-26+
-    """,
-    tests="tests/auth/",
-)
-
-# What servers do.
-topic.held(
-    """
-    A server publishes resource metadata with its authorization servers.
-        basic/authorization/authorization-server-discovery#authorization-server-location
-        server/test_gate.py::test_below_a_mount_the_document_is_found_by_the_path_from_the_root 2025-06-18+
-    A server names its resource metadata in every challenge, whatever Host says.
-        basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
-        resource/test_table.py::test_row 2025-06-18+
-    A server puts the scopes that are needed into its challenges.
-        basic/authorization#scope-selection-strategy
-        server/test_scopes.py::test_what_every_request_needs_is_part_of_each_challenge 2025-11-25+
-    A server answers a request without a token, or with an invalid one, with 401.
-        basic/authorization#error-handling
-        server/test_gate.py::test_without_a_token_every_way_in_is_closed_and_no_body_is_read 2025-03-26+
-    A server answers malformed credentials with 400, and missing scopes with 403.
-        basic/authorization#error-handling resource/test_table.py::test_row 2025-03-26+
-    A server takes tokens from the Authorization field alone.
-        basic/authorization#token-requirements resource/test_table.py::test_row 2025-03-26+
-    A server accepts a token only if it is valid in every respect.
-        basic/authorization#token-handling resource/test_tokens.py::test_bad_token 2025-03-26+
-    A server accepts a token only if it was issued for it.
-        basic/authorization/security-considerations#access-token-privilege-restriction
-        resource/test_tokens.py::test_bad_token 2025-06-18+
-    A server judges a token before it processes the request.
-        basic/authorization/security-considerations#access-token-privilege-restriction
-        server/test_gate.py::test_without_a_token_every_way_in_is_closed_and_no_body_is_read 2025-06-18+
-    A server passes no token of its client on: handlers don't see it.
-        basic/authorization/security-considerations#access-token-privilege-restriction
-        server/test_gate.py::test_handlers_get_the_principal_and_no_credentials 2025-06-18+
-    A server whose client lacks scopes names all that the operation needs, in one challenge.
-        basic/authorization#runtime-insufficient-scope-errors
-        server/test_scopes.py::test_a_modern_request_needs_its_scopes_and_names_all_of_them modern
-    A server whose client lacks scopes answers with 403 in the legacy era, too.
-        basic/authorization#runtime-insufficient-scope-errors
-        server/test_scopes.py::test_a_legacy_request_needs_its_scopes_once_its_body_is_known 2025-11-25
-    A server can be told which scopes include others.
-        basic/authorization#step-up-authorization-flow resource/test_table.py::test_row modern
     """,
     tests="tests/auth/",
 )

@@ -309,11 +309,19 @@ class Keeper:
                     return await step.function()
             assert person is not None
             flight.release()
+            await self._put_client_to_the_test()
             if isinstance(step, ShowCode):
                 return await person.show_code(step)
             return await self._ask(step, person)
 
         return act
+
+    async def _put_client_to_the_test(self) -> None:
+        # A server that has forgotten the client shows that on a page, and no redirection says so. So if this login ends
+        # without one, the next one registers anew.
+        async with self._store.lock(self.server):
+            if self.login is not None and not self.login.access_token:
+                await self._keep(None)
 
     async def _ask(self, step: Ask, person: Person) -> Any:
         with trio.move_on_after(self._means.login_timeout):
@@ -322,7 +330,8 @@ class Keeper:
             "authorization",
             f"the person did not sign in within {self._means.login_timeout:g} seconds",
             issuer=step.issuer,
-            advice="try again, or give people longer with login_timeout",
+            advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
+            " first",
         )
 
     def _read(self, text: str | None) -> None:

@@ -23,7 +23,7 @@ MAX_WRONG: Final = 100
 """Redirections with a wrong ``state`` until it gives up. Chosen: a person makes a handful; no guess succeeds."""
 MAX_CONNECTIONS: Final = 32
 """Connections at a time. Chosen: a browser opens a few ahead of time."""
-MAX_HEAD: Final = 32 * 1024
+LONGEST_HEAD: Final = 32 * 1024
 """Bytes of a request. Chosen: codes may have some kilobytes, and browsers send the cookies of all ports."""
 TIMEOUT: Final = 10.0
 """Seconds for a request and its response."""
@@ -133,7 +133,7 @@ class Redirections:
                 self._connections -= 1
 
     async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
         found: Mapping[str, str] | None = None
         try:
             while (event := connection.next_event()) is h11.NEED_DATA:

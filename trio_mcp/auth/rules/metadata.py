@@ -200,7 +200,7 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
         raise AuthorizationError(
             RESOURCE,
             f"{url} is the metadata of {_named(resource)}, but the server is {server}",
-            advice="use the URL that the metadata names, or have its operator correct the metadata",
+            advice="check the URL of the server; if it is right, its operator has to correct the metadata",
         )
     servers = strings(document, "authorization_servers")
     if not servers:

@@ -234,6 +234,8 @@ class UrlPolicy:
             raise AuthorizationError(step, f"the URL {shown(url)} {exc}") from None
         if not url.lower().startswith("http"):
             raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
+        if _literal(parts.host) is Reach.NEVER:
+            raise AuthorizationError(step, f"the URL {shown(url)} leads to no host of a network")
         if parts.host in self.hosts:
             return
         near = _is_loopback(parts.host)
@@ -241,8 +243,6 @@ class UrlPolicy:
             problem = f"the URL {shown(url)} leads to this machine, but the MCP server is elsewhere"
         elif parts.scheme == "http" and not near:
             problem = f"the URL {shown(url)} is not https"
-        elif _literal(parts.host) is Reach.NEVER:
-            problem = f"the URL {shown(url)} leads to no host of a network"
         else:
             return
         raise AuthorizationError(step, problem, advice=_trust(parts.host))

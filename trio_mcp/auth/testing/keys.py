@@ -75,7 +75,7 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
     jwks = keys.published() if isinstance(keys, Keys) else keys
     try:
-        found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), ALGORITHMS)
+        found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), list(ALGORITHMS))
     except (JoseError, ValueError) as problem:
         raise Refused(error, f"the JWT is not valid: {type(problem).__name__}") from None
     return dict(found.header), dict(found.claims)
