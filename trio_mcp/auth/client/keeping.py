@@ -205,9 +205,7 @@ class Keeper:
         async with self._store.lock(self.server):
             # Another process may have been here first: its refresh token is good, and ours is used up.
             if await self._reread():
-                if self.login is None or not self.stale():
-                    return
-                refused = self.login
+                return
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
