@@ -127,6 +127,7 @@ class _Attempt:
         self._used: Login | None = None  # what the last request was signed with
         self._nonce: str | None = None  # what its proof had
         self._url = ""
+        self._asks = True
         self._nonces = 0
         self._refreshed = False  # the last token was got by a refresh, and not accepted yet
         self._entered = False  # a person has signed in
@@ -136,6 +137,7 @@ class _Attempt:
         """Return the header fields that authorize a request."""
         keeper = self._keeper
         self._used, self._url = None, url
+        self._asks = method != "DELETE"  # the end of a session, which is worth no login
         if not self._ours():
             return ()
         if keeper.stale() and keeper.login is not None:
@@ -191,7 +193,7 @@ class _Attempt:
         return self._keeper.usable(self._used)
 
     async def signed_in(self, wanted: Wanted) -> bool:
-        if self._entered:
+        if self._entered or not self._asks:
             return False
         with self._pause():
             self._entered = await self._keeper.obtain(self._used, wanted)
@@ -201,7 +203,7 @@ class _Attempt:
         login = self._keeper.login
         granted = frozenset[str]() if login is None else login.scopes or frozenset()
         # Nothing is asked for that was granted already: the server would say the same again.
-        if wanted.scopes is None or wanted.scopes <= granted:
+        if wanted.scopes is None or wanted.scopes <= granted or not self._asks:
             return False
         more = self._step_ups.more(wanted.scopes, granted if login is None else granted | login.asked)
         if more is None:
