@@ -49,7 +49,7 @@ class World:
         content: Whether the server accepts any scopes at all where it needs some.
         scheme: The scheme of its challenges.
         nonce: The nonce that it asks for, if tokens are bound to keys.
-        nonces: The nonces that it gives instead, one after the other; an empty one is none.
+        nonces: The nonces that it gives instead, one after the other; an empty one is left out.
         newest: The refresh token that arrived last, of the newest login.
         arrived_at: When the last tokens arrived.
         wrong: What the client did that it must not do.
