@@ -1,7 +1,7 @@
 """A server that keeps a notebook for each person who signs in, and a client that does.
 
-$ python examples/notebook.py                                 # with an authorization server for demos, all in one program
-$ python examples/notebook.py serve https://id.example.com    # only the server, for people of that authorization server
+$ python examples/notebook.py                                 # with an authorization server for demos, in one program
+$ python examples/notebook.py serve https://id.example.com    # only the server, for people of that issuer
 """
 
 import sys
