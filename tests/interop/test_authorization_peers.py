@@ -294,7 +294,7 @@ async def test_our_client_signs_in_to_the_official_python_server(separate: bool,
 async def test_our_client_signs_in_to_a_typescript_server(
     npm: NodePeers, environment: dict[str, str], version: str
 ) -> None:
-    """Version 1 is its own authorization server; version 2 takes the tokens of ours."""
+    """Version 1 is its own authorization server; version 2 takes our tokens."""
     authority = AuthorizationServer(tokens="opaque")
     authority.add_client("resource", "secret", method="client_secret_post")
     script = str(PEERS / "ts_auth_server.mjs")

@@ -49,6 +49,7 @@ class World:
         content: Whether the server accepts any scopes at all where it needs some.
         scheme: The scheme of its challenges.
         nonce: The nonce that it asks for, if tokens are bound to keys.
+        gives_nonces: Whether it tells which one that is.
         newest: The refresh token that arrived last, of the newest login.
         arrived_at: When the last tokens arrived.
         wrong: What the client did that it must not do.
@@ -64,7 +65,7 @@ class World:
         self.asked: list[str] = []
         self.needs: Collection[str] = ()
         self.content = True
-        self.scheme, self.nonce = "Bearer", "1"
+        self.scheme, self.nonce, self.gives_nonces = "Bearer", "1", True
         self._proofs: set[str] = set()
         self.newest: str | None = None
         self.wrong: list[str] = []
@@ -140,7 +141,10 @@ class World:
         claims = self.id.claims_of(token) if token else None
         wanted = f'{scheme or self.scheme} resource_metadata="{METADATA}"'
         if scheme == "DPoP" and (refused := self._proven(fields["DPoP"])):
-            return 401, {"WWW-Authenticate": f'{wanted}, error="{refused}"', "DPoP-Nonce": self.nonce}
+            return 401, {
+                "WWW-Authenticate": f'{wanted}, error="{refused}"',
+                **({"DPoP-Nonce": self.nonce} if self.gives_nonces else {}),
+            }
         if claims is None or claims["aud"] != SERVER:
             scope = f', scope="{" ".join(sorted(self.needs))}"' if self.needs else ""
             return 401, {"WWW-Authenticate": wanted + scope + (', error="invalid_token"' if token else "")}

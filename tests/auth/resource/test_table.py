@@ -111,6 +111,9 @@ ROWS = {
     "two tokens in a field": Row(with_token(lambda: f"{token()} {token()}"), 400, MALFORMED),
     "a list of tokens": Row(with_token(lambda: f"{token()}, Bearer {token()}"), 400, MALFORMED),
     "two fields": Row(lambda shape: shape.request(*[("Authorization", f"Bearer {token()}")] * 2), 400, MALFORMED),
+    "two fields, one with a password": Row(
+        lambda shape: shape.request(("Authorization", "Basic YTpi"), authorization=f"Bearer {token()}"), 400, MALFORMED
+    ),
     "a malformed token": Row(with_token(lambda: '"<x>"'), 400, MALFORMED),
     "a token of 20 KiB": Row(with_token(lambda: token(pad="x" * 20_000)), 400, MALFORMED),
     "a token in the URL": Row(lambda shape: shape.request(query=b"access_token=" + token().encode()), 400, MALFORMED),

@@ -21,7 +21,7 @@ from trio_mcp._log import logger
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, TooEarly, Verify, canonical
+from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import Unavailable
@@ -29,6 +29,7 @@ from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNee
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.asgi import HttpRequest
+from trio_mcp.http.server.gate import LEEWAY
 from trio_mcp.http.server.protection import Guard, Identified
 from trio_mcp.principal import Principal
 
@@ -282,7 +283,7 @@ class _Guard:
             self._tell(exc)
             return self._answers.token()
         except (Unavailable, AuthorizationError) as exc:
-            self._tell(exc)
+            self._tell(Unavailable(f"an access token can't be checked: {exc}"))
             return self._answers.unavailable()
         except Exception:
             logger.exception("checking an access token failed")
