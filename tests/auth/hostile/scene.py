@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import itertools
 import json
 import logging
 import re
@@ -21,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.auth.seam.stubs import answered, link, rpc
+from tests.auth.seam.stubs import answered, link
 from trio_mcp import Client, SessionOptions
 from trio_mcp.auth import MemoryTokens, OAuth
 from trio_mcp.auth.fetching import Fetcher, Network
@@ -29,7 +27,7 @@ from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.answers import Answer
-from trio_mcp.errors import AuthorizationError
+from trio_mcp.errors import TransportError
 from trio_mcp.otel import ClientTelemetry
 
 __all__ = ["EVIL", "METADATA", "PUBLIC", "SERVER", "Body", "Plan", "Scene", "document", "play"]
@@ -182,7 +180,7 @@ class Scene(Network, httpx.AsyncBaseTransport):
     # --- the server and the person -----------------------------------------------------------------------------------
 
     async def _serve(self, request: httpx.Request) -> httpx.Response:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = request.headers.get("Authorization", "").partition(" ")[2]
         claims = next(filter(None, (each.claims_of(token) for each in (self.id, self.evil) if token)), None)
         if claims is None or claims.get("aud") != SERVER:
             challenges = [self.challenge] if isinstance(self.challenge, str) else self.challenge
@@ -192,6 +190,7 @@ class Scene(Network, httpx.AsyncBaseTransport):
     async def show(self, url: str) -> str:
         """Be the person."""
         self.asked.append(url)
+        self.wrong += [f"a secret is in {url}" for secret in self.secrets if secret in url]
         await trio.sleep(5)
         query = parse_qs(urlsplit(url).query)
         server = self.evil if url.startswith(self.evil.issuer) else self.id
@@ -223,7 +222,7 @@ class Scene(Network, httpx.AsyncBaseTransport):
 
 async def play(
     scene: Scene, plot: Plan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, after: bool
-) -> AuthorizationError | None:
+) -> TransportError | None:
     """Let a client sign in and call; return the error it ends with, after a look at all that anyone could see of it.
 
     Args:
@@ -240,7 +239,7 @@ async def play(
     spans, tracers = InMemorySpanExporter(), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     records: list[Any] = []
-    error: AuthorizationError | None = None
+    error: TransportError | None = None
     told: list[str] = []
     if not after:
         plot(scene)
@@ -254,7 +253,7 @@ async def play(
                 plot(scene)
             await client.call_tool("fine")
             await client.call_tool("fine")
-    except AuthorizationError as raised:
+    except TransportError as raised:
         error = raised
         told += [str(raised), repr(raised), str(vars(raised)), *traceback.format_exception(raised)]
     told += [caplog.text, str(records), repr(oauth), *(span.to_json() for span in spans.get_finished_spans())]

