@@ -330,7 +330,7 @@ SIGNING_IN: dict[str, Case] = {
         fault("authorize", redirected(code=None, error="server_error", error_description="a\x1b[2Jb\nc")), Z, "a [2Jb c"
     ),
     "neither code nor error": Case(fault("authorize", redirected(code=None)), D, "neither a code nor an error"),
-    "what is pasted is no URL": Case(pasted(lambda url: "javascript:alert(1)"), D, "not the URL"),
+    "what is pasted is not a URL": Case(pasted(lambda url: "javascript:alert(1)"), D, "not the URL"),
     # --- tokens
     "tokens redirected": Case(fault("token", moved(f"{EVIL_ID}/token")), T, "which is not followed with credentials"),
     "tokens redirected with 302": Case(fault("token", moved(f"{EVIL_ID}/token", 302)), T, "not followed"),
@@ -345,7 +345,7 @@ SIGNING_IN: dict[str, Case] = {
     "tokens that are objects": Case(granted(access_token={}), T, "no usable access_token"),
     "no token": Case(granted(access_token=None), T, "no usable access_token"),
     "tokens of another type": Case(granted(token_type="mac"), T, "a type that was not asked for"),
-    "tokens bound to no key of ours": Case(granted(token_type="DPoP"), T, "a type that was not asked for"),
+    "tokens bound to no key of the client": Case(granted(token_type="DPoP"), T, "a type that was not asked for"),
     "tokens of no type": Case(granted(token_type=["Bearer"]), T, "a type that was not asked for"),
     "tokens that expired before": Case(granted(expires_in=-1), None, asked=1),
     "tokens that expire in no number": Case(fault("token", edited(expires_in="NaN")), None, asked=1),

@@ -177,7 +177,7 @@ class _Attempt:
         raise self._refused(status, wanted)
 
     def _is_repeated(self, headers: Headers) -> bool:
-        # Whoever repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
+        # A server that repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
         token = "" if self._used is None else self._used.access_token
         return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
@@ -232,7 +232,7 @@ class _Attempt:
 
 
 _SECRET = 16
-"""Characters of a token that is no word of a challenge; chosen: 128 bits have more."""
+"""Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more."""
 _MOST_NONCES = 5
 """How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 

@@ -69,7 +69,7 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 _REFUSED: Final = frozenset({401, 403})
 _CREDENTIALS: Final = frozenset({"authorization", "dpop"})
 _SHORTEST: Final = 8
-"""Characters of a secret that is no word of an error message; chosen."""
+"""Characters from which a secret can be told from the words of a message; chosen."""
 # The exceptions raised before anything has been sent, and those raised if the connection is closed under a request. By
 # name, because the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
