@@ -165,7 +165,7 @@ class _Attempt:
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
-        wanted = read_wanted(headers)
+        wanted = Wanted() if self._is_repeated(headers) else read_wanted(headers)
         remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
         if remedies is None:
             return False
@@ -175,6 +175,11 @@ class _Attempt:
             if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
+
+    def _is_repeated(self, headers: Headers) -> bool:
+        # A server that repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
+        token = "" if self._used is None else self._used.access_token
+        return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
     # The remedies: each returns whether the request is worth another try.
 
@@ -226,6 +231,8 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
+_SECRET = 16
+"""Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more."""
 _MOST_NONCES = 5
 """How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 
