@@ -278,7 +278,7 @@ async def test_issuers_that_differ_by_a_slash(slash: str) -> None:
         assert await outcome(guard, token(iss=configured)) == REFUSED
 
 
-async def test_issuers_do_not_speak_for_each_other() -> None:
+async def test_an_issuer_speaks_for_itself() -> None:
     second = "https://second.example"
     issuer = Issuer()
     issuer.documents |= {
