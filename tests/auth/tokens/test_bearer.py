@@ -43,6 +43,8 @@ class Source:
     ("http://mcp.example.com/mcp", False),
     ("https://mcp.example.com:8443/mcp", False),
     ("https://mcp.example.com.evil.example/mcp", False),
+    ("https://mcp.example.com:99999/mcp", False),
+    ("https:mcp", False),
 ])  # fmt: skip
 async def test_a_token_goes_to_its_server_only(url: str, sent: bool) -> None:
     async with opened("CANARY") as signer:
@@ -51,6 +53,12 @@ async def test_a_token_goes_to_its_server_only(url: str, sent: bool) -> None:
         assert list(fields) == ([("Authorization", "Bearer CANARY")] if sent else [])
         assert await attempt.again(200, Headers()) is False
         assert "CANARY" not in f"{BearerToken('CANARY')!r} {signer!r} {attempt!r}"
+
+
+async def test_any_url_that_the_transport_takes_can_be_a_server() -> None:
+    server = "https://m\u00fcnchen.example/mcp"
+    async with opened("CANARY", server) as signer:
+        assert await signer.attempt().fields("POST", server) == (("Authorization", "Bearer CANARY"),)
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a\nb", "tök", "a\x00"])
