@@ -192,7 +192,7 @@ async def test_a_call_that_is_given_up_while_a_person_is_asked_tells_the_server_
 async def test_a_call_of_the_legacy_era_that_waits_for_its_token_was_not_sent(autojump_clock: Any) -> None:
     auth = Person(token=SECRET)
     async with client_of(protected(only_legacy), auth, mode="legacy") as (memory, client):
-        auth.ready_in = 50
+        auth.ready_in = 20
         with trio.move_on_after(5):
             await client.call_tool("fine")
         await trio.sleep(100)
