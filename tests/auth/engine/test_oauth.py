@@ -484,7 +484,7 @@ async def test_tokens_are_bound_to_a_key_and_nonces_are_learned_by_all_calls_at_
 
 @pytest.mark.parametrize("game", ["none", "always another"])
 async def test_what_is_wrong_with_a_proof_is_not_the_login(autojump_clock: MockClock, game: str) -> None:
-    """Asked for nonces that are not given, or never right, the client neither goes on for ever nor asks a person."""
+    """Asked for nonces that are not given, or never right, the client neither goes on forever nor asks a person."""
     world = World(dpop="accept")
     world.scheme = "DPoP"
     async with world.signed_in(dpop="auto") as signer:

@@ -460,6 +460,8 @@ ANSWERS_BAD: dict[str, tuple[Any, tuple[int, str | None]]] = {
     "no end": (edited(exp=None), REFUSED),
     "another issuer": (edited(iss="https://evil.example"), REFUSED),
     "bound to a key without a name": (edited(token_type="DPoP"), REFUSED),
+    "not active, and still described": (edited(active=False), REFUSED),
+    "its issuer with a slash": (edited(iss=f"{ISSUER}/"), REFUSED),
     "expired": (edited(exp=int(NOW) - 60), REFUSED),
     "bound otherwise": (edited(cnf={"x5t#S256": "x"}), REFUSED),
     "no subject, but a client": (edited(sub=None, iss=None), GOOD),
