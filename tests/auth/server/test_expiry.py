@@ -15,6 +15,7 @@ from trio.testing import MockClock
 
 from tests.auth.server.guarded import META, Exchange, Legacy, Table, ask, modern, person, protected, under_way
 from tests.http_peer import LATEST, request
+from tests.injection import cancel_everywhere
 from tests.peer import ME
 from tests.websocket.test_asgi import CONNECT, SCOPE, Driver
 from trio_mcp import Client, Context, HttpServerParameters, McpError, MemoryEventStore, Server, TransportError
@@ -257,3 +258,17 @@ async def test_over_a_socket_the_client_of_a_websocket_is_told_why_it_ends(monke
                             await client.call_tool("wait")
                         await trio.sleep(0.05)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_listener_that_is_cancelled_anywhere_leaves_nothing(autojump_clock: MockClock) -> None:
+    server, _ = made()
+    async with trio.open_nursery() as nursery, server.asgi_app(auth=table()) as app:
+
+        async def scenario() -> None:
+            await ask(app, modern("past", "subscriptions/listen", **LISTEN))
+
+        async def check() -> None:
+            assert (app.statistics().requests, server.statistics().listening, server.statistics().topics) == (0, 0, 0)
+
+        assert await cancel_everywhere(scenario, check) > 5
+        assert not nursery.child_tasks
