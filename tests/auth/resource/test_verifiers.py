@@ -278,7 +278,7 @@ async def test_issuers_that_differ_by_a_slash(slash: str) -> None:
         assert await outcome(guard, token(iss=configured)) == REFUSED
 
 
-async def test_issuers_do_not_speak_for_each_other() -> None:
+async def test_an_issuer_speaks_for_itself() -> None:
     second = "https://second.example"
     issuer = Issuer()
     issuer.documents |= {
@@ -460,6 +460,8 @@ ANSWERS_BAD: dict[str, tuple[Any, tuple[int, str | None]]] = {
     "no end": (edited(exp=None), REFUSED),
     "another issuer": (edited(iss="https://evil.example"), REFUSED),
     "bound to a key without a name": (edited(token_type="DPoP"), REFUSED),
+    "not active, and still described": (edited(active=False), REFUSED),
+    "its issuer with a slash": (edited(iss=f"{ISSUER}/"), REFUSED),
     "expired": (edited(exp=int(NOW) - 60), REFUSED),
     "bound otherwise": (edited(cnf={"x5t#S256": "x"}), REFUSED),
     "no subject, but a client": (edited(sub=None, iss=None), GOOD),

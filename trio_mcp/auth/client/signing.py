@@ -155,7 +155,12 @@ class _Attempt:
     def _ours(self) -> bool:
         # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
         server = self._keeper.server
-        return self._url == server or _origin(self._url) == _origin(server)
+        if self._url == server:
+            return True
+        try:
+            return origin(self._url) == origin(server)
+        except ValueError:  # what a server calls its endpoint need not be a URL
+            return False
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Look at the head of a response, and return whether to send the request once more."""
@@ -165,7 +170,7 @@ class _Attempt:
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
-        wanted = read_wanted(headers)
+        wanted = Wanted() if self._is_repeated(headers) else read_wanted(headers)
         remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
         if remedies is None:
             return False
@@ -175,6 +180,11 @@ class _Attempt:
             if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
+
+    def _is_repeated(self, headers: Headers) -> bool:
+        # A server that repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
+        token = "" if self._used is None else self._used.access_token
+        return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
     # The remedies: each returns whether the request is worth another try.
 
@@ -226,6 +236,8 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
+_SECRET = 16
+"""Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more."""
 _MOST_NONCES = 5
 """How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 
@@ -235,8 +247,3 @@ _REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Await
     (401, None): (_Attempt.renewed, _Attempt.signed_in),
     (403, "insufficient_scope"): (_Attempt.with_newer, _Attempt.stepped_up),
 }
-
-
-def _origin(url: str) -> str:
-    """Return the origin of a URL; a WebSocket is opened by HTTP, so it counts as that."""
-    return origin(url.replace("ws", "http", 1) if url[:2].lower() == "ws" else url)
