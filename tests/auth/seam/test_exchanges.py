@@ -8,6 +8,7 @@ import httpx
 import pytest
 import trio
 
+from tests.auth.engine.world import World
 from tests.auth.seam.stubs import SECRET, URL, Answer, Person, answered, client_of, only_legacy, protected, refusal, rpc
 from tests.injection import cancel_everywhere
 from trio_mcp import AuthorizationError, HttpError
@@ -133,3 +134,21 @@ async def test_cancelled_anywhere_it_leaves_nothing_open(mode: str, autojump_clo
         assert (auth.open, auth.turn.locked()) == (0, False)
 
     assert await cancel_everywhere(scenario, nothing_is_left) > 20
+
+
+async def test_the_end_of_a_session_asks_no_person(autojump_clock: Any) -> None:
+    world = World()
+
+    async def guarded(request: httpx.Request) -> httpx.Response:
+        status, fields = world.respond({"Authorization": request.headers.get("authorization", "")}, ())
+        if status != 200:
+            return httpx.Response(status, headers=fields)
+        response = await only_legacy(request)
+        response.headers["Mcp-Session-Id"] = "1"
+        return response
+
+    async with client_of(guarded, world.oauth(), mode="legacy") as (memory, client):
+        await client.call_tool("fine")
+        world.id.issued.revoke_all()
+    assert memory.sent[-1] == "DELETE"
+    assert len(world.asked) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -32,6 +33,7 @@ from trio_mcp import (
     RequestTimeout,
     SessionOptions,
     TransportError,
+    sse_client,
 )
 from trio_mcp.stopwatch import Stopwatch, TimeLimit
 
@@ -116,6 +118,46 @@ async def test_a_server_that_hangs_afterwards_fails_in_time(autojump_clock: Any)
     assert trio.current_time() - start == pytest.approx(LONG + 20)
 
 
+async def test_a_session_that_was_forgotten_is_opened_anew_when_a_person_has_signed_in(autojump_clock: Any) -> None:
+    sessions = ["1"]
+
+    async def forgetful(request: httpx.Request) -> httpx.Response:
+        given, method = request.headers.get("Mcp-Session-Id"), rpc(request)["method"]
+        if method == "initialize" and not request.headers.get("authorization") and len(sessions) > 1:
+            return refusal()
+        if given is not None and given != sessions[-1]:
+            return httpx.Response(404)
+        response = await only_legacy(request)
+        response.headers["Mcp-Session-Id"] = sessions[-1]
+        return response
+
+    auth = Person(takes=LONG)
+    async with client_of(forgetful, auth, mode="legacy") as (_, client):
+        sessions.append("2")
+        await client.call_tool("fine", timeout=1)
+    assert auth.asked == 1
+
+
+async def test_the_old_transport_waits_for_its_endpoint_as_well(autojump_clock: Any) -> None:
+    class Endpoint(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"event: endpoint\ndata: /messages\n\n"
+            await trio.sleep_forever()
+
+    async def old(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Endpoint())
+        return httpx.Response(202)
+
+    auth = Person(takes=LONG)
+    async with (
+        httpx.AsyncClient(transport=Memory(protected(old))) as http_client,
+        sse_client("https://mcp.example.com/sse", auth=auth, http_client=http_client),
+    ):
+        assert auth.signed[-1] == ("GET", "https://mcp.example.com/sse")
+    assert auth.asked == 1
+
+
 async def test_a_session_without_a_client_waits_as_well(autojump_clock: Any) -> None:
     async with link(Memory(protected()), Person(takes=LONG))() as opened, ClientSession(*opened) as session:
         await session.negotiate(timeout=1)
@@ -150,6 +192,13 @@ async def test_a_person_who_says_no_is_not_asked_again_by_a_way_or_a_group(autoj
         assert group.status["a"].retry_at is None
         assert isinstance(group.status["a"].cause, AuthorizationError)
     assert no.asked == 2
+
+
+async def test_a_login_that_all_ways_lack_is_the_error(autojump_clock: Any) -> None:
+    no = Person(takes=1, denies=True)
+    with pytest.raises(AuthorizationError, match="access_denied"):
+        async with Client([link(Memory(protected()), no), link(Memory(protected()), no)]):
+            raise AssertionError("it connected")
 
 
 async def test_one_server_of_a_group_signs_in_while_the_others_go_on(autojump_clock: Any) -> None:

@@ -297,6 +297,7 @@ def test_a_configuration_has_an_auth(settings: Any, kind: type) -> None:
         ({"type": "oauth", "clientId": ""}, "'clientId' must be a string, and not empty"),
         ({"type": "oauth", "clientSecret": "${SECRET}"}, "'clientId' is missing"),
         ({"type": "oauth", "issuer": "https://id"}, "'issuer' belongs to a 'clientId'"),
+        ({"type": "oauth", "prompt": "consent"}, "'prompt' belongs to a 'clientId'"),
         ({"type": "oauth", "store": "disk"}, "'store' must be one of file, keyring, memory"),
         ({"type": "oauth", "metadataUrl": "http://example.com/client.json"}, ""),
         ({"type": "client-credentials", "clientId": "a"}, "either 'clientSecret' or 'privateKeyFile'"),

@@ -100,6 +100,16 @@ async def test_a_listener_that_reads_nothing_is_cut_off(autojump_clock: MockCloc
         nursery.cancel_scope.cancel()
 
 
+async def test_a_request_to_listen_that_a_middleware_holds_up_is_cut_off(autojump_clock: MockClock) -> None:
+    async def hold(context: Context[Any], call_next: Any) -> dict[str, Any]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with protected(Server("held", middleware=[hold]), table()) as app:
+        r = await ask(app, modern("short", "subscriptions/listen", **LISTEN))
+        assert (near(END), r.status, "expired" in r.json["error"]["message"]) == (True, 503, True)
+
+
 @pytest.mark.parametrize("era", ["modern", pytest.param("legacy", marks=pytest.mark.legacy)])
 async def test_the_response_to_a_request_is_not_cut_off(era: str, autojump_clock: MockClock) -> None:
     """It was judged when it came, and its client could not send it again with another token."""
@@ -178,9 +188,10 @@ async def test_http_sse_ends_once_it_is_idle_unless_a_newer_token_is_seen(autoju
             await post("short", request("initialize", hello, 0))
             await post("short", {"jsonrpc": "2.0", "method": "notifications/initialized"})
             await trio.sleep(LIFE)
-            assert await post("medium", request("tools/call", {"name": "wait", "arguments": {}}, 1)) == 202
+            assert await post("medium", request("ping", None, 7)) == 202
             await trio.sleep(LIFE)
             assert not stream.over.is_set()
+            assert await post("medium", request("tools/call", {"name": "wait", "arguments": {}}, 1)) == 202
             await trio.sleep(3 * LIFE)
             assert not stream.over.is_set()  # a request is under way
             assert await post("mallory", request("ping", None, 2)) == 401

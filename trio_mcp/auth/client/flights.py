@@ -71,11 +71,11 @@ class Flight:
 
     def hold(self) -> None:
         """Go on from here to `release`, whichever tasks leave or are cancelled: a request for tokens will be sent."""
-        self._held = self._scope.shield = True
+        self._held = True
 
     def release(self) -> None:
         """End again when the last waiter leaves, or has left."""
-        self._held = self._scope.shield = False
+        self._held = False
         self._look()
 
     def _look(self) -> None:

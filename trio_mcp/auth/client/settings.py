@@ -66,10 +66,15 @@ def _oauth(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
     settings: dict[str, Any] = {"store": STORES[store]()}
     if "clientId" in given:
         settings["client"] = RegisteredClient(
-            given["clientId"], secret=given.get("clientSecret"), issuer=given.get("issuer")
+            given["clientId"],
+            secret=given.get("clientSecret"),
+            issuer=given.get("issuer"),
+            prompt=given.get("prompt"),
         )
-    elif "issuer" in given:
-        raise ValueError("'issuer' belongs to a 'clientId'")
+    else:
+        for key in ("issuer", "prompt"):
+            if key in given:
+                raise ValueError(f"{key!r} belongs to a 'clientId'")
     for key, name in (
         ("scopes", "scopes"),
         ("metadataUrl", "metadata_url"),
@@ -116,7 +121,10 @@ def _bearer(given: Mapping[str, Any], further: Mapping[str, Any]) -> Auth:
 
 _CLIENT: Final[dict[str, type]] = {"clientId": str, "clientSecret": str, "issuer": str, "scopes": list}
 _KINDS: Final[dict[str, tuple[Callable[[Mapping[str, Any], Mapping[str, Any]], Auth], dict[str, type]]]] = {
-    "oauth": (_oauth, {**_CLIENT, "metadataUrl": str, "store": str, "redirect": str, "assumePkce": list}),
+    "oauth": (
+        _oauth,
+        {**_CLIENT, "prompt": str, "metadataUrl": str, "store": str, "redirect": str, "assumePkce": list},
+    ),
     "client-credentials": (
         _client_credentials,
         {**_CLIENT, "privateKeyFile": str, "algorithm": str, "keyId": str},

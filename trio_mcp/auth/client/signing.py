@@ -127,7 +127,8 @@ class _Attempt:
         self._used: Login | None = None  # what the last request was signed with
         self._nonce: str | None = None  # what its proof had
         self._url = ""
-        self._tries = 0
+        self._asks = True
+        self._nonces = 0
         self._refreshed = False  # the last token was got by a refresh, and not accepted yet
         self._entered = False  # a person has signed in
         self._step_ups = StepUps()
@@ -136,6 +137,7 @@ class _Attempt:
         """Return the header fields that authorize a request."""
         keeper = self._keeper
         self._used, self._url = None, url
+        self._asks = method != "DELETE"  # the end of a session, which is worth no login
         if not self._ours():
             return ()
         if keeper.stale() and keeper.login is not None:
@@ -163,22 +165,28 @@ class _Attempt:
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
-        wanted = read_wanted(headers)
-        if status == 403 and wanted.error != "insufficient_scope":
+        wanted = Wanted() if self._is_repeated(headers) else read_wanted(headers)
+        remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
+        if remedies is None:
             return False
         if status == 403:  # the token itself is good
             self._refreshed = False
-        self._tries += 1
-        for remedy in _REMEDIES[status]:
-            if self._tries < _MOST_TRIES and await remedy(self, wanted):
+        for remedy in remedies:
+            if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
+
+    def _is_repeated(self, headers: Headers) -> bool:
+        # A server that repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
+        token = "" if self._used is None else self._used.access_token
+        return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
     # The remedies: each returns whether the request is worth another try.
 
     async def with_nonce(self, wanted: Wanted) -> bool:
+        self._nonces += 1
         # Another request may have learned it first.
-        return wanted.error == "use_dpop_nonce" and self._keeper.nonce(self._url) != self._nonce
+        return self._nonces <= _MOST_NONCES and self._keeper.nonce(self._url) != self._nonce
 
     async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
@@ -190,7 +198,7 @@ class _Attempt:
         return self._keeper.usable(self._used)
 
     async def signed_in(self, wanted: Wanted) -> bool:
-        if self._entered:
+        if self._entered or not self._asks:
             return False
         with self._pause():
             self._entered = await self._keeper.obtain(self._used, wanted)
@@ -200,13 +208,14 @@ class _Attempt:
         login = self._keeper.login
         granted = frozenset[str]() if login is None else login.scopes or frozenset()
         # Nothing is asked for that was granted already: the server would say the same again.
-        if wanted.scopes is None or wanted.scopes <= granted:
+        if wanted.scopes is None or wanted.scopes <= granted or not self._asks:
             return False
         more = self._step_ups.more(wanted.scopes, granted if login is None else granted | login.asked)
         if more is None:
             return False
         with self._pause():
-            await self._keeper.obtain(self._used, wanted, more)
+            if await self._keeper.obtain(self._used, wanted, more):
+                self._step_ups.took(more)
         return True
 
     def _refused(self, status: int, wanted: Wanted) -> AuthorizationError:
@@ -222,13 +231,16 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
-_MOST_TRIES = 8
-"""How often one request is sent at most; chosen. No remedy is taken as often: this is for servers that play games."""
+_SECRET = 16
+"""Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more."""
+_MOST_NONCES = 5
+"""How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 
-# By status, in this order: a person is asked to sign in only when nothing else helps.
-_REMEDIES: dict[int, tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
-    401: (_Attempt.with_nonce, _Attempt.with_newer, _Attempt.renewed, _Attempt.signed_in),
-    403: (_Attempt.with_newer, _Attempt.stepped_up),
+# By status and error, None for all others, in this order: a person is asked to sign in only when nothing else helps.
+_REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
+    (401, "use_dpop_nonce"): (_Attempt.with_nonce,),
+    (401, None): (_Attempt.renewed, _Attempt.signed_in),
+    (403, "insufficient_scope"): (_Attempt.with_newer, _Attempt.stepped_up),
 }
 
 

@@ -15,7 +15,8 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.failover.parameters import FailoverParameters, TransportStatus
 from trio_mcp.client.failover.router import ReadEnd, Router, WriteEnd, brief_cause
 from trio_mcp.client.failover.way import Way
-from trio_mcp.errors import TransportError
+from trio_mcp.convert import another
+from trio_mcp.errors import AuthorizationError, TransportError
 from trio_mcp.link import Link
 from trio_mcp.stopwatch import current_stopwatch
 
@@ -91,7 +92,10 @@ class Ways:
             if router.carrier is None and not any(way.state == "carrying" for way in self._ways):
                 tried = "; ".join(f"{way.name}: {_said(way)}" for way in self._ways)
                 text = f"no way to the server has worked within patience={self._settings.patience:g} seconds: {tried}"
-                router.give_up(TransportError(text))
+                # If a login is missing on all of them, that is what to do something about.
+                logins = [way.cause for way in self._ways if isinstance(way.cause, AuthorizationError)]
+                whole = len(logins) == len(self._ways)
+                router.give_up(another(logins[0]) if whole else TransportError(text))
                 return
             await router.changed.wait()
 
