@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trio_mcp import Client
-from trio_mcp.auth import BearerToken, MemoryTokens, OAuth
+from trio_mcp.auth import MemoryTokens, OAuth
 from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import ClientRecord, Login
 
@@ -23,11 +23,9 @@ TOKEN = "a" * 800  # as long as a JWT with a few claims
 
 
 async def _auth(kind: str, url: str) -> Auth | None:
-    """Return what signs the requests: nothing, a fixed token, or a login that was stored."""
+    """Return what signs the requests: a login that was stored, with a bearer token or one for DPoP; or nothing."""
     if kind == "none":
         return None
-    if kind == "token":
-        return BearerToken(TOKEN)
     login = Login(
         resource=url,
         issuer=ISSUER,

@@ -6,6 +6,7 @@ import base64
 import gc
 import hashlib
 import itertools
+import statistics
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from joserfc import jwk, jwt
 
+from benchmarks import _wire
 from benchmarks._measure import Comparison, Group, Target, interleave
 from trio_mcp import Server
 from trio_mcp.auth import JwtVerifier, ResourceServer
@@ -188,37 +190,95 @@ class _Lingering(Extras):
         return None
 
 
-async def _post(app: Any, length: int) -> tuple[float, int]:
-    """Post without a token; return the microseconds of CPU time, and how many bytes of the body were read."""
-    body, sent, given = bytes(length), [], 0
+async def _post(app: Any, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> tuple[int, int]:
+    """Post a body to the application; return the status, and how many bytes of the body were read."""
+    sent: list[dict[str, Any]] = []
+    given = 0
 
     async def receive() -> dict[str, Any]:
         nonlocal given
+        if given:
+            await trio.sleep_forever()
         given += len(body)
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(event: dict[str, Any]) -> None:
         sent.append(event)
 
-    headers = [(b"host", b"files.example.com"), (b"content-type", b"application/json")]
-    headers += [(b"accept", b"application/json, text/event-stream"), (b"content-length", str(length).encode())]
+    fields = [(b"host", b"files.example.com"), (b"content-type", b"application/json"), *headers]
+    fields += [(b"accept", b"application/json, text/event-stream"), (b"content-length", str(len(body)).encode())]
     scope = {
         "type": "http",
         "method": "POST",
         "path": "/mcp",
         "root_path": "",
         "query_string": b"",
-        "headers": headers,
+        "headers": fields,
         "server": ("192.0.2.1", 443),
         "http_version": "1.1",
         "extensions": {EXTRAS: _Lingering()},
     }
-    started = time.process_time()
     await app(scope, receive, send)
-    spent = time.process_time() - started
-    if sent[0]["status"] != 401:
-        raise AssertionError(f"a request without a token got {sent[0]['status']}")
-    return spent * 1e6, given
+    return sent[0]["status"], given
+
+
+async def _calls(options: Options) -> Group:
+    """Return what a call costs without authorization, and what is added to it."""
+    keys, token = {"keys": [KEY.as_dict(private=False)]}, _token()
+    known, encoded = {hashlib.sha256(token.encode()).digest(): 1}, token.encode()
+    auth = ResourceServer(
+        RESOURCE, issuers=[ISSUER], scopes=["files:read"], verifier=JwtVerifier(keys=keys), remember=3600
+    )
+    body = _wire.call(1, "add", {"a": 1, "b": 2}, "modern").strip()
+    headers = [
+        (b"mcp-protocol-version", b"2026-07-28"),
+        (b"mcp-method", b"tools/call"),
+        (b"mcp-name", b"add"),
+        (b"authorization", b"Bearer " + encoded),
+    ]
+    names = ("a call", "a call, after a SHA-256 and a look-up", "a call with a known token")
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    async with (
+        _server().asgi_app(allowed_hosts=["files.example.com"]) as plain,
+        _server().asgi_app(allowed_hosts=["files.example.com"], auth=auth) as protected,
+    ):
+
+        async def after_a_look_up(*arguments: Any) -> None:
+            known[hashlib.sha256(encoded).digest()]
+            await plain(*arguments)
+
+        async def as_it_is(*arguments: Any) -> None:
+            await plain(*arguments)
+
+        async def sample(app: Any) -> float:
+            gc.collect()
+            gc.freeze()
+            started = time.process_time()
+            for _ in range(count):
+                status, _read = await _post(app, body, headers)
+                if status != 200:
+                    raise AssertionError(f"a call got {status}")
+            spent = time.process_time() - started
+            gc.unfreeze()
+            return spent * 1e6 / count
+
+        count = 20 if options.quick else 1000
+        for _ in range(options.rounds * 5):
+            for name, app in zip(names, (as_it_is, after_a_look_up, protected), strict=True):
+                samples[name].append(await sample(app))
+    bare, hashed, added = (statistics.median(samples[name]) for name in names)
+    note = f"added to a call: {hashed - bare:.1f} by a SHA-256 and a look-up, {added - bare:.1f} by authorization"
+    return Group("protected", "a call at an ASGI application", "µs of CPU time", samples, notes=[note])
+
+
+def _server() -> Server:
+    server = Server("files")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
 
 
 async def _posts(options: Options) -> tuple[dict[str, list[float]], int]:
@@ -228,8 +288,12 @@ async def _posts(options: Options) -> tuple[dict[str, list[float]], int]:
     async with Server("files").asgi_app(auth=auth, allowed_hosts=["files.example.com"]) as app:
         for _ in range(options.rounds * 10):
             for name, length in zip(samples, (BODY, 4), strict=True):
-                spent, given = await _post(app, length)
-                samples[name].append(spent)
+                body = bytes(length)
+                started = time.process_time()
+                status, given = await _post(app, body)
+                samples[name].append((time.process_time() - started) * 1e6)
+                if status != 401:
+                    raise AssertionError(f"a request without a token got {status}")
                 read += given
     return samples, read
 
@@ -248,6 +312,7 @@ def run(options: Options) -> Iterator[Group]:
             Comparison("a new token (ES256)", "bare joserfc on a token (ES256)", Target("<=", 1.3)),
         ],
     )
+    yield trio.run(_calls, options)
     spent, fetches, blocks = trio.run(_garbage, options)
     samples = {"fetches": [fetches], "blocks of memory left": [blocks], "µs of CPU time for each": [spent]}
     targets = {"fetches": Target("<=", 0), "blocks of memory left": Target("<=", 1000)}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
+from urllib.parse import urlencode
 
 import trio
 
@@ -16,9 +17,11 @@ from tests.auth.engine.world import SERVER, World
 from tests.auth.io.keychain import keychain
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
 from tests.injection import cancel_everywhere
+from trio_mcp import Server
 from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, OAuth, open_browser, paste_redirect
 from trio_mcp.auth.client import terminal
 from trio_mcp.auth.rules.login import Login
+from trio_mcp.auth.testing import AuthorizationServer, protected
 
 URL = "https://id.example.com/authorize?state=x"
 
@@ -187,3 +190,58 @@ async def pasted(check: Check) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+@call(AuthorizationServer.show, "a page that redirects")
+async def shown(check: Check) -> None:
+    authority = AuthorizationServer()
+    authority.add_client("app", redirects=["http://127.0.0.1/"])
+    query = {"client_id": "app", "redirect_uri": "http://127.0.0.1/", "response_type": "none"}
+    assert "error=" in await check(authority.show(f"{authority.issuer}/authorize?{urlencode(query)}"))
+
+
+@call(AuthorizationServer.__call__, "a request")
+async def requested(check: Check) -> None:
+    sent = []
+
+    async def receive() -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request"}
+
+    async def send(event: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.append(event["type"])
+
+    scope = {"type": "http", "method": "GET", "path": "/jwks", "headers": []}
+    await check(AuthorizationServer()(scope, receive, send))
+    assert sent == ["http.response.start", "http.response.body"]
+
+
+@call(AuthorizationServer.served, "a block")
+async def served(check: Check) -> None:
+    async with check.block(AuthorizationServer().served()):
+        pass
+
+
+@effect(AuthorizationServer.served, "nothing is left open")
+async def served_again() -> None:
+    async def serve() -> None:
+        async with AuthorizationServer().served():
+            pass
+
+    await cancel_everywhere(serve, serve)
+
+
+@call(protected, "a block")
+async def a_protected_server(check: Check) -> None:
+    async with check.block(protected(Server("s"), AuthorizationServer())):
+        pass
+
+
+@effect(protected, "nothing is left open")
+async def a_protected_server_again() -> None:
+    async def protect() -> None:
+        async with protected(Server("s"), AuthorizationServer()):
+            pass
+
+    await cancel_everywhere(protect, protect)

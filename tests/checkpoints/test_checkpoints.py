@@ -29,6 +29,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.auth import FileTokens, KeyringTokens, MemoryTokens, open_browser, paste_redirect
+from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
 from trio_mcp.otel import ClientTelemetry, ServerTelemetry
 from trio_mcp.testing import (
@@ -46,6 +47,8 @@ HANG = 30  # seconds; only a net
 assert client_rows, (auth_rows, server_rows, session_rows, transport_rows)  # their imports fill the tables
 
 WITHOUT_EFFECT: dict[object, str] = {
+    AuthorizationServer.__call__: "answers at once; then only sends",
+    AuthorizationServer.show: "answers at once, after its checkpoint",
     BaseSession.wait_closed: "waits",
     BaseSession.wait_idle: "waits",
     BaseSession.wait_settled: "waits",

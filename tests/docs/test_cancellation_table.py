@@ -51,7 +51,7 @@ HELD = {
         "auth/engine/test_oauth.py::test_the_last_one_who_leaves_ends_a_login "
         "auth/engine/test_oauth.py::test_one_who_leaves_does_not_end_the_login_of_others"
     ),
-    "OAuth.sign_in, OAuth.sign_out": "checkpoints/auth_rows.py::signed_in checkpoints/auth_rows.py::signed_out",
+    "signing in and out with an OAuth": "checkpoints/auth_rows.py::signed_in checkpoints/auth_rows.py::signed_out",
     "RequestContext.send_notification, report_progress": (
         "checkpoints/session_rows.py::context_sent checkpoints/session_rows.py::progress_sent"
     ),

@@ -63,6 +63,14 @@ PRINTED = {
         changed: price://pear
         tools: ['change_price', 'buy']
     """,
+    "notebook": """
+        ada wrote note 1
+        ada was asked for one scope more: True
+        ada reads ['I am ada']
+        grace wrote note 1
+        grace was asked for one scope more: True
+        grace reads ['I am grace']
+    """,
     "chat": """
         welcome, Ada
         Grace: hello, Ada
@@ -105,6 +113,7 @@ COMMANDS = {
 NOT_RUN = {
     "trio-mcp call examples/booking.py book city=Oslo": "asks on a terminal",
     "python examples/prices.py serve": "serves until it is interrupted",
+    "python examples/notebook.py serve https://id.example.com": "serves until it is interrupted",
     "python examples/chat.py serve": "serves until it is interrupted",
     "python examples/watcher.py FOLDER": "serves until it is interrupted",
     "hypercorn -k trio --bind 127.0.0.1:8000 examples.web_app:app": "serves until it is interrupted",

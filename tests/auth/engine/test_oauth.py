@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import attrs
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from tests.auth.engine.world import SERVER, World, now, together
 from trio_mcp.auth import MemoryTokens, OAuth, RegisteredClient
-from trio_mcp.auth.rules.steps import ShowCode
+from trio_mcp.auth.rules.steps import Fetch, ShowCode
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import cut, edited, lost, raw, silent, status
 from trio_mcp.errors import AuthorizationError, LoginRequired
+from trio_mcp.http.headers import Headers
 
 
 async def test_a_person_signs_in_once_and_the_store_does_the_rest(autojump_clock: MockClock) -> None:
@@ -39,13 +42,15 @@ async def test_64_calls_without_a_login_ask_once(autojump_clock: MockClock) -> N
 @pytest.mark.parametrize("expired_by", ["our clock", "the server"])
 async def test_64_calls_at_expiry_refresh_once(autojump_clock: MockClock, expired_by: str) -> None:
     world = World()
+    sent: list[str] = []
     async with world.signed_in() as signer:
         if expired_by == "the server":
             world.id.issued.expire()
         else:
             await trio.sleep(3601)
-        assert await together(*[partial(world.call, signer)] * 64) == [200] * 64
+        assert await together(*[partial(world.call, signer, sent=sent)] * 64) == [200] * 64
     assert (world.refreshes(), len(world.asked)) == (1, 1)
+    assert len(sent) == (128 if expired_by == "the server" else 64)
 
 
 async def test_clients_share_the_login_of_one_object(autojump_clock: MockClock) -> None:
@@ -214,10 +219,38 @@ async def test_scopes_that_are_never_enough_end_the_call_and_not_the_login(autoj
     world.needs = ["read"]
     async with world.signed_in() as signer:
         world.content = False
-        with pytest.raises(AuthorizationError, match=r"write.*insufficient_scope"):
-            await world.call(signer, ["write"])
+        for _ in range(2):  # asked once for the two
+            with pytest.raises(AuthorizationError, match=r"write.*insufficient_scope"):
+                await world.call(signer, ["write"])
         assert await world.call(signer) == 200
     assert len(world.asked) == 2
+
+
+async def test_operations_that_need_different_scopes_at_once_don_t_count_for_each_other(
+    autojump_clock: MockClock,
+) -> None:
+    needs = [f"scope{number}" for number in range(8)]
+    world = World(scopes=["read", *needs])
+    world.needs = ["read"]
+    async with world.signed_in() as signer:
+        assert await together(*[partial(world.call, signer, [need]) for need in needs]) == [200] * 8
+    assert len(world.asked) == 9
+
+
+async def test_a_token_that_expires_after_a_step_up_is_refreshed(autojump_clock: MockClock) -> None:
+    world = World()
+    world.needs = ["read"]
+
+    def expire_at_once(request: Fetch, handle: Any) -> Any:
+        answer = handle(request)
+        world.id.issued.expire()
+        return answer
+
+    async with world.signed_in() as signer:
+        world.id.issued.expire()
+        world.id.faults["token"] = [lambda request, handle: handle(request), expire_at_once]
+        assert await world.call(signer, ["write"]) == 200
+    assert (len(world.asked), world.refreshes()) == (2, 2)
 
 
 async def test_the_scopes_of_a_login_survive_its_end(autojump_clock: MockClock) -> None:
@@ -240,12 +273,16 @@ async def test_a_token_that_is_refused_when_it_is_new_is_an_error(autojump_clock
     assert len(world.asked) == 1
 
 
-async def test_another_authorization_server_gets_nothing_of_the_old_one(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("refreshes", [True, False])
+async def test_another_authorization_server_gets_nothing_of_the_old_one(
+    autojump_clock: MockClock, refreshes: bool
+) -> None:
     world = World()
     async with world.signed_in() as signer:
         old = await world.login()
         assert old is not None
-        world.id.issued.revoke_all()
+        if not refreshes:
+            world.id.issued.revoke_all()
         world.id = AuthorizationServer("https://other.example.com", clock=now)
         world.all[world.id.issuer] = world.id
         assert await world.call(signer) == 200
@@ -289,9 +326,17 @@ async def test_the_token_goes_to_the_origin_of_the_server_alone(autojump_clock: 
     async with world.signed_in() as signer:
         attempt = signer.attempt()
         assert await attempt.fields("GET", "https://mcp.example.com/messages?session=1")
-        assert await attempt.fields("GET", "wss://mcp.example.com/mcp")
-        for elsewhere in ("https://mcp.example.com:444/mcp", "http://mcp.example.com/mcp", "https://example.com/mcp"):
+        assert await attempt.fields("GET", "WSS://mcp.example.com:443/mcp")
+        for elsewhere in (
+            "https://mcp.example.com:444/mcp",
+            "http://mcp.example.com/mcp",
+            "ws://mcp.example.com/mcp",
+            "https://example.com/mcp",
+            "https://mcp.example.com@example.com/mcp",
+            "https:mcp",
+        ):
             assert not await attempt.fields("GET", elsewhere)
+            assert not await attempt.again(401, Headers([]))
 
 
 # --- no person, no waiters -------------------------------------------------------------------------------------------
@@ -323,6 +368,20 @@ async def test_a_person_declines(autojump_clock: MockClock) -> None:
     assert len(world.asked) == 1
 
 
+def test_ctrl_c_leaves_through_the_call_that_waits_for_a_person() -> None:
+    async def shown(url: str) -> str:
+        async with trio.open_nursery():  # it strikes a task of the login, which may be in a nursery of its own
+            raise KeyboardInterrupt
+
+    async def run() -> None:
+        world = World()
+        async with world.oauth(show=shown).opened(SERVER, contextlib.nullcontext) as signer:
+            await world.call(signer)
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(run)
+
+
 async def test_the_last_one_who_leaves_ends_a_login(autojump_clock: MockClock) -> None:
     world = World(person=100)
     async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
@@ -330,9 +389,9 @@ async def test_the_last_one_who_leaves_ends_a_login(autojump_clock: MockClock) -
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(world.call, signer)
                 nursery.start_soon(world.call, signer)
-        await wait_all_tasks_blocked()
         world.person = 5
-        assert await world.call(signer) == 200
+        await signer.sign_in()  # at once: the other one has not ended yet
+        assert await world.login() is not None
     assert len(world.asked) == 2
 
 
@@ -446,6 +505,19 @@ async def test_tokens_are_bound_to_a_key_and_nonces_are_learned_by_all_calls_at_
     assert (len(world.asked), world.refreshes()) == (1, 2)  # the first one had no nonce
 
 
+@pytest.mark.parametrize("game", ["none", "always another"])
+async def test_what_is_wrong_with_a_proof_is_not_the_login(autojump_clock: MockClock, game: str) -> None:
+    """Asked for nonces that are not given, or never right, the client neither goes on forever nor asks a person."""
+    world = World(dpop="accept")
+    world.scheme = "DPoP"
+    async with world.signed_in(dpop="auto") as signer:
+        world.nonces = itertools.repeat("") if game == "none" else map(str, itertools.count())
+        world.nonce = "right"
+        with pytest.raises(AuthorizationError, match="use_dpop_nonce"):
+            await world.call(signer)
+    assert (len(world.asked), world.refreshes()) == (1, 0)
+
+
 async def test_a_server_that_does_not_ask_for_keys_gets_bearer_tokens(autojump_clock: MockClock) -> None:
     world = World(dpop="accept")
     sent: list[str] = []
@@ -522,6 +594,37 @@ async def test_a_store_that_fails_costs_one_call_and_no_token(autojump_clock: Mo
     assert (world.refreshes(), len(world.asked)) == (2, 1)
 
 
+async def test_a_refresh_that_lost_a_race_takes_what_the_winner_got(autojump_clock: MockClock) -> None:
+    """A store may have locks that exclude nothing."""
+
+    class Loose(MemoryTokens):
+        theirs: str | None = None
+
+        def lock(self, key: str) -> Any:
+            return contextlib.nullcontext()
+
+        async def load(self, key: str) -> str | None:
+            return self.theirs or await super().load(key)
+
+    store = Loose()
+    world = World(store=store)
+
+    def lose(request: Fetch, handle: Any) -> Any:
+        tokens = json.loads(handle(request).body)
+        assert login is not None
+        store.theirs = attrs.evolve(
+            login, access_token=tokens["access_token"], refresh_token=tokens["refresh_token"]
+        ).to_json()
+        return raw(b'{"error": "invalid_grant"}', code=400)(request, handle)
+
+    async with world.signed_in() as signer:
+        login = await world.login()
+        world.id.issued.expire()
+        world.id.faults["token"] = [lose]
+        assert await world.call(signer) == 200
+    assert len(world.asked) == 1
+
+
 async def test_what_can_not_be_read_is_an_error_that_names_it(autojump_clock: MockClock) -> None:
     world = World()
     await world.store.save(SERVER, "{torn")
@@ -529,6 +632,15 @@ async def test_what_can_not_be_read_is_an_error_that_names_it(autojump_clock: Mo
         async with world.oauth().opened(SERVER, contextlib.nullcontext):
             pass
     assert not world.asked
+    await world.store.save(SERVER, None)
+    async with world.signed_in():
+        login = await world.login()
+    assert login is not None
+    await world.store.save(SERVER, attrs.evolve(login, dpop_key="CANARY").to_json())
+    with pytest.raises(AuthorizationError, match="is not a login: the DPoP key") as caught:
+        async with world.oauth().opened(SERVER, contextlib.nullcontext):
+            pass
+    assert "CANARY" not in f"{caught.value!r} {caught.value}"
 
 
 async def test_a_login_of_another_client_is_left_alone(autojump_clock: MockClock) -> None:

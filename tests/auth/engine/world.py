@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -49,6 +49,7 @@ class World:
         content: Whether the server accepts any scopes at all where it needs some.
         scheme: The scheme of its challenges.
         nonce: The nonce that it asks for, if tokens are bound to keys.
+        nonces: The nonces that it gives instead, one after the other; an empty one is left out.
         newest: The refresh token that arrived last, of the newest login.
         arrived_at: When the last tokens arrived.
         wrong: What the client did that it must not do.
@@ -65,6 +66,7 @@ class World:
         self.needs: Collection[str] = ()
         self.content = True
         self.scheme, self.nonce = "Bearer", "1"
+        self.nonces: Iterator[str] = iter(())
         self._proofs: set[str] = set()
         self.newest: str | None = None
         self.wrong: list[str] = []
@@ -140,7 +142,9 @@ class World:
         claims = self.id.claims_of(token) if token else None
         wanted = f'{scheme or self.scheme} resource_metadata="{METADATA}"'
         if scheme == "DPoP" and (refused := self._proven(fields["DPoP"])):
-            return 401, {"WWW-Authenticate": f'{wanted}, error="{refused}"', "DPoP-Nonce": self.nonce}
+            given = next(self.nonces, self.nonce)
+            challenge = {"WWW-Authenticate": f'{wanted}, error="{refused}"'}
+            return 401, {**challenge, "DPoP-Nonce": given} if given else challenge
         if claims is None or claims["aud"] != SERVER:
             scope = f', scope="{" ".join(sorted(self.needs))}"' if self.needs else ""
             return 401, {"WWW-Authenticate": wanted + scope + (', error="invalid_token"' if token else "")}

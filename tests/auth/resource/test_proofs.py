@@ -144,8 +144,9 @@ async def test_proof_works_once_as_long_as_it_could() -> None:
     clock = Clock()
     async with protected(clock=clock, remember=10_000) as (_, guard):
         of = bound(exp=int(NOW) + 10_000)
-        for ahead in (0, 300):
-            clock.now = NOW + 1000 * bool(ahead)
+        # The last one is used late in the life of one half of the memory, and again in that of the next.
+        for start, ahead in ((0, 0), (1000, 300), (1500, 300)):
+            clock.now = NOW + start
             given = proof(of, iat=int(clock.now) + ahead)
             assert await judged(guard, of, given) == (200, None)
             for _ in range(6):
@@ -176,6 +177,8 @@ async def test_nonces() -> None:
         nonce = nonce_of(refused)
         fresh = await ask(nonce)
         assert (shown(fresh), fresh.fields) == ((200, None), ())
+        for wrong in ("x", "", 1, None, nonce[:-1], nonce[:-1] + ("A" if nonce[-1] != "A" else "B"), "é", "A" * 32):
+            assert shown(await ask(wrong)) == (401, "dpop use_dpop_nonce")
         # Halfway a new one comes with the response, and both work.
         clock.now += 151
         renewed = await ask(nonce)
@@ -184,8 +187,6 @@ async def test_nonces() -> None:
         # Later the old one does not.
         clock.now += 150
         assert shown(await ask(nonce)) == (401, "dpop use_dpop_nonce")
-        for wrong in ("x", "", 1, None, nonce[:-1], nonce[:-1] + ("A" if nonce[-1] != "A" else "B"), "é", "A" * 32):
-            assert shown(await ask(wrong)) == (401, "dpop use_dpop_nonce")
 
 
 async def test_nonces_of_several_processes() -> None:
@@ -215,12 +216,12 @@ async def test_memory_of_proofs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
             assert await judged(guard, BOUND, proof(BOUND, nonce=nonce_of(refused))) == (200, None)
         assert await judged(guard, BOUND, given) == (401, "dpop use_dpop_nonce")
         # In the end no nonce is needed any more.
-        clock.now += 2 * proofs.WINDOW + 1
+        clock.now += 2 * proofs.PROOF_WINDOW + 1
         assert await judged(guard, BOUND, proof(BOUND, iat=int(clock.now))) == (200, None)
 
 
 async def test_keys_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "MAX_KEYS", 1)
+    monkeypatch.setattr(proofs, "MAX_PROVERS", 1)
     async with protected() as (_, guard):
         for key in (CLIENT, OTHER, CLIENT):
             of = token(cnf={"jkt": key.thumbprint()})

@@ -93,6 +93,7 @@ ASKED = "bearer, dpop"
 MALFORMED = "bearer invalid_request, dpop invalid_request"
 REFUSED = "bearer invalid_token, dpop invalid_token"
 SCOPE = "bearer insufficient_scope, dpop insufficient_scope"
+FREE, BOUND = token(), bound()
 WRITE = frozenset({"files:write"})
 AWAY = {"issuer": Issuer(away=503)}
 
@@ -111,6 +112,9 @@ ROWS = {
     "two tokens in a field": Row(with_token(lambda: f"{token()} {token()}"), 400, MALFORMED),
     "a list of tokens": Row(with_token(lambda: f"{token()}, Bearer {token()}"), 400, MALFORMED),
     "two fields": Row(lambda shape: shape.request(*[("Authorization", f"Bearer {token()}")] * 2), 400, MALFORMED),
+    "two fields, one with a password": Row(
+        lambda shape: shape.request(("Authorization", "Basic YTpi"), authorization=f"Bearer {token()}"), 400, MALFORMED
+    ),
     "a malformed token": Row(with_token(lambda: '"<x>"'), 400, MALFORMED),
     "a token of 20 KiB": Row(with_token(lambda: token(pad="x" * 20_000)), 400, MALFORMED),
     "a token in the URL": Row(lambda shape: shape.request(query=b"access_token=" + token().encode()), 400, MALFORMED),
@@ -169,6 +173,26 @@ def check_refusal(outcome: Refusal, row: Row) -> None:
     assert ("WWW-Authenticate" in names) == (row.status != 503)
     assert ("DPoP-Nonce" in names) == (row.challenges == "dpop use_dpop_nonce")
     assert "evil.example" not in str(outcome.headers)
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "then", "expected"),
+    [
+        ({}, f"Bearer {FREE}", f"Basic {FREE}", (401, "bearer invalid_token")),
+        ({}, f"Bearer {FREE}", f"DPoP {FREE}", (401, "bearer invalid_token")),
+        ({}, f"Bearer {FREE}", f"Bearer {FREE}, Bearer {FREE}", (400, MALFORMED)),
+        (REQUIRED, f"DPoP {FREE}", f"Bearer {FREE}", (401, "dpop invalid_token")),
+        ({}, f"Bearer {BOUND}", f"Basic {BOUND}", (401, "dpop invalid_token")),
+        ({}, f"Bearer {BOUND}", f"Bearer {BOUND}", (401, "dpop invalid_token")),
+    ],
+)
+async def test_a_token_that_is_known(options: Any, first: str, then: str, expected: tuple[int, str]) -> None:
+    async with protected(**options) as (_, guard):
+        await guard.identify(request(authorization=first))
+        good = proof(then.rpartition(" ")[2])
+        assert shown(await guard.identify(request(authorization=then, dpop=good))) == expected
+        in_the_url = request(authorization=first, query=b"access_token=x")
+        assert shown(await guard.identify(in_the_url))[0] == 400
 
 
 def test_every_revision_has_a_shape() -> None:

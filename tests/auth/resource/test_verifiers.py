@@ -26,6 +26,7 @@ from tests.auth.resource.scene import (
     Issuer,
     bearer,
     bound,
+    encoded,
     proof,
     protected,
     public,
@@ -36,6 +37,7 @@ from tests.auth.resource.scene import (
 from trio_mcp.auth import Claims, IntrospectionVerifier, InvalidToken, JwtVerifier
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.server import introspection, resource
+from trio_mcp.auth.server.jws import import_key
 from trio_mcp.auth.server.keys import FRESH, MAX_KEYS, PAUSE, RETRY, STALE
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import edited, raw, status
@@ -137,6 +139,7 @@ async def test_fetch_of_the_users_own_may_fail_in_any_way(verifier: Any, caplog:
     async with protected(fetch=fetch, verifier=verifier) as (_, guard):
         for _ in range(2):
             assert await outcome(guard, token()) == AWAY
+    assert "an access token can't be checked: " in caplog.text
     assert "no route" in caplog.text
 
 
@@ -230,6 +233,23 @@ async def test_no_kid_and_several_keys_of_a_kind() -> None:
         assert await outcome(guard, token()) == await outcome(guard, token(key=OTHER)) == GOOD
 
 
+async def test_key_of_another_curve() -> None:
+    issuer = Issuer()
+    issuer.documents[JWKS] = public(OTHER)  # which does not say what it is for
+    async with protected(issuer) as (_, guard):
+        assert await outcome(guard, token(key=OTHER)) == GOOD
+        assert await outcome(guard, token({"alg": "ES384"}, key=OTHER)) == REFUSED
+
+
+@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
+@pytest.mark.parametrize(("bits", "exponent"), [(1024, 65537), (2047, 65537), (8193, 65537), (2048, 1 << 32)])
+def test_rsa_keys_out_of_bounds(bits: int, exponent: int) -> None:
+    numbers = {"n": (1 << bits - 1) | 1, "e": exponent}
+    jwk = {name: encoded(value.to_bytes((value.bit_length() + 7) // 8)) for name, value in numbers.items()}
+    with pytest.raises(ValueError, match="it is an RSA key with fewer"):
+        import_key({"kty": "RSA", **jwk})
+
+
 async def test_keys_that_are_given() -> None:
     issuer = Issuer()
     for verifier in (JwtVerifier(keys=public(KEY)), JwtVerifier(keys=JWKS)):
@@ -258,7 +278,7 @@ async def test_issuers_that_differ_by_a_slash(slash: str) -> None:
         assert await outcome(guard, token(iss=configured)) == REFUSED
 
 
-async def test_issuers_do_not_speak_for_each_other() -> None:
+async def test_an_issuer_speaks_for_itself() -> None:
     second = "https://second.example"
     issuer = Issuer()
     issuer.documents |= {
@@ -399,7 +419,7 @@ async def test_introspection() -> None:
 
 async def test_introspection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection, "MAX_REFUSED", 3)
-    monkeypatch.setattr(introspection, "MAX_QUESTIONS", 1)
+    monkeypatch.setattr(introspection, "MAX_INTROSPECTIONS", 1)
     clock, go, under_way = Clock(), trio.Event(), 0
     issuer = Opaque(clock)
 
@@ -440,6 +460,8 @@ ANSWERS_BAD: dict[str, tuple[Any, tuple[int, str | None]]] = {
     "no end": (edited(exp=None), REFUSED),
     "another issuer": (edited(iss="https://evil.example"), REFUSED),
     "bound to a key without a name": (edited(token_type="DPoP"), REFUSED),
+    "not active, and still described": (edited(active=False), REFUSED),
+    "its issuer with a slash": (edited(iss=f"{ISSUER}/"), REFUSED),
     "expired": (edited(exp=int(NOW) - 60), REFUSED),
     "bound otherwise": (edited(cnf={"x5t#S256": "x"}), REFUSED),
     "no subject, but a client": (edited(sub=None, iss=None), GOOD),

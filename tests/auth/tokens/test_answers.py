@@ -132,6 +132,13 @@ def test_what_the_server_repeats_of_our_secrets_is_not_shown(body: dict[str, str
     assert "CANARY" not in f"{caught.value!r} {caught.value}"
 
 
+def test_secrets_are_not_in_any_repr() -> None:
+    body = GRANTED | {"access_token": "CANARY-a", "refresh_token": "CANARY-r", "id_token": "CANARY-i"}
+    at = attrs.evolve(AT, client=attrs.evolve(AT.client, secret="CANARY-s", method="client_secret_post"))
+    found, steps = drive(refresh(at, refresh_token="CANARY-o"), answer(body))
+    assert "CANARY" not in repr((found, steps, at, to_login(at, found, resource=None)))
+
+
 def test_a_refusal_tells_of_a_clock_that_is_wrong() -> None:
     with pytest.raises(AuthorizationError, match=r"this machine's clock is \d+ s ahead of the server's; check"):
         drive(refresh(AT, refresh_token="r"), answer({"error": "invalid_client"}, 401, Date=AN_HOUR_AGO))

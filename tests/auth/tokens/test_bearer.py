@@ -59,8 +59,9 @@ async def test_a_text_that_is_not_a_token(token: str, autojump_clock: MockClock)
         BearerToken(token)
     assert not token or token not in str(caught.value)
     async with opened(Source(token)) as signer:
-        with pytest.raises(ValueError, match="a token must be printable ASCII"):
+        with pytest.raises(AuthorizationError, match="the function of BearerToken failed") as refused:
             await signer.attempt().fields("POST", SERVER)
+    assert "printable ASCII" in str(refused.value.__cause__)
 
 
 async def test_a_function_is_asked_once_and_again_when_its_token_is_refused(autojump_clock: MockClock) -> None:
@@ -109,6 +110,23 @@ async def test_other_refusals_are_no_business_of_a_token() -> None:
         await attempt.fields("POST", SERVER)
         for status in (403, 404, 503):
             assert not await attempt.again(status, Headers())
+
+
+async def test_a_function_that_fails_ends_the_call_and_is_asked_again() -> None:
+    outcomes: list[Any] = [OSError("no network"), AuthorizationError("token", "not today"), "t"]
+
+    async def source() -> str:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, str):
+            return outcome
+        raise outcome
+
+    async with opened(source) as signer:
+        with pytest.raises(AuthorizationError, match="failed with OSError; see the cause"):
+            await signer.attempt().fields("POST", SERVER)
+        with pytest.raises(AuthorizationError, match="not today"):
+            await signer.attempt().fields("POST", SERVER)
+        assert await signer.attempt().fields("POST", SERVER) == (("Authorization", "Bearer t"),)
 
 
 async def test_who_gives_up_waiting_leaves_nothing_locked(autojump_clock: MockClock) -> None:

@@ -28,6 +28,7 @@ def test_a_key_of_each_kind_signs(algorithm: str, kind: type) -> None:
     token = jwt.decode(key.assertion("me", "https://id.example.com"), KEYS[algorithm], algorithms=[algorithm])
     assert token.claims["aud"] == "https://id.example.com"
     assert "PRIVATE" not in repr(key)
+    assert key == PrivateKeyJwt(key.pem, algorithm)
 
 
 @pytest.mark.parametrize(("pem", "algorithm", "problem"), [

@@ -94,6 +94,13 @@ async def test_an_expired_token_needs_no_metadata_and_a_lost_one_is_replaced(aut
     assert grants(at.id) == ["client_credentials"] * 3
 
 
+async def test_a_program_has_no_use_for_refresh_tokens(autojump_clock: MockClock) -> None:
+    at = world(scopes=("read", "write", "offline_access"))
+    async with opened(credentials(at, scopes=["read"])) as signer:
+        assert await at.call(signer) == 200
+    assert [seen.parameters["scope"] for seen in at.id.seen if seen.endpoint == "token"] == ["read"]
+
+
 async def test_more_scopes_are_asked_for_when_the_server_wants_them(autojump_clock: MockClock) -> None:
     at = world()
     at.needs = {"read"}

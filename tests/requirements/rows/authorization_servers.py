@@ -21,7 +21,7 @@ topic.held(
     A server responds with 401 to a token that is invalid or has expired.
         basic/authorization#token-handling resource/test_tokens.py::test_bad_token 2025-03-26+
     A server responds with 401 to a token that another issuer has issued.
-        basic/authorization#token-handling resource/test_verifiers.py::test_issuers_do_not_speak_for_each_other 2025-03-26+
+        basic/authorization#token-handling resource/test_verifiers.py::test_an_issuer_speaks_for_itself 2025-03-26+
     A server responds with 400 to credentials in the wrong form, 401 to wrong ones, and 403 to too few scopes.
         basic/authorization#error-handling resource/test_table.py::test_row 2025-03-26+
     A server enforces the end of a token's life, also if it has seen the token before.

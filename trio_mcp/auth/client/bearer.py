@@ -42,14 +42,14 @@ class BearerToken:
     @contextlib.asynccontextmanager
     async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
         """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`."""
-        yield _Signer(origin(server), self._token)
+        yield _Signer(server, self._token)
 
 
 class _Signer:
     """The token for one server, which all operations share."""
 
-    def __init__(self, origin: str, token: str | TokenFunction) -> None:
-        self.origin = origin
+    def __init__(self, server: str, token: str | TokenFunction) -> None:
+        self._server, self._origin = server, origin(server)
         self.fixed = not callable(token)
         self._source = token
         self._token = "" if callable(token) else token
@@ -59,15 +59,17 @@ class _Signer:
         """Begin an operation."""
         return _Attempt(self)
 
+    def covers(self, url: str) -> bool:
+        """Return whether the token is for a URL."""
+        return url == self._server or origin(url) == self._origin
+
     async def token(self, refused: str = "") -> str:
         """Return a token, another than the one that was refused if the program has another."""
         if self._token == refused and callable(self._source):
             # Those that come later find what the first one got; an operation with a token never waits here.
             async with self._asking:
                 if self._token == refused:
-                    token = await self._source()
-                    _check(token)
-                    self._token = token
+                    self._token = await _asked(self._source)
         return self._token
 
 
@@ -81,7 +83,7 @@ class _Attempt:
 
     async def fields(self, method: str, url: str) -> Sequence[tuple[str, str]]:
         """Return the field that authorizes a request."""
-        if origin(url) != self._signer.origin:
+        if not self._signer.covers(url):
             return ()
         self._used = await self._signer.token()
         return (("Authorization", f"Bearer {self._used}"),)
@@ -108,6 +110,18 @@ def _refused(status: int, wanted: Wanted) -> AuthorizationError:
     problem = f"the server refuses the token of BearerToken with {status}"
     advice = "pass a token for this server that has not expired, or sign in with OAuth()"
     return AuthorizationError("token", problem, error=wanted.error, advice=advice)
+
+
+async def _asked(source: TokenFunction) -> str:
+    try:
+        token = await source()
+        _check(token)
+    except AuthorizationError:
+        raise
+    except Exception as exc:  # of the program: a call must not end in more than an error
+        problem = f"the function of BearerToken failed with {type(exc).__name__}"
+        raise AuthorizationError("token", problem, advice="see the cause of this error") from exc
+    return token
 
 
 def _check(token: object) -> None:

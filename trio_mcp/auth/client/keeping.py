@@ -205,9 +205,7 @@ class Keeper:
         async with self._store.lock(self.server):
             # Another process may have been here first: its refresh token is good, and ours is used up.
             if await self._reread():
-                if self.login is None or not self.stale():
-                    return
-                refused = self.login
+                return
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
@@ -335,18 +333,16 @@ class Keeper:
         )
 
     def _read(self, text: str | None) -> None:
-        login = None
-        if text is not None:
-            try:
-                login = Login.from_json(text)
-            except ValueError as error:
-                raise AuthorizationError(
-                    "store",
-                    f"what is stored for {self.server} is not a login: {error}",
-                    advice="remove it (trio-mcp logout) and sign in again",
-                ) from None
+        try:
+            login = None if text is None else Login.from_json(text)
+            self._take(login if login is not None and self._means.accepts(login) else None)
+        except ValueError as error:
+            raise AuthorizationError(
+                "store",
+                f"what is stored for {self.server} is not a login: {error}",
+                advice="remove it (trio-mcp logout) and sign in again",
+            ) from None
         self._known = text
-        self._take(login if login is not None and self._means.accepts(login) else None)
 
     async def _reread(self) -> bool:
         """Look into the store again, and return whether it has changed."""

@@ -128,7 +128,7 @@ class _Attempt:
         self._nonce: str | None = None  # what its proof had
         self._url = ""
         self._asks = True
-        self._tries = 0
+        self._nonces = 0
         self._refreshed = False  # the last token was got by a refresh, and not accepted yet
         self._entered = False  # a person has signed in
         self._step_ups = StepUps()
@@ -155,7 +155,12 @@ class _Attempt:
     def _ours(self) -> bool:
         # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
         server = self._keeper.server
-        return self._url == server or _origin(self._url) == _origin(server)
+        if self._url == server:
+            return True
+        try:
+            return origin(self._url) == origin(server)
+        except ValueError:  # what a server calls its endpoint need not be a URL
+            return False
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Look at the head of a response, and return whether to send the request once more."""
@@ -165,22 +170,28 @@ class _Attempt:
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
-        wanted = read_wanted(headers)
-        if status == 403 and wanted.error != "insufficient_scope":
+        wanted = Wanted() if self._is_repeated(headers) else read_wanted(headers)
+        remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
+        if remedies is None:
             return False
         if status == 403:  # the token itself is good
             self._refreshed = False
-        self._tries += 1
-        for remedy in _REMEDIES[status]:
-            if self._tries < _MOST_TRIES and await remedy(self, wanted):
+        for remedy in remedies:
+            if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
+
+    def _is_repeated(self, headers: Headers) -> bool:
+        # A server that repeats the token as an error or a scope would have it in a log, or in an authorization URL.
+        token = "" if self._used is None else self._used.access_token
+        return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
     # The remedies: each returns whether the request is worth another try.
 
     async def with_nonce(self, wanted: Wanted) -> bool:
+        self._nonces += 1
         # Another request may have learned it first.
-        return wanted.error == "use_dpop_nonce" and self._keeper.nonce(self._url) != self._nonce
+        return self._nonces <= _MOST_NONCES and self._keeper.nonce(self._url) != self._nonce
 
     async def with_newer(self, wanted: Wanted) -> bool:
         return self._keeper.usable(self._used)
@@ -208,7 +219,8 @@ class _Attempt:
         if more is None:
             return False
         with self._pause():
-            await self._keeper.obtain(self._used, wanted, more)
+            if await self._keeper.obtain(self._used, wanted, more):
+                self._step_ups.took(more)
         return True
 
     def _refused(self, status: int, wanted: Wanted) -> AuthorizationError:
@@ -224,16 +236,14 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
-_MOST_TRIES = 8
-"""How often one request is sent at most; chosen. No remedy is taken as often: this is for servers that play games."""
+_SECRET = 16
+"""Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more."""
+_MOST_NONCES = 5
+"""How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 
-# By status, in this order: a person is asked to sign in only when nothing else helps.
-_REMEDIES: dict[int, tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
-    401: (_Attempt.with_nonce, _Attempt.with_newer, _Attempt.renewed, _Attempt.signed_in),
-    403: (_Attempt.with_newer, _Attempt.stepped_up),
+# By status and error, None for all others, in this order: a person is asked to sign in only when nothing else helps.
+_REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Awaitable[bool]], ...]] = {
+    (401, "use_dpop_nonce"): (_Attempt.with_nonce,),
+    (401, None): (_Attempt.renewed, _Attempt.signed_in),
+    (403, "insufficient_scope"): (_Attempt.with_newer, _Attempt.stepped_up),
 }
-
-
-def _origin(url: str) -> str:
-    """Return the origin of a URL; a WebSocket is opened by HTTP, so it counts as that."""
-    return origin(url.replace("ws", "http", 1) if url[:2].lower() == "ws" else url)

@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.jose import has_jose, need_jose
@@ -17,6 +17,9 @@ from trio_mcp.auth.rules.metadata import Discovered
 from trio_mcp.auth.rules.urls import origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import Headers
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey
 
 __all__ = ["ALGORITHM", "DpopUse", "Prover", "choose_prover"]
 
@@ -50,14 +53,15 @@ class Prover:
 
     def __init__(self, key: str | None = None, *, clock: Callable[[], float] = time.time) -> None:
         need_jose("DPoP")
-        from joserfc import jws
         from joserfc.jwk import ECKey
 
-        self._sign = jws.serialize_compact
-        self._key: ECKey = ECKey.generate_key("P-256") if key is None else _read(key)
-        self.key = json.dumps(self._key.as_dict(private=True))
-        self.thumbprint = self._key.thumbprint()
-        self._head: dict[str, Any] = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._key.as_dict(private=False)}
+        made: ECKey = ECKey.generate_key("P-256") if key is None else _read(key)
+        self.key = json.dumps(made.as_dict(private=True))
+        self.thumbprint = made.thumbprint()
+        head = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": made.as_dict(private=False)}
+        self._head = _in_base64(json.dumps(head).encode()) + b"."
+        self._sign = _signer(made)
+        self._hashed = ("", "")
         self._clock = clock
         self._nonces: dict[tuple[str, bool], str] = {}
 
@@ -79,11 +83,13 @@ class Prover:
             "iat": int(self._clock()),
         }
         if token is not None:
-            digest = hashlib.sha256(token.encode()).digest()
-            claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+            if self._hashed[0] != token:
+                self._hashed = token, _in_base64(hashlib.sha256(token.encode()).digest()).decode()
+            claims["ath"] = self._hashed[1]
         if nonce := self.nonce(url, resource=token is not None):
             claims["nonce"] = nonce
-        return self._sign(self._head, json.dumps(claims), self._key, algorithms=[ALGORITHM])
+        signed = self._head + _in_base64(json.dumps(claims).encode())
+        return (signed + b"." + _in_base64(self._sign(signed))).decode()
 
     def nonce(self, url: str, *, resource: bool) -> str | None:
         """Return the nonce that the next proof has; None without one.
@@ -141,6 +147,30 @@ def choose_prover(
     # A server that does not know DPoP would refuse a token that is bound to a key.
     known = wanted.dpop or (resource is not None and (resource.dpop_required or ALGORITHM in resource.dpop))
     return Prover(clock=clock) if use == "auto" and offered and known and has_jose() else None
+
+
+def _in_base64(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _signer(key: ECKey) -> Callable[[bytes], bytes]:
+    """Return what makes the signature of a JWS (RFC 7518, section 3.4).
+
+    There is a proof in every request, and joserfc would encode the same header and choose the same algorithm each time:
+    that takes as long as the signature.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    private, algorithm = key.private_key, ECDSA(SHA256())
+    assert private is not None  # made here, or read as a private key
+
+    def signature(data: bytes) -> bytes:
+        r, s = decode_dss_signature(private.sign(data, algorithm))
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+    return signature
 
 
 def _read(text: str) -> Any:

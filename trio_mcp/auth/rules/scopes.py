@@ -79,7 +79,8 @@ class StepUps:
         if not challenged or len(self._asked) >= MAX_STEP_UPS:
             return None
         union = challenged.union(held, *self._asked)
-        if union in self._asked:
-            return None
-        self._asked.append(union)
-        return union
+        return None if union in self._asked else union
+
+    def took(self, scopes: frozenset[str]) -> None:
+        """Count a time, unless another operation asked for scopes meanwhile, which may do."""
+        self._asked.append(scopes)

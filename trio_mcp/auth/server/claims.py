@@ -10,11 +10,9 @@ import attrs
 from trio_mcp._checks import check_number, check_text
 from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.errors import TrioMcpError
+from trio_mcp.http.server.gate import LEEWAY
 
-__all__ = ["LEEWAY", "Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of", "is_time"]
-
-LEEWAY = 30.0
-"""By how much the clocks of the issuer and of this machine may differ, in seconds; chosen."""
+__all__ = ["Claims", "InvalidToken", "Setting", "TooEarly", "Verify", "claims_of", "is_time"]
 
 MAX_TIME = 1e12
 """The latest time that a claim may have: some 30,000 years from now; chosen."""

@@ -24,7 +24,7 @@ from trio_mcp.auth.server.keys import Unavailable, metadata_of
 
 __all__ = ["IntrospectionVerifier"]
 
-MAX_QUESTIONS: Final = 64
+MAX_INTROSPECTIONS: Final = 64
 """How many tokens are asked about at once; chosen. Clients that send garbage must not flood the issuer."""
 MAX_REFUSED: Final = 1_000
 """How many tokens are kept in mind that the issuer did not know, or that it is being asked about; chosen."""
@@ -100,7 +100,7 @@ class _Questions:
         self._issuer, self._endpoint = setting.issuers[0], endpoint
         self._question = question
         self._nursery = nursery
-        self._limiter = trio.CapacityLimiter(MAX_QUESTIONS)
+        self._limiter = trio.CapacityLimiter(MAX_INTROSPECTIONS)
         # By the hash of the token.
         self._asked: OrderedDict[bytes, _Question] = OrderedDict()
 

@@ -14,9 +14,10 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.metadata import AuthorizationServer, find_server
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import UrlPolicy
-from trio_mcp.auth.server.claims import LEEWAY, InvalidToken
+from trio_mcp.auth.server.claims import InvalidToken
 from trio_mcp.auth.server.jws import import_key, suits
 from trio_mcp.errors import AuthorizationError
+from trio_mcp.http.server.gate import LEEWAY
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key

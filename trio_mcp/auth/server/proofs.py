@@ -26,13 +26,13 @@ __all__ = ["PROOF_ALGORITHMS", "InvalidProof", "NonceNeeded", "Proofs"]
 PROOF_ALGORITHMS: Final = ("ES256", "ES384", "EdDSA", "Ed25519", "RS256", "PS256")
 """The algorithms accepted for proofs, the one that is preferred first."""
 
-WINDOW: Final = 300.0
+PROOF_WINDOW: Final = 300.0
 """By how much the time of a proof may differ from ours, in seconds (the DPoP extension of MCP)."""
 NONCE_LIFE: Final = 300.0
 """How long a nonce is accepted, in seconds; chosen. After half of it, clients are given a new one."""
 MAX_PROOFS: Final = 100_000
 """How many proofs are remembered; chosen: some 20 MB."""
-MAX_KEYS: Final = 1_000
+MAX_PROVERS: Final = 1_000
 """How many keys of clients are kept ready to use; chosen."""
 MAX_PROOF: Final = 8 * 1024
 """The longest proof that is read, in characters; chosen: one with an RSA key of 4096 bits has 2000."""
@@ -58,8 +58,8 @@ class _Prover:
 class Proofs:
     """The proofs that one resource server has seen.
 
-    A proof can be accepted for `WINDOW` before and after its time, and is remembered that long. When there is no more
-    room, all of them are forgotten, and from then on a proof needs a nonce that was given later: so none that was
+    A proof can be accepted for `PROOF_WINDOW` before and after its time, and is remembered that long. When there is no
+    more room, all of them are forgotten, and from then on a proof needs a nonce that was given later: so none that was
     forgotten can come back.
 
     Args:
@@ -122,7 +122,7 @@ class Proofs:
             raise InvalidProof("its signature is wrong")
         if known is None:
             # Only now: what was not proved must leave nothing behind.
-            if len(self._provers) >= MAX_KEYS:
+            if len(self._provers) >= MAX_PROVERS:
                 self._provers.popitem(last=False)
             self._provers[head] = prover
         renewed = self._check_nonce(claims.get("nonce"))
@@ -152,12 +152,12 @@ class Proofs:
         if not is_time(issued_at):
             raise InvalidProof("it has no 'iat' that is a time")
         ahead = issued_at - self._clock()
-        if abs(ahead) > WINDOW:
+        if abs(ahead) > PROOF_WINDOW:
             raise InvalidProof(f"its time differs from ours by {ahead:.0f} s: is the clock right?")
 
     def _check_nonce(self, nonce: object) -> str | None:
         now = self._clock()
-        if not self._always and now > self._forgot_at / 1000 + 2 * WINDOW:
+        if not self._always and now > self._forgot_at / 1000 + 2 * PROOF_WINDOW:
             return None
         try:
             raw = base64.b64decode(nonce, b"-_", validate=True) if isinstance(nonce, str) else b""
@@ -174,8 +174,8 @@ class Proofs:
     def _remember(self, name: str) -> None:
         digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
         now = self._clock()
-        if now - self._turned_at > 2 * WINDOW:
-            self._seen_before = self._seen if now - self._turned_at < 4 * WINDOW else set()
+        if now - self._turned_at > 2 * PROOF_WINDOW:
+            self._seen_before = self._seen if now - self._turned_at < 4 * PROOF_WINDOW else set()
             self._seen, self._turned_at = set(), now
         if digest in self._seen or digest in self._seen_before:
             raise InvalidProof("it was used before")

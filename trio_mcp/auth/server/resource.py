@@ -21,7 +21,7 @@ from trio_mcp._log import logger
 from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.server.answers import Answers
-from trio_mcp.auth.server.claims import LEEWAY, Claims, InvalidToken, Setting, TooEarly, Verify, canonical
+from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
 from trio_mcp.auth.server.keys import Unavailable
@@ -29,6 +29,7 @@ from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNee
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.asgi import HttpRequest
+from trio_mcp.http.server.gate import LEEWAY
 from trio_mcp.http.server.protection import Guard, Identified
 from trio_mcp.principal import Principal
 
@@ -169,7 +170,8 @@ class ResourceServer:
             principal: Who makes it.
             needed: What it needs, besides what every request does.
         """
-        if (wanted := self.scopes.union(needed)) <= principal.scopes:
+        wanted = self.scopes.union(needed) if needed else self.scopes
+        if wanted <= principal.scopes:
             return None
         if self._includes is not None:
             includes = self._includes
@@ -214,16 +216,31 @@ class _Guard:
 
     async def identify(self, request: HttpRequest) -> Identified | Refusal:
         """Judge the token of a request by the head alone."""
-        headers = request.headers
-        field = headers.get("authorization")
-        if (query := request.scope.get("query_string")) and _has_token(query):
-            return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
-        if field is None:
-            return self._answers.nothing()
-        if headers.count("authorization") > 1:
-            return self._answers.malformed("there must be only one field Authorization")
+        field = request.headers.get("authorization") or ""
         scheme, _, token = field.partition(" ")
         scheme = scheme.lower()
+        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        known = self._tokens.get(digest)
+        if known is None or known.until <= self._setting.clock():
+            known = None
+        # What is known has the right form, so that a call with it costs next to nothing.
+        if known is None or request.scope.get("query_string"):
+            if (refusal := self._misformed(request, field, scheme, token)) is not None:
+                return refusal
+            found = known or await self._checked(token, digest)
+            if isinstance(found, Refusal):
+                return found
+            known = found
+        if known.key is None and scheme == "bearer" and self._bearer:
+            return known.identified
+        return self._proved(request, scheme, known)
+
+    def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
+        """Return the refusal of credentials that need not be looked at."""
+        if _has_token(request.scope.get("query_string", b"")):
+            return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
+        if request.headers.count("authorization") > 1:
+            return self._answers.malformed("there must be only one field Authorization")
         if scheme not in ("bearer", "dpop"):
             return self._answers.nothing()
         if len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
@@ -232,22 +249,13 @@ class _Guard:
             return self._answers.token("Bearer")
         if scheme == "bearer" and not self._bearer:
             return self._answers.token("DPoP")
-        digest = hashlib.sha256(token.encode()).digest()
-        known = self._tokens.get(digest)
-        if known is None or known.until <= self._setting.clock():
-            found = await self._checked(token, digest)
-            if isinstance(found, Refusal):
-                return found
-            known = found
-        if known.key is None and scheme == "bearer":
-            return known.identified
-        return self._proved(request, scheme, known)
+        return None
 
     def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
         if known.key is None:
-            logger.info("an access token is refused: it came with DPoP, and is not bound to a key")
+            logger.info("an access token is refused: it is not bound to a key, and came with another scheme")
             return self._answers.token("Bearer" if self._bearer else None)
-        if scheme == "bearer" or self._proofs is None:
+        if scheme != "dpop" or self._proofs is None:
             logger.info("an access token is refused: it is bound to a key, and came without DPoP")
             return self._answers.token("DPoP" if self._proofs else None)
         if request.headers.count("dpop") != 1:
@@ -282,7 +290,7 @@ class _Guard:
             self._tell(exc)
             return self._answers.token()
         except (Unavailable, AuthorizationError) as exc:
-            self._tell(exc)
+            self._tell(Unavailable(f"an access token can't be checked: {exc}"))
             return self._answers.unavailable()
         except Exception:
             logger.exception("checking an access token failed")

@@ -30,7 +30,7 @@ from trio_mcp.http.client.heads import (
 )
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.wire import Disconnected, HttpResponse, HttpWire
-from trio_mcp.http.headers import PROTOCOL_VERSION
+from trio_mcp.http.headers import PROTOCOL_VERSION, Headers
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import decode, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import (
@@ -489,10 +489,11 @@ async def refusal_of(
         session: The session in which it was sent.
     """
     body = await response.beginning(MAX_ERROR_BODY, ERROR_BODY_TIMEOUT)
+    fields = ((name, response.masked(text.encode("latin-1"))) for name, text in response.headers.as_dict().items())
     return read_failure(
         response.status,
-        response.headers,
-        body,
+        Headers(fields),
+        response.masked(body),
         target=response.target,
         message=message,
         modern=modern,

@@ -67,6 +67,9 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 }
 # The statuses that ask for (another) authorization; RFC 9110, section 15.5.
 _REFUSED: Final = frozenset({401, 403})
+_CREDENTIALS: Final = frozenset({"authorization", "dpop"})
+_SHORTEST: Final = 8
+"""Characters from which a secret can be told from the words of a message; chosen."""
 # The exceptions raised before anything has been sent, and those raised if the connection is closed under a request. By
 # name, because the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
@@ -117,6 +120,7 @@ class HttpResponse:
         status: The HTTP status.
         headers: The header fields.
         target: The HTTP method and URL of the request, without secrets.
+        asked: The header fields of the request, by name in lower case.
         has_two_ends: Whether two fields say where the body ends (RFC 9112, section 6.3).
     """
 
@@ -126,6 +130,7 @@ class HttpResponse:
         self.headers = Headers(response.headers.raw)
         self.has_two_ends = "transfer-encoding" in response.headers and "content-length" in response.headers
         self.target = target
+        self.asked: Mapping[str, tuple[str, str]] = {}
         self._response = response
         self._take_back = take_back
         self._chunks: AsyncIterator[bytes] | None = None  # until the first part is read
@@ -187,6 +192,14 @@ class HttpResponse:
             while len(found) < limit and (chunk := await self.receive()):
                 found += chunk
         return bytes(found[:limit])
+
+    def masked(self, text: bytes) -> bytes:
+        """Return a text of the server without the credentials of the request: some servers repeat what they refuse."""
+        for name in _CREDENTIALS & self.asked.keys():
+            secret = self.asked[name][1].rpartition(" ")[2].encode()
+            if len(secret) >= _SHORTEST:
+                text = text.replace(secret, b"***")
+        return text
 
     async def aclose(self) -> None:
         """Release the connection, and close it unless the body has been read to its end."""
@@ -275,6 +288,7 @@ class HttpWire:
         while True:
             signed = fields if attempt is None else await _signed(fields, attempt, method, url, held)
             response = await self._send(method, url, list(signed.values()), content, written)
+            response.asked = signed
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":

@@ -94,7 +94,7 @@ async def open_app(run: Run, options: HttpOptions) -> AsyncIterator[HttpApp]:
         yield HttpApp(run, options)
         return
     async with options.auth.opened() as guard:
-        yield HttpApp(run, options, Gate(options.auth, guard, run.served.needed_scopes))
+        yield HttpApp(run, options, Gate(options.auth, guard, run.served))
 
 
 class HttpApp:
@@ -186,8 +186,12 @@ class HttpApp:
             await self._upgrade(request, answer)
             return
         # A head that is remembered has passed the rules, but its token is another matter.
-        if self._gate is not None and not await self._admitted(request, answer, known=seen is not None):
-            return
+        if self._gate is not None:
+            # A foreign web page learns nothing else about the server.
+            refusal = (None if seen is not None else self._foreign(request)) or await self._gate.admit(request, answer)
+            if refusal is not None:
+                await self._refuse(refusal, request, answer)
+                return
         if seen is not None:  # only a POST for a message is ever remembered
             await self._post(request, answer, settings)
             return
@@ -207,23 +211,8 @@ class HttpApp:
         else:  # the rest of a stream also while the server ends: it may carry the response to a request under way
             await self._legacy.get(verdict, request, answer)
 
-    async def _admitted(self, request: HttpRequest, answer: HttpAnswer, *, known: bool) -> bool:
-        """Return whether a request may go on; if not, it was refused."""
-        # A foreign web page learns nothing else about the server.
-        refusal = (None if known else self._foreign(request)) or await self._admit(request, answer)
-        if refusal is not None:
-            await self._refuse(refusal, request, answer)
-        return refusal is None
-
     async def _admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
-        if self._gate is None:
-            return None
-        outcome = await self._gate.admit(request)
-        if isinstance(outcome, Refusal):
-            return outcome
-        if answer is not None:
-            answer.fields += outcome.fields
-        return None
+        return None if self._gate is None else await self._gate.admit(request, answer)
 
     def _finder(self, request: HttpRequest) -> FindSession:
         find = self._legacy.find_session
@@ -311,7 +300,7 @@ class HttpApp:
         message = decode(body)
         find = self._legacy.find_session if self._gate is None else self._finder(request)
         verdict = judge_message(message, request.headers, settings, find)
-        if isinstance(verdict, Accept) and self._gate is not None:
+        if self._gate is not None and type(verdict) is Accept:
             verdict = self._gate.judge(request, verdict) or verdict
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 import trio
 
-from trio_mcp.http.headers import METHOD, NAME, NAMED_BY, PROTOCOL_VERSION, decode_value
+from trio_mcp.http.headers import METHOD, NAME, NAMED_BY, PROTOCOL_VERSION, Headers, decode_value
 from trio_mcp.http.rules.statuses import Accept, Refusal
-from trio_mcp.http.server.asgi import HttpRequest
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.host import Served
 from trio_mcp.http.server.protection import Guard, Identified, Protection
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Request
 from trio_mcp.principal import Principal
 from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 
-__all__ = ["CREDENTIALS", "Gate", "Needed", "end_of"]
+__all__ = ["CREDENTIALS", "Gate", "end_of"]
 
 CREDENTIALS: Final = ("authorization", "cookie", "dpop")
 """The fields that handlers must not see: what they know could be passed on, or be written to a log."""
@@ -27,8 +27,7 @@ LEEWAY: Final = 30.0
 """Seconds that a stream outlives its token (chosen): clocks differ, and a client that comes back with a token in its
 last seconds must not be sent away at once, again and again."""
 
-Needed: TypeAlias = Callable[[str, Mapping[str, Any]], frozenset[str]]
-"""``(method, params) -> scopes``: what a request needs."""
+NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class Gate:
@@ -37,37 +36,42 @@ class Gate:
     Args:
         protection: What was passed as ``auth=``.
         guard: What judges the tokens.
-        needed: Returns the scopes that an operation needs.
+        served: The server.
     """
 
-    def __init__(self, protection: Protection, guard: Guard, needed: Needed) -> None:
-        self._guard = guard
+    def __init__(self, protection: Protection, guard: Guard, served: Served) -> None:
+        self._identify = guard.identify
         self._permit = protection.permit
-        self._needed = needed
+        self._served = served
 
-    async def admit(self, request: HttpRequest) -> Refusal | Identified:
-        """Judge the token of a request, and its scopes if the head names the operation.
+    async def admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
+        """Judge the token of a request, and its scopes if the head tells them; return why it is refused.
 
         An admitted request has lost its credentials, and knows its principal.
         """
-        outcome = await self._guard.identify(request)
-        if isinstance(outcome, Refusal):
+        # All of this is on the path of each request.
+        outcome = await self._identify(request)
+        if type(outcome) is Refusal:
             return outcome
+        assert isinstance(outcome, Identified)
         principal, headers = outcome.principal, request.headers
         headers.drop(CREDENTIALS)
         request.principal, request.owner = principal, principal.identity
         request.metadata = {"headers": headers, "principal": principal}
-        # The message of any other POST is for `judge`.
-        if request.method != "POST":
-            return self._permit(principal, ()) or outcome
-        if (needed := self._named(request)) is not None:
+        if outcome.fields and answer is not None:
+            answer.fields += outcome.fields
+        needed = NO_SCOPES
+        if request.method == "POST":
+            if self._served.scoped:
+                named = self._named(headers)
+                if named is None:  # what it needs is in the message: see `judge`
+                    return None
+                needed = named
             request.permitted = True
-            return self._permit(principal, needed) or outcome
-        return outcome
+        return self._permit(principal, needed)
 
-    def _named(self, request: HttpRequest) -> frozenset[str] | None:
+    def _named(self, headers: Headers) -> frozenset[str] | None:
         """Return the scopes of the operation that the head names; None if it names none."""
-        headers = request.headers
         # Of a message that claims to be modern, the rules compare these headers with the body. A field that was sent
         # twice has a comma, and so names nothing that is known.
         if (headers.get(PROTOCOL_VERSION) or LEGACY_REVISIONS[0]) in LEGACY_REVISIONS:
@@ -77,13 +81,13 @@ class Gate:
         if parameter is None or given is None:
             return None
         try:
-            return self._needed(method, {parameter: decode_value(given)})
+            return self._served.needed_scopes(method, {parameter: decode_value(given)})
         except ValueError:
             return None
 
     def judge(self, request: HttpRequest, accepted: Accept) -> Refusal | None:
-        """Judge the scopes of an admitted POST, unless its head has named the operation."""
-        if request.permitted and accepted.era is Era.MODERN:
+        """Judge the scopes of an admitted POST, unless its head has told them."""
+        if request.permitted and (accepted.era is Era.MODERN or not self._served.scoped):
             return None
         return self.judge_message(request, accepted.message)
 
@@ -93,7 +97,7 @@ class Gate:
         needed: set[str] = set()
         for item in items:
             if type(item) is Request:
-                needed |= self._needed(item.method, item.params or {})
+                needed |= self._served.needed_scopes(item.method, item.params or {})
         assert request.principal is not None
         refusal = self._permit(request.principal, needed)
         if refusal is not None and type(message) is Request:
