@@ -35,7 +35,12 @@ __all__ = [
     "check_url",
     "given_or_default",
     "validator",
+    "without_credentials",
 ]
+
+_CREDENTIALS = frozenset({"authorization", "dpop"})
+_SHORTEST = 8
+"""Characters from which a secret can be told from the words of a message; chosen."""
 
 BundleT = TypeVar("BundleT")
 
@@ -297,3 +302,17 @@ class Filled(str):
 def as_written(text: str) -> str:
     """Return what a message may show of a text."""
     return text.shown if isinstance(text, Filled) else text
+
+
+def without_credentials(text: bytes, asked: Iterable[tuple[str, str]]) -> bytes:
+    """Return a text of a server without the credentials of its request: some servers repeat what they refuse.
+
+    Args:
+        text: The text.
+        asked: The header fields of the request.
+    """
+    for name, value in asked:
+        secret = value.rpartition(" ")[2].encode()
+        if name.lower() in _CREDENTIALS and len(secret) >= _SHORTEST:
+            text = text.replace(secret, b"***")
+    return text
