@@ -502,6 +502,20 @@ async def test_a_code_is_entered_elsewhere(autojump_clock: MockClock) -> None:
     assert (len(shown), world.asked, world.refreshes()) == (1, [], 1)
 
 
+async def test_a_code_that_is_not_entered_in_time_ends_the_login(autojump_clock: MockClock) -> None:
+    shown = []
+
+    async def show_code(step: ShowCode) -> None:
+        await trio.lowlevel.checkpoint()
+        shown.append(step.expires_in)
+
+    with pytest.raises(AuthorizationError, match=r"within 60 seconds.*login_timeout"):
+        async with World().signed_in(redirect=None, show_code=show_code, login_timeout=60):
+            pass
+    assert shown == [60]
+    assert 50 < trio.current_time() < 70
+
+
 async def test_tokens_are_bound_to_a_key_and_nonces_are_learned_by_all_calls_at_once(autojump_clock: MockClock) -> None:
     world = World(dpop="accept", dpop_nonces=True)
     world.scheme = "DPoP"
