@@ -22,7 +22,7 @@ HEAD = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%b\r\n"
 GIB = 2**30
 
 
-async def nobody(url: str) -> None:
+async def asked(url: str) -> None:
     raise AssertionError("a person was asked")
 
 
@@ -55,7 +55,7 @@ async def test_little_of_a_gibibyte_is_read(head: bytes) -> None:
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
         with pytest.raises(AuthorizationError, match="more than 65536 bytes") as caught:
-            async with Client(url, auth=OAuth(show=nobody)):
+            async with Client(url, auth=OAuth(show=asked)):
                 pass
     assert caught.value.step == "resource metadata"
     assert given < 16 * 2**20  # what the buffers of the system take
@@ -78,7 +78,7 @@ async def test_neither_pages_nor_logs_show_a_secret(caplog: pytest.LogCaptureFix
                 assert page.status_code == code
                 seen.append(page.text + str(page.headers))
             said.update(httpx.QueryParams(query))
-        with pytest.raises(httpx.TransportError):  # nobody listens any more, or nobody answers
+        with pytest.raises(httpx.TransportError):  # the port is closed, or its next user answers
             async with httpx.AsyncClient() as browser:
                 assert (await browser.get(back)).status_code == 400
                 raise httpx.ConnectError("refused")
