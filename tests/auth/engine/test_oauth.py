@@ -368,6 +368,20 @@ async def test_a_person_declines(autojump_clock: MockClock) -> None:
     assert len(world.asked) == 1
 
 
+def test_ctrl_c_leaves_through_the_call_that_waits_for_a_person() -> None:
+    async def shown(url: str) -> str:
+        async with trio.open_nursery():  # it strikes a task of the login, which may be in a nursery of its own
+            raise KeyboardInterrupt
+
+    async def run() -> None:
+        world = World()
+        async with world.oauth(show=shown).opened(SERVER, contextlib.nullcontext) as signer:
+            await world.call(signer)
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(run)
+
+
 async def test_the_last_one_who_leaves_ends_a_login(autojump_clock: MockClock) -> None:
     world = World(person=100)
     async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
