@@ -20,6 +20,7 @@ from trio_mcp.auth.rules.steps import Fetch, ShowCode
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import cut, edited, lost, raw, silent, status
 from trio_mcp.errors import AuthorizationError, LoginRequired
+from trio_mcp.http.headers import Headers
 
 
 async def test_a_person_signs_in_once_and_the_store_does_the_rest(autojump_clock: MockClock) -> None:
@@ -325,9 +326,17 @@ async def test_the_token_goes_to_the_origin_of_the_server_alone(autojump_clock: 
     async with world.signed_in() as signer:
         attempt = signer.attempt()
         assert await attempt.fields("GET", "https://mcp.example.com/messages?session=1")
-        assert await attempt.fields("GET", "wss://mcp.example.com/mcp")
-        for elsewhere in ("https://mcp.example.com:444/mcp", "http://mcp.example.com/mcp", "https://example.com/mcp"):
+        assert await attempt.fields("GET", "WSS://mcp.example.com:443/mcp")
+        for elsewhere in (
+            "https://mcp.example.com:444/mcp",
+            "http://mcp.example.com/mcp",
+            "ws://mcp.example.com/mcp",
+            "https://example.com/mcp",
+            "https://mcp.example.com@example.com/mcp",
+            "https:mcp",
+        ):
             assert not await attempt.fields("GET", elsewhere)
+            assert not await attempt.again(401, Headers([]))
 
 
 # --- no person, no waiters -------------------------------------------------------------------------------------------

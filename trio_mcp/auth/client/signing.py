@@ -155,7 +155,12 @@ class _Attempt:
     def _ours(self) -> bool:
         # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
         server = self._keeper.server
-        return self._url == server or _origin(self._url) == _origin(server)
+        if self._url == server:
+            return True
+        try:
+            return origin(self._url) == origin(server)
+        except ValueError:  # what a server calls its endpoint need not be a URL
+            return False
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Look at the head of a response, and return whether to send the request once more."""
@@ -177,7 +182,7 @@ class _Attempt:
         raise self._refused(status, wanted)
 
     def _is_repeated(self, headers: Headers) -> bool:
-        # A server that repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
+        # A server that repeats the token as an error or a scope would have it in a log, or in an authorization URL.
         token = "" if self._used is None else self._used.access_token
         return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
@@ -242,8 +247,3 @@ _REMEDIES: dict[tuple[int, str | None], tuple[Callable[[_Attempt, Wanted], Await
     (401, None): (_Attempt.renewed, _Attempt.signed_in),
     (403, "insufficient_scope"): (_Attempt.with_newer, _Attempt.stepped_up),
 }
-
-
-def _origin(url: str) -> str:
-    """Return the origin of a URL; a WebSocket is opened by HTTP, so it counts as that."""
-    return origin(url.replace("ws", "http", 1) if url[:2].lower() == "ws" else url)
