@@ -12,7 +12,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -37,10 +37,6 @@ __all__ = [
     "validator",
     "without_credentials",
 ]
-
-_CREDENTIALS = frozenset({"authorization", "dpop"})
-_SHORTEST = 8
-"""Characters from which a secret can be told from the words of a message; chosen."""
 
 BundleT = TypeVar("BundleT")
 
@@ -304,15 +300,20 @@ def as_written(text: str) -> str:
     return text.shown if isinstance(text, Filled) else text
 
 
-def without_credentials(text: bytes, asked: Iterable[tuple[str, str]]) -> bytes:
-    """Return a text of a server without the credentials of its request: some servers repeat what they refuse.
+def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
+    """Return a text of a server without the credentials of the request, which some servers repeat as they refuse it.
 
     Args:
         text: The text.
-        asked: The header fields of the request.
+        fields: The header fields of the request.
     """
-    for name, value in asked:
+    for name, value in fields:
         secret = value.rpartition(" ")[2].encode()
         if name.lower() in _CREDENTIALS and len(secret) >= _SHORTEST:
             text = text.replace(secret, b"***")
     return text
+
+
+_CREDENTIALS: Final = frozenset({"authorization", "dpop"})
+_SHORTEST: Final = 8
+"""Characters from which a secret can be told from the words of a message; chosen."""

@@ -191,7 +191,7 @@ class HttpResponse:
         return bytes(found[:limit])
 
     def masked(self, text: bytes) -> bytes:
-        """Return a text of the server without the credentials of the request."""
+        """Return a text of the server without the credentials of the request: some servers repeat what they refuse."""
         return without_credentials(text, self.asked.values())
 
     async def aclose(self) -> None:
