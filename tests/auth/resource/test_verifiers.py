@@ -460,12 +460,12 @@ async def test_one_slow_answer_of_introspection_holds_up_no_other(monkeypatch: p
         return issuer.server.handle(asked)
 
     verifier = IntrospectionVerifier("files", "s3:cret/", endpoint=f"{ISSUER}/introspect")
-    async with protected(None, clock, fetch=first_is_slow, verifier=verifier) as (_, guard):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(outcome, guard, "a")
-            await trio.testing.wait_all_tasks_blocked()
-            assert [await outcome(guard, given) for given in "bcde"] == [REFUSED] * 4
-            go.set()
+    whole = protected(None, clock, fetch=first_is_slow, verifier=verifier)
+    async with whole as (_, guard), trio.open_nursery() as nursery:
+        nursery.start_soon(outcome, guard, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [await outcome(guard, given) for given in "bcde"] == [REFUSED] * 4
+        go.set()
 
 
 ANSWERS_BAD: dict[str, tuple[Any, tuple[int, str | None]]] = {
