@@ -45,7 +45,7 @@ class Mutation:
         new: The replacement.
         behaviour: The breakage that a user or peer sees.
         tests: The in-process tests that cover the line, as pytest takes them.
-        caught_before: Whether they caught it before the package was restructured.
+        caught_before: Whether they caught it before the package was restructured; None for what is newer.
         note: How the behaviour differs now, if it is not quite the same.
     """
 
@@ -55,7 +55,7 @@ class Mutation:
     new: str
     behaviour: str
     tests: list[str]
-    caught_before: bool
+    caught_before: bool | None = None
     note: str = ""
 
     def patched(self, root: Path) -> str:
@@ -176,7 +176,7 @@ def _python(root: Path, arguments: list[str]) -> tuple[int | None, str]:
 def report(outcomes: list[Outcome]) -> str:
     """Return a table of all outcomes, in Markdown."""
     caught = sum(outcome.caught for outcome in outcomes)
-    before = sum(outcome.mutation.caught_before for outcome in outcomes)
+    before = sum(bool(outcome.mutation.caught_before) for outcome in outcomes)
     lines = [
         f"{caught} of {len(outcomes)} mutations are caught; before the restructuring {before} were.",
         "",
@@ -184,7 +184,7 @@ def report(outcomes: list[Outcome]) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for outcome in outcomes:
-        before_it = "caught" if outcome.mutation.caught_before else "survived"
+        before_it = {None: "new", True: "caught", False: "survived"}[outcome.mutation.caught_before]
         by = outcome.by.replace("|", "\\|")
         behaviour = outcome.mutation.behaviour.replace("|", "\\|")
         lines.append(
@@ -236,9 +236,9 @@ def main() -> int:
     print(table.partition("\n")[0])
     if arguments.write:
         (HERE / f"{arguments.write}.md").write_text(table)
-    lost = [outcome.mutation.id for outcome in outcomes if outcome.mutation.caught_before and not outcome.caught]
+    lost = [each.mutation.id for each in outcomes if each.mutation.caught_before is not False and not each.caught]
     if lost:
-        print("caught before, and survived now:", *lost)
+        print("caught before, or new, and survived now:", *lost)
     return int(bool(lost))
 
 

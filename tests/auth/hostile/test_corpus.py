@@ -211,6 +211,9 @@ SIGNING_IN: dict[str, Case] = {
     "metadata redirected to loopback": Case(answered(METADATA, redirect_to("https://127.0.0.1/x")), R, "this machine"),
     "metadata redirected to http": Case(answered(METADATA, redirect_to("http://mcp.example.com/x")), R, "not followed"),
     "metadata redirected to a file": Case(answered(METADATA, redirect_to("file:///etc/passwd")), R, "not followed"),
+    "metadata redirected to a URL with a password": Case(
+        answered(METADATA, redirect_to("https://user:secret@id.example.com/x")), R, "user name"
+    ),
     "metadata redirected to a private name": Case(
         all_of(PRIVATE, answered(METADATA, redirect_to(f"{INSIDE}/x", 308))), R, "private network"
     ),

@@ -320,12 +320,12 @@ async def test_token_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) 
 
     async def verify(given: str) -> Claims:
         asked.append(given)
-        return Claims(ISSUER, given, RESOURCE, NOW + 90)
+        return Claims(ISSUER, given, RESOURCE, NOW + 80)
 
     async with protected(None, clock, verifier=verify, scopes=[]) as (_, guard):
-        for seconds, calls in ((0, 1), (59, 1), (1, 2), (59, 2), (0.9, 2), (0.1, 3)):
+        for seconds, calls in ((0, 1), (59, 1), (1, 2), (49, 2), (0.5, 2), (0.5, 3)):
             clock.now += seconds
-            assert (await outcome(guard, "a"), len(asked)) == (GOOD if clock.now < NOW + 120 else REFUSED, calls)
+            assert (await outcome(guard, "a"), len(asked)) == (GOOD if clock.now < NOW + 110 else REFUSED, calls)
         clock.now = NOW
         asked.clear()
         for each in "bcdb":

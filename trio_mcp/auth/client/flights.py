@@ -55,8 +55,8 @@ class Flight:
         except Exception as error:  # of the waiters, not of the run
             self._error = error
         except BaseException as error:
-            # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: out of a task of the run, it would be
-            # an internal error of Trio.
+            # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: if a task of the run raised it, that
+            # would be an internal error of Trio.
             self._error = interruption_in(error)
             if self._error is None:
                 raise
