@@ -7,7 +7,7 @@ from tests.requirements.model import Topic
 topic = Topic("authorization, authorization servers")
 
 # Until 2025-03-26 the server itself was the authorization server. HTTPS is left to what serves the application, and
-# what a person is shown to whoever writes one for production.
+# what a person is shown to those who write one for production.
 topic.held(
     """
     An authorization server describes itself by OAuth and OpenID Connect, at each of the places where it is looked for.
