@@ -14,7 +14,7 @@ from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp.errors import LocalProtocolError, TrioMcpError
 
-__all__ = ["EnteredOnce", "background_nursery", "closing", "start", "without_cancellation"]
+__all__ = ["EnteredOnce", "background_nursery", "closing", "interruption_in", "start", "without_cancellation"]
 
 
 @contextlib.asynccontextmanager
@@ -93,18 +93,18 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
             failures.insert(0, raised)
         raised = failures[0] if len(failures) == 1 else BaseExceptionGroup("background tasks failed", failures)
         # Ctrl-C inside a group would pass by every `except KeyboardInterrupt`.
-        interruption = _interruption_in(raised)
+        interruption = interruption_in(raised)
         if interruption is not None and interruption is not raised:
             raise interruption from raised
     if raised is not None:
         raise raised
 
 
-def _interruption_in(exc: BaseException) -> BaseException | None:
+def interruption_in(exc: BaseException) -> BaseException | None:
     """Find the `KeyboardInterrupt` or `SystemExit`, alone or within a group; return None without one."""
     if isinstance(exc, BaseExceptionGroup):
-        return next(filter(None, map(_interruption_in, exc.exceptions)), None)
-    return None if isinstance(exc, Exception) else exc
+        return next(filter(None, map(interruption_in, exc.exceptions)), None)
+    return None if isinstance(exc, Exception | trio.Cancelled) else exc
 
 
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:

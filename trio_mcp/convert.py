@@ -15,6 +15,7 @@ from trio_mcp.types._base import WireModel
 __all__ = ["another", "as_json", "as_object", "as_result", "brief", "call_back"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
 def as_object(value: object, what: str) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> Model
         raise RemoteProtocolError(f"the result of {method!r} is not a valid {model.__name__}: {brief(exc)}") from None
 
 
-def another(error: Exception) -> Exception:
+def another(error: ErrorT) -> ErrorT:
     """Copy an exception for one more caller: raised in several tasks, one object would collect all their tracebacks."""
     # `copy` keeps the attributes but not the cause.
     twin = copy.copy(error)

@@ -38,11 +38,15 @@ def login(options: argparse.Namespace) -> int:
     server = http_url(target.url)
     oauth: Any = target.auth
     if oauth is None:
-        oauth = _own(options, asking(how), None)
+        try:
+            oauth = _own(options, asking(how), None)
+        except ValueError as exc:
+            raise Exit(str(exc)) from None
     if not isinstance(oauth, auth.OAuth):
         raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
     trio.run(oauth.sign_in, server)
-    (found,) = [each for each in trio.run(_stored) if each["server"] == server] or [{}]
+    # Alone: this one has not failed if a login elsewhere is damaged.
+    (found,) = trio.run(_stored, server) or [{}]
     scopes = f", for {' '.join(found['scopes'])}" if found.get("scopes") else ""
     at = f" at {clean_line(found['issuer'])}" if "issuer" in found else ""
     print(f"signed in to {server}{at}{clean_line(scopes)}")
@@ -58,7 +62,7 @@ def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> 
     if options.scope:
         given["scopes"] = options.scope
     if options.client_id is not None:
-        given["client"] = auth.RegisteredClient(options.client_id, secret=os.environ.get(SECRET))
+        given["client"] = auth.RegisteredClient(options.client_id, secret=os.environ.get(SECRET) or None)
     return auth_of("oauth" if settings is None else settings, **given)
 
 
@@ -110,13 +114,13 @@ def _until(found: dict[str, Any]) -> str:
     return f"holds for {left:.0f} min" if left >= 1 else "expired"
 
 
-async def _stored() -> list[dict[str, Any]]:
+async def _stored(only: str | None = None) -> list[dict[str, Any]]:
     from trio_mcp import auth
     from trio_mcp.auth.rules.login import Login
 
     store = auth.FileTokens()
     found = []
-    for server in await store.keys():
+    for server in await store.keys() if only is None else [only]:
         text = await store.load(server)
         login = None if text is None else Login.from_json(text)
         if login is None or not (login.access_token or login.refresh_token):

@@ -228,7 +228,7 @@ class Feed:
         """End the subscription; of several causes, the first counts."""
         if self._over:
             return
-        if cause is None and not self.acknowledged:
+        if cause is None and not self.acknowledged and not self.resumed:
             # The block is still being entered: without a cause it would wait until its time limit.
             cause = RemoteProtocolError("the server ended a subscription that it had not acknowledged")
         self._over, self._cause = True, cause

@@ -15,7 +15,14 @@ from trio_mcp.client.client import Client
 from trio_mcp.client.connection import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
-from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
+from trio_mcp.errors import (
+    AuthorizationError,
+    CapabilityError,
+    LocalProtocolError,
+    McpError,
+    TransportError,
+    TrioMcpError,
+)
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.proxy.translation import HandedOn, handed_on
@@ -168,7 +175,10 @@ class Upstream:
             text = f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
             raise McpError(METHOD_NOT_FOUND, text) from None
         except (TrioMcpError, OSError) as exc:
-            logger.warning("the upstream server %r did not answer %r", self.name, method, exc_info=exc)
+            if isinstance(exc, AuthorizationError):  # it says all: what to do is lost below a traceback
+                logger.warning("the upstream server %r did not answer %r: %s", self.name, method, exc)
+            else:
+                logger.warning("the upstream server %r did not answer %r", self.name, method, exc_info=exc)
             what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
             # Only the type: the details are for the log, not for the client.
             text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"

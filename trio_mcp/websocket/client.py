@@ -17,7 +17,15 @@ import trio
 from trio_websocket import ConnectionRejected, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp._checks import Filled, as_written, check_count, check_headers, check_seconds, check_url
+from trio_mcp._checks import (
+    Filled,
+    as_written,
+    check_count,
+    check_headers,
+    check_seconds,
+    check_url,
+    without_credentials,
+)
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
@@ -201,16 +209,21 @@ class _Target:
             cause = cause.__context__
         target = f"GET {self.shown}"
         if isinstance(cause, ConnectionRejected):
-            return _http_error(target, cause.status_code, cause.headers, cause.body or b"")
+            return self._refused(target, cause.status_code, cause.headers, cause.body or b"")
         # Of a body that goes to the end of the connection, trio-websocket says nothing.
         status = _STATUS.match(stream.refusal)
         if cause is None and status is not None:
-            return _http_error(target, int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
+            return self._refused(target, int(status[1]), (), stream.refusal.partition(b"\r\n\r\n")[2])
         hint = "" if self._tls else "; does its URL begin with wss://?"
         if cause is None:
             how = stream.broken or "it closed the connection"
             return TransportError(f"{self.shown} did not answer the handshake of a WebSocket: {how}{hint}")
         return TransportError(f"{self.shown} is not a WebSocket of an MCP server: {cause}{hint}")
+
+    def _refused(self, target: str, status: int, fields: Iterable[tuple[bytes, bytes]], body: bytes) -> HttpError:
+        sent = [(name.decode(), value.decode()) for name, value in self._headers]
+        masked = [(name, without_credentials(value, sent)) for name, value in fields]
+        return _http_error(target, status, masked, without_credentials(body, sent))
 
 
 def _ascii(host: str) -> str:

@@ -349,12 +349,25 @@ async def test_where_no_person_can_be_asked_a_login_is_required(autojump_clock: 
             await world.call(signer)
         async with world.signed_in():
             assert await world.call(signer) == 200  # it looks into the store first
+        # What it advises must help, and harm no one who pastes it: scopes are the server's words.
+        with pytest.raises(LoginRequired, match=r"login https://\S+ '--scope=\$\(rm\)' --scope=read\b"):
+            await world.call(signer, ["read", "$(rm)"])
 
 
 async def test_the_person_does_not_come(autojump_clock: MockClock) -> None:
     world = World(person=301)
     async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:
         with pytest.raises(AuthorizationError, match="did not sign in within 300 seconds"):
+            await world.call(signer)
+
+
+async def test_a_function_that_can_not_show_the_page_is_an_error_of_the_login(autojump_clock: MockClock) -> None:
+    async def shown(url: str) -> str:
+        raise OSError("no display")
+
+    world = World()
+    async with world.oauth(show=shown).opened(SERVER, contextlib.nullcontext) as signer:
+        with pytest.raises(AuthorizationError, match="could not be shown to a person: OSError: no display"):
             await world.call(signer)
 
 
@@ -366,6 +379,20 @@ async def test_a_person_declines(autojump_clock: MockClock) -> None:
     assert [outcome.error for outcome in outcomes] == ["access_denied"] * 3
     assert len({id(outcome) for outcome in outcomes}) == 3
     assert len(world.asked) == 1
+
+
+def test_ctrl_c_leaves_through_the_call_that_waits_for_a_person() -> None:
+    async def shown(url: str) -> str:
+        async with trio.open_nursery():  # it strikes a task of the login, which may be in a nursery of its own
+            raise KeyboardInterrupt
+
+    async def run() -> None:
+        world = World()
+        async with world.oauth(show=shown).opened(SERVER, contextlib.nullcontext) as signer:
+            await world.call(signer)
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(run)
 
 
 async def test_the_last_one_who_leaves_ends_a_login(autojump_clock: MockClock) -> None:
@@ -542,9 +569,18 @@ async def test_its_metadata_document_is_what_the_client_is_known_by(autojump_clo
     ("options", "says"),
     [
         ({"scopes": "read write"}, "scopes must be a set of strings"),
-        ({"metadata_url": "http://app.example.com/client.json"}, "https"),
+        (
+            {"metadata_url": "http://app.example.com/client.json"},
+            "metadata_url 'http://app.example.com/.*' is not https",
+        ),
         ({"redirect": "http://app.example.com/callback"}, "neither on loopback nor https"),
         ({"redirect": "myapp:/callback"}, "redirect"),
+        ({"client": "an-id"}, "client must be RegisteredClient"),
+        ({"store": "a-folder"}, "store must be a TokenStore, such as .*, got str"),
+        ({"show": "browser"}, "show must be callable"),
+        ({"dpop": "yes"}, "dpop must be one of auto, require, off; got 'yes'"),
+        ({"login_timeout": 0}, "login_timeout must be more than 0 seconds"),
+        ({"assume_pkce": "https://id.example.com"}, "assume_pkce must be a set of issuers"),
     ],
 )
 def test_what_can_not_work_is_refused_at_once(options: dict[str, Any], says: str) -> None:

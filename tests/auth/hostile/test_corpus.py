@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from trio_mcp.auth.testing.faults import cut, edited, endless, lost, moved, raw,
 ID, EVIL_ID = "https://id.example.com", "https://evil.example.com"
 KNOWN = f"{ID}/.well-known/oauth-authorization-server"
 GIB = 2**30
+PAIR = base64.b64encode(b"app:s3cret-canary").decode()
 
 
 def challenged(*texts: str) -> Plan:
@@ -85,15 +87,14 @@ def expired(*plans: Plan) -> Plan:
     return all_of(Scene.later, *plans)
 
 
-def echo(*names: str) -> Any:
-    """Refuse with a description that repeats what was sent."""
+def echo(head: str = "") -> Any:
+    """Refuse with a description that repeats what was sent: a field of the head, or all."""
 
     def fault(request: Any, handle: Any) -> Any:
-        form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
-        said = " ".join([*form.values(), *request.fields.values()])
-        return raw(json.dumps({"error": "invalid_grant", "error_description": said}).encode(), code=400)(
-            request, handle
-        )
+        form = [values[0] for values in parse_qs(request.body.decode()).values()]
+        said = [request.fields[head]] if head else [*form, *request.fields.values()]
+        body = {"error": "invalid_grant", "error_description": " ".join(said)}
+        return raw(json.dumps(body).encode(), code=400)(request, handle)
 
     return fault
 
@@ -210,6 +211,9 @@ SIGNING_IN: dict[str, Case] = {
     "metadata redirected to loopback": Case(answered(METADATA, redirect_to("https://127.0.0.1/x")), R, "this machine"),
     "metadata redirected to http": Case(answered(METADATA, redirect_to("http://mcp.example.com/x")), R, "not followed"),
     "metadata redirected to a file": Case(answered(METADATA, redirect_to("file:///etc/passwd")), R, "not followed"),
+    "metadata redirected to a URL with a password": Case(
+        answered(METADATA, redirect_to("https://user:secret@id.example.com/x")), R, "user name"
+    ),
     "metadata redirected to a private name": Case(
         all_of(PRIVATE, answered(METADATA, redirect_to(f"{INSIDE}/x", 308))), R, "private network"
     ),
@@ -352,14 +356,25 @@ SIGNING_IN: dict[str, Case] = {
     "tokens that expire as a truth": Case(granted(expires_in=True), None, asked=1),
     "tokens that expire beyond all numbers": Case(granted(expires_in=10**400), None, asked=1),
     "tokens that expire as a list": Case(granted(expires_in=[3600]), None, asked=1),
+    "tokens that expire at 1e400": Case(
+        fault(
+            "token",
+            lambda request, handle: attrs.evolve(
+                found := handle(request), body=found.body.replace(b'"expires_in": 3600', b'"expires_in": 1e400')
+            ),
+        ),
+        None,
+        asked=1,
+    ),
+    "a refresh token that is half a character": Case(granted(refresh_token="\ud800", expires_in=0.1), None, asked=1),
     "an error that repeats all that was sent": Case(fault("token", echo()), T, "invalid_grant"),
     "an error that is the code": Case(fault("token", echo_as_code), T, "no error code"),
     "an error that repeats the secret": Case(
         all_of(
             lambda scene: scene.id.add_client("app", "s3cret-canary", redirects=["http://127.0.0.1:0/callback"]),
-            lambda scene: scene.secrets.update({"s3cret-canary": {f"{ID}/token"}}),
+            lambda scene: scene.secrets.update({"s3cret-canary": {f"{ID}/token"}, PAIR: {f"{ID}/token"}}),
             with_options(client=RegisteredClient("app", secret="s3cret-canary")),
-            fault("token", echo()),
+            fault("token", echo("authorization")),
         ),
         T,
         "invalid_grant",
@@ -451,6 +466,9 @@ SIGNED_IN: dict[str, Case] = {
     ),
     "scopes without end": Case(more_scopes, Z, "insufficient", asked=3),
     "scopes that were granted": Case(always(403, TOO_MUCH), Z, "insufficient"),
+    "scopes that are half a character": Case(
+        expired(granted(scope="\ud800 read"), always(403, TOO_MUCH)), Z, "insufficient"
+    ),
     "no scope at all": Case(always(403, 'Bearer error="insufficient_scope"'), Z, "insufficient", asked=1),
     "a token that is never good": Case(always(401, 'Bearer error="invalid_token"'), Z, "refuses the token", asked=2),
     "a nonce that is never good": Case(

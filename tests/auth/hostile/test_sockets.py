@@ -11,7 +11,7 @@ import httpx
 import pytest
 import trio
 
-from trio_mcp import Client, Server
+from trio_mcp import Client, HttpError, Server, websocket_client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import MemoryTokens, OAuth
 from trio_mcp.auth.rules.login import Login
@@ -20,9 +20,10 @@ from trio_mcp.errors import AuthorizationError
 
 HEAD = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%b\r\n"
 GIB = 2**30
+TOKEN = "canary-token"
 
 
-async def nobody(url: str) -> None:
+async def asked(url: str) -> None:
     raise AssertionError("a person was asked")
 
 
@@ -55,10 +56,31 @@ async def test_little_of_a_gibibyte_is_read(head: bytes) -> None:
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
         with pytest.raises(AuthorizationError, match="more than 65536 bytes") as caught:
-            async with Client(url, auth=OAuth(show=nobody)):
+            async with Client(url, auth=OAuth(show=asked)):
                 pass
     assert caught.value.step == "resource metadata"
     assert given < 16 * 2**20  # what the buffers of the system take
+
+
+async def test_a_refused_handshake_shows_no_token_that_the_server_repeats() -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        async with stream:
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += bytes(await stream.receive_some())
+            assert TOKEN.encode() in request
+            said = f"no: Bearer {TOKEN}".encode()
+            await stream.send_all(
+                HEAD % (b"403 Forbidden", b"X-No: %b\r\nContent-Length: %d\r\n" % (said, len(said))) + said
+            )
+
+    async with background_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        url = f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+        with pytest.raises(HttpError, match=r"no: Bearer \*\*\*") as caught:
+            async with websocket_client(url, headers={"Authorization": f"Bearer {TOKEN}"}):
+                pass
+    assert TOKEN not in repr(caught.value) + "".join(traceback.format_exception(caught.value))
 
 
 async def test_neither_pages_nor_logs_show_a_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +100,7 @@ async def test_neither_pages_nor_logs_show_a_secret(caplog: pytest.LogCaptureFix
                 assert page.status_code == code
                 seen.append(page.text + str(page.headers))
             said.update(httpx.QueryParams(query))
-        with pytest.raises(httpx.TransportError):  # nobody listens any more, or nobody answers
+        with pytest.raises(httpx.TransportError):  # the port is closed, or its next user answers
             async with httpx.AsyncClient() as browser:
                 assert (await browser.get(back)).status_code == 400
                 raise httpx.ConnectError("refused")

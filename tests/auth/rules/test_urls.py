@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -158,6 +159,16 @@ def test_addresses(address: str, near: str, allowed: bool) -> None:
     url = "https://id.example.com/token"
     with contextlib.nullcontext() if allowed else pytest.raises(AuthorizationError, match=re.escape(f"({address})")):
         UrlPolicy().check_address(url, address, near.split(), "token")
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    ["id.corp.example", ["https://id.corp.example"], ["id.corp.example:8080"], [""]],
+    ids=["a string", "a URL", "a port", "empty"],
+)
+def test_hosts_that_would_never_be_met(hosts: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"^hosts must be "):
+        UrlPolicy(hosts=hosts)
 
 
 def test_hosts_that_are_trusted() -> None:

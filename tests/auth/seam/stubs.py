@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ class Person:
         token: The token, once there is one.
         denies: Whether the person refuses.
         tries: How often an operation asks.
+        ready_in: How many seconds the fields of a request take.
         asked: How often the person was asked.
         signed: What was authorized: methods and URLs.
         servers: What was opened.
@@ -40,6 +42,7 @@ class Person:
     token: str | None = None
     denies: bool = False
     tries: int = 1
+    ready_in: float = 0.0
     extensions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     asked: int = 0
     nonce: str | None = None
@@ -76,7 +79,7 @@ class Try:
     sent: str | None = None
 
     async def fields(self, method: str, url: str) -> list[tuple[str, str]]:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.person.ready_in)
         self.sent = self.person.token
         self.person.signed.append((method, url))
         proof = [] if self.person.nonce is None else [("DPoP", f"{SECRET}-proof-{self.person.nonce}")]
@@ -139,12 +142,45 @@ async def only_legacy(request: httpx.Request) -> httpx.Response:
     return httpx.Response(400) if rpc(request)["method"] == "server/discover" else await answered(request)
 
 
-def protected(behind: Answer = answered, *, status: int = 401, good: Callable[[str], bool] = bool) -> Answer:
+class Streaming(httpx.AsyncByteStream):
+    """The body of a response that takes its time.
+
+    Attributes:
+        last: What comes at its end.
+        closed: Whether it was closed.
+    """
+
+    def __init__(self, *parts: bytes, lasts: float = math.inf, cut: bool = False) -> None:
+        self.parts, self.lasts, self.cut = parts, lasts, cut
+        self.last: list[bytes] = []
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
+        await trio.sleep(self.lasts)
+        if self.cut:
+            raise httpx.ReadError("cut")
+        for part in self.last:
+            yield part
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def response(self, status: int = 200, kind: str = "text/event-stream", **headers: str) -> httpx.Response:
+        return httpx.Response(status, headers={"Content-Type": kind, **headers}, stream=self)
+
+
+def is_good(token: str) -> bool:
+    return token.startswith(SECRET)
+
+
+def protected(behind: Answer = answered, *, status: int = 401, good: Callable[[str], bool] = is_good) -> Answer:
     """Return a server that wants a token."""
 
     async def answer(request: httpx.Request) -> httpx.Response:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        return await behind(request) if token.startswith(SECRET) and good(token) else refusal(status)
+        return await behind(request) if good(token) else refusal(status)
 
     return answer
 

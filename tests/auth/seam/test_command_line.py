@@ -167,6 +167,8 @@ def test_what_can_go_wrong_is_told(site: Site, tmp_path: Path, capfd: pytest.Cap
         (["logout", site.url, "--all"], USAGE, "either a TARGET or --all"),
         (["login", "tcp://localhost:1"], USAGE, "logins are for servers over HTTP and WebSocket"),
         (["login", "http://127.0.0.1:1/mcp"], NO_CONNECTION, "resource metadata"),
+        (["login", "http://host.example/mcp"], NO_CONNECTION, "is not https"),
+        (["login", site.url, "--client-id", ""], USAGE, "the id of RegisteredClient must not be empty"),
     ):
         assert main(words) == status
         assert message in capfd.readouterr().err

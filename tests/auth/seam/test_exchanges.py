@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -9,9 +11,22 @@ import pytest
 import trio
 
 from tests.auth.engine.world import World
-from tests.auth.seam.stubs import SECRET, URL, Answer, Person, answered, client_of, only_legacy, protected, refusal, rpc
+from tests.auth.seam.stubs import (
+    SECRET,
+    URL,
+    Answer,
+    Person,
+    Streaming,
+    answered,
+    client_of,
+    only_legacy,
+    protected,
+    refusal,
+    rpc,
+)
 from tests.injection import cancel_everywhere
 from trio_mcp import AuthorizationError, HttpError
+from trio_mcp.http.headers import Headers
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -48,6 +63,59 @@ async def test_a_person_who_says_no_is_the_error_of_connecting(behind: Answer, a
         async with client_of(protected(behind), Person(takes=100, denies=True)):
             raise AssertionError("it connected")
     assert caught.value.error == "access_denied"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_the_connection_is_free_while_a_person_is_asked(status: int, autojump_clock: Any) -> None:
+    body = Streaming(b"no token", lasts=0)
+
+    async def refused(request: httpx.Request) -> httpx.Response:
+        if request.headers.get("authorization"):
+            return await answered(request)
+        return body.response(status, "text/plain", **{"WWW-Authenticate": "Bearer"})
+
+    async with trio.open_nursery() as nursery:
+        auth = Person(takes=50)
+
+        async def connect() -> None:
+            async with client_of(refused, auth):
+                pass
+
+        nursery.start_soon(connect)
+        await trio.sleep(10)
+        assert (auth.asked, auth.token, body.closed) == (1, None, True)
+
+
+async def test_a_field_that_is_not_wanted_any_more_is_not_sent(autojump_clock: Any) -> None:
+    class Changing(Person):
+        @contextlib.asynccontextmanager
+        async def opened(self, server: str, pause: Any) -> AsyncIterator[Any]:
+            yield self
+
+        def attempt(self) -> Any:
+            return self
+
+        async def fields(self, method: str, url: str) -> list[tuple[str, str]]:
+            return (
+                [("Authorization", "DPoP a"), ("DPoP", "b")] if self.token is None else [("authorization", "Bearer c")]
+            )
+
+        async def again(self, status: int, headers: Headers) -> bool:
+            first, self.token = self.token is None, "c"
+            return first
+
+    async with client_of(protected(good=lambda token: token == "c"), Changing(), mode="2026-07-28") as (memory, _):
+        given = [(each.headers.get_list("authorization"), each.headers.get("dpop")) for each in memory.requests]
+    assert given == [(["DPoP a"], "b"), (["Bearer c"], None)]
+
+
+async def test_a_login_that_only_the_old_transport_asks_for_is_the_error(autojump_clock: Any) -> None:
+    async def old(request: httpx.Request) -> httpx.Response:
+        return refusal() if request.method == "GET" else httpx.Response(405)
+
+    with pytest.raises(AuthorizationError, match="access_denied"):
+        async with client_of(old, Person(denies=True), mode="legacy"):
+            raise AssertionError("it connected")
 
 
 # --- redirections, nonces -------------------------------------------------------------------------------------------
@@ -119,6 +187,21 @@ async def test_a_call_that_is_given_up_while_a_person_is_asked_tells_the_server_
         assert not auth.turn.locked()  # the person is left alone
         assert "notifications/cancelled" not in memory.sent
         assert memory.sent.count("tools/call") == 1
+
+
+async def test_a_call_of_the_legacy_era_that_waits_for_its_token_was_not_sent(autojump_clock: Any) -> None:
+    auth = Person(token=SECRET)
+    async with client_of(protected(only_legacy), auth, mode="legacy") as (memory, client):
+        auth.ready_in = 20
+        with trio.move_on_after(5):
+            await client.call_tool("fine")
+        await trio.sleep(100)
+        assert memory.sent.count("tools/call") == memory.sent.count("notifications/cancelled") == 0
+        auth.ready_in = 0
+        with trio.move_on_after(5):
+            await client.call_tool("hang")
+        await trio.sleep(100)
+        assert memory.sent.count("notifications/cancelled") == 1
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", pytest.param("legacy", marks=pytest.mark.again)])

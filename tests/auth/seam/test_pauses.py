@@ -12,9 +12,11 @@ import pytest
 import trio
 
 from tests.auth.seam.stubs import (
+    SECRET,
     Answer,
     Memory,
     Person,
+    Streaming,
     answered,
     client_of,
     link,
@@ -23,6 +25,7 @@ from tests.auth.seam.stubs import (
     refusal,
     rpc,
 )
+from tests.http_peer import event, result
 from trio_mcp import (
     AuthorizationError,
     CallOptions,
@@ -31,12 +34,18 @@ from trio_mcp import (
     ClientSession,
     FailoverParameters,
     RequestTimeout,
+    ResponseCache,
     SessionOptions,
+    ToolsListChanged,
     TransportError,
     sse_client,
 )
-from trio_mcp.stopwatch import Stopwatch, TimeLimit
+from trio_mcp.link import Link
+from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
+from trio_mcp.types import meta
 
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+LISTED = {"resultType": "complete", "ttlMs": 600_000, "cacheScope": "private"}
 LONG = 3000.0
 """Seconds that the person takes: far more than any time limit."""
 
@@ -76,7 +85,11 @@ async def test_a_person_has_as_long_as_it_takes(answer: Answer, settings: Any, a
     assert (auth.asked, faults) == (1, [])
 
 
-@pytest.mark.parametrize("limits", [{"timeout": 10}, {"timeout": None, "total_timeout": 10}], ids=str)
+@pytest.mark.parametrize(
+    "limits",
+    [{"timeout": 10}, {"timeout": None, "total_timeout": 10}, {"timeout": 10, "total_timeout": 50}],
+    ids=str,
+)
 @pytest.mark.parametrize("progress", [False, True])
 @pytest.mark.parametrize("begun", [-4, 0.5])
 async def test_what_counts_is_the_time_before_and_after(
@@ -139,14 +152,11 @@ async def test_a_session_that_was_forgotten_is_opened_anew_when_a_person_has_sig
 
 
 async def test_the_old_transport_waits_for_its_endpoint_as_well(autojump_clock: Any) -> None:
-    class Endpoint(httpx.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield b"event: endpoint\ndata: /messages\n\n"
-            await trio.sleep_forever()
+    endpoint = Streaming(b"event: endpoint\ndata: /messages\n\n")
 
     async def old(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Endpoint())
+            return endpoint.response()
         return httpx.Response(202)
 
     auth = Person(takes=LONG)
@@ -161,6 +171,75 @@ async def test_the_old_transport_waits_for_its_endpoint_as_well(autojump_clock: 
 async def test_a_session_without_a_client_waits_as_well(autojump_clock: Any) -> None:
     async with link(Memory(protected()), Person(takes=LONG))() as opened, ClientSession(*opened) as session:
         await session.negotiate(timeout=1)
+
+
+# --- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+def subscribable(*ends: Streaming | Exception, needs: bool = True) -> Answer:
+    """Return a server with subscriptions that end like this, one after the other."""
+    left = list(ends)
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        message = rpc(request)
+        if message["method"] == "tools/list":
+            return httpx.Response(200, json=result(message["id"], {**LISTED, "tools": []}))
+        if message["method"] != "subscriptions/listen":
+            return await answered(request)
+        if needs and not request.headers.get("authorization"):
+            return refusal()
+        stream = left.pop(0)
+        if isinstance(stream, Exception):
+            raise stream
+        stamp = {"_meta": {meta.SUBSCRIPTION_ID: message["id"]}}
+        agreed = {
+            "jsonrpc": "2.0",
+            "method": ACKNOWLEDGED,
+            "params": {"notifications": {"toolsListChanged": True}, **stamp},
+        }
+        over = [] if stream.cut else [event(result(message["id"], {"resultType": "complete", **stamp}))]
+        stream.parts = (event(agreed),)
+        stream.last = over
+        return stream.response()
+
+    return answer
+
+
+async def test_the_opening_of_a_subscription_waits_for_a_person(autojump_clock: Any) -> None:
+    auth = Person(takes=LONG)
+    async with (
+        client_of(subscribable(Streaming()), auth) as (_, client),
+        client.listen(tools_list_changed=True, timeout=1),
+    ):
+        assert auth.asked == 1
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_what_may_have_changed_between_two_subscriptions_is_told(cut: bool, autojump_clock: Any) -> None:
+    ends = Streaming(lasts=5, cut=cut), Streaming(lasts=5, cut=cut), httpx.ConnectError("gone")
+    cache = ResponseCache()
+    async with (
+        client_of(subscribable(*ends), Person(), cache=cache) as (memory, client),
+        client.listen(tools_list_changed=True) as events,
+    ):
+        await client.list_tools()
+        await client.list_tools()
+        assert await anext(events) == ToolsListChanged()
+        await client.list_tools()
+        assert memory.sent.count("tools/list") == 2
+        # It can't be opened once more, so it ends as it did.
+        with pytest.raises(TransportError, match="cut") if cut else contextlib.nullcontext():
+            assert [each async for each in events] == []
+        assert events.ended is not cut
+
+
+async def test_a_subscription_that_ends_at_once_is_not_opened_again(autojump_clock: Any) -> None:
+    async with (
+        client_of(subscribable(Streaming(lasts=0.5), Streaming()), Person(token=SECRET)) as (memory, client),
+        client.listen(tools_list_changed=True) as events,
+    ):
+        assert [each async for each in events] == []
+    assert memory.sent.count("subscriptions/listen") == 1
 
 
 # --- clients that have several servers, or several ways to one -------------------------------------------------------
@@ -179,6 +258,27 @@ async def test_a_way_waits_for_its_person_and_the_next_is_not_tried(autojump_clo
         await trio.sleep(60)
         assert (client.transport.switches, auth.asked) == (0, 2)
         await client.call_tool("fine", timeout=1)
+
+
+async def test_connecting_a_way_takes_as_long_as_its_person(autojump_clock: Any) -> None:
+    @contextlib.asynccontextmanager
+    async def slow() -> AsyncIterator[Link]:
+        with current_stopwatch().pause():
+            await trio.sleep(LONG)
+        async with link(Memory(answered), None)() as opened:
+            yield opened
+
+    ways = FailoverParameters([slow], attempt_timeout=2, patience=5)
+    async with Client(ways, options=options(connect_timeout=10)) as client:
+        await client.call_tool("fine")
+
+
+async def test_a_way_is_not_in_doubt_because_a_person_says_no_to_a_call(autojump_clock: Any) -> None:
+    no, other = Person(takes=1, denies=True), Memory(answered)
+    async with Client([link(Memory(wanting("tools/call")), no), link(other, None)]) as client:
+        with pytest.raises(AuthorizationError):
+            await client.call_tool("fine")
+        assert (no.asked, client.transport.switches, other.sent) == (1, 0, [])
 
 
 async def test_a_person_who_says_no_is_not_asked_again_by_a_way_or_a_group(autojump_clock: Any) -> None:

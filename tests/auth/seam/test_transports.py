@@ -28,6 +28,7 @@ from trio_mcp import (
     Context,
     FailoverParameters,
     HttpServerParameters,
+    McpError,
     ProxyServer,
     Server,
     SessionOptions,
@@ -221,6 +222,18 @@ async def test_a_proxy_passes_no_credentials_on() -> None:
         secrets = {name: value for name, value in request.headers.items() if SECRET in value}
         assert secrets == {"authorization": f"Bearer {SECRET}-upstream"}
         assert SECRET.encode() not in request.content
+
+
+async def test_a_proxy_whose_login_has_ended_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    upstream, auth = Memory(protected()), Person(token=f"{SECRET}-upstream")
+    async with Client(ProxyServer(link(upstream, auth))) as client:
+        await client.call_tool("fine")
+        auth.token, auth.denies = "ended", True
+        with pytest.raises(McpError, match="is unavailable: AuthorizationError"):
+            await client.call_tool("fine")
+    (record,) = [each for each in caplog.records if "did not answer" in each.getMessage()]
+    assert "authorization failed: " in record.getMessage()
+    assert record.exc_info is None
 
 
 async def test_no_token_is_told_by_logs_errors_or_spans(caplog: pytest.LogCaptureFixture, autojump_clock: Any) -> None:

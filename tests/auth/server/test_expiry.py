@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -14,9 +15,12 @@ from trio.testing import MockClock
 
 from tests.auth.server.guarded import META, Exchange, Legacy, Table, ask, modern, person, protected, under_way
 from tests.http_peer import LATEST, request
+from tests.injection import cancel_everywhere
 from tests.peer import ME
 from tests.websocket.test_asgi import CONNECT, SCOPE, Driver
-from trio_mcp import Context, MemoryEventStore, Server
+from trio_mcp import Client, Context, HttpServerParameters, McpError, MemoryEventStore, Server, TransportError
+from trio_mcp.auth import BearerToken
+from trio_mcp.http.server import gate
 from trio_mcp.http.server.gate import LEEWAY
 
 LIFE = 100.0
@@ -233,3 +237,38 @@ async def test_a_websocket_ends_once_its_requests_have_their_responses(autojump_
             "reason": "the token has expired; come back with a new one",
         }
         assert app.statistics().websockets == 0
+
+
+async def test_over_a_socket_the_client_of_a_websocket_is_told_why_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LEEWAY", 0.2)
+    server, go = made()
+    async with trio.open_nursery() as nursery:
+
+        async def serve(task_status: trio.TaskStatus[str]) -> None:
+            await server.serve_websocket(port=0, auth=table(now=0.0), task_status=task_status)
+
+        url = await nursery.start(serve)
+        target = HttpServerParameters(url, kind="ws", auth=BearerToken("now"))
+        with trio.fail_after(10):
+            async with Client(target) as client:
+                go.set()
+                with pytest.raises(TransportError, match="3000: the token has expired"):
+                    while True:
+                        with contextlib.suppress(McpError):  # for a moment it only refuses requests
+                            await client.call_tool("wait")
+                        await trio.sleep(0.05)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_listener_that_is_cancelled_anywhere_leaves_nothing(autojump_clock: MockClock) -> None:
+    server, _ = made()
+    async with trio.open_nursery() as nursery, server.asgi_app(auth=table()) as app:
+
+        async def scenario() -> None:
+            await ask(app, modern("past", "subscriptions/listen", **LISTEN))
+
+        async def check() -> None:
+            assert (app.statistics().requests, server.statistics().listening, server.statistics().topics) == (0, 0, 0)
+
+        assert await cancel_everywhere(scenario, check) > 5
+        assert not nursery.child_tasks

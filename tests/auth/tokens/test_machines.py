@@ -146,6 +146,8 @@ async def test_credentials_go_to_one_authorization_server_only(autojump_clock: M
 @pytest.mark.parametrize(("make", "problem"), [
     (lambda: ClientCredentials("a"), "either a secret or a key"),
     (lambda: ClientCredentials("a", secret="s", key=PrivateKeyJwt(KEY.as_pem(private=True))), "and not both"),
+    (lambda: ClientCredentials("a", secret=""), "the secret of RegisteredClient must not be empty"),
+    (lambda: ClientCredentials("a", secret="s", dpop="yes"), "dpop must be one of auto, require, off"),  # type: ignore[arg-type]
 ])  # fmt: skip
 def test_credentials_that_make_no_sense(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

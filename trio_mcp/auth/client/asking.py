@@ -13,7 +13,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.auth.client.listener import Redirections, listening
 from trio_mcp.auth.client.terminal import show_code
 from trio_mcp.auth.rules.steps import Ask, ShowCode
-from trio_mcp.errors import AuthorizationError
+from trio_mcp.errors import AuthorizationError, TrioMcpError
 
 __all__ = ["Asker", "Person", "Show"]
 
@@ -53,7 +53,13 @@ class Person:
 
     async def _shown(self, ask: Ask) -> None:
         # Both at once: a person who is asked to paste may as well have a browser that comes back by itself.
-        pasted = await self._show(ask.url)
+        try:
+            pasted = await self._show(ask.url)
+        except TrioMcpError:
+            raise
+        except Exception as exc:
+            problem = f"the URL could not be shown to a person: {type(exc).__name__}: {exc}"
+            raise AuthorizationError("authorization", problem, issuer=ask.issuer) from exc
         if pasted is None:
             return
         try:

@@ -92,7 +92,9 @@ class _Attempt:
         """Return whether to send the request once more, with another token."""
         if status not in (401, 403) or not self._used:
             return False
-        wanted = read_wanted(headers)
+        # A challenge that repeats the token is not read: what it says may be shown.
+        repeats = self._used in (headers.get("WWW-Authenticate") or "")
+        wanted = Wanted() if repeats else read_wanted(headers)
         if status == 401 and not self._renewed and not self._signer.fixed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:

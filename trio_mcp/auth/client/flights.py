@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from trio_mcp._nursery import interruption_in
 from trio_mcp.convert import another
 
 __all__ = ["Flight"]
@@ -33,7 +34,7 @@ class Flight:
         self.ended = trio.Event()
         self.answered = False
         self.fresh = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._scope = trio.CancelScope()
         self._waiters = 0
         self._held = False
@@ -53,6 +54,12 @@ class Flight:
                 await work(self)
         except Exception as error:  # of the waiters, not of the run
             self._error = error
+        except BaseException as error:
+            # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: if a task of the run raised it, that
+            # would be an internal error of Trio.
+            self._error = interruption_in(error)
+            if self._error is None:
+                raise
         finally:
             ended()
             self.ended.set()
@@ -79,7 +86,7 @@ class Flight:
         """Wait for its end.
 
         Raises:
-            Exception: A copy of what it failed with.
+            BaseException: A copy of what it failed with, Ctrl-C included.
         """
         self._waiters += 1
         try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import attrs
 
+from trio_mcp._checks import check_choice
 from trio_mcp.auth.client.asking import Asker
 from trio_mcp.auth.client.keeping import Need
 from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
+from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.rules.login import ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover
 from trio_mcp.auth.rules.registration import RegisteredClient, register
@@ -59,7 +61,10 @@ class MachineMeans:
     login_timeout: float = attrs.field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse scopes that would be an iterable of letters."""
+        """Refuse what can't work, such as scopes that would be an iterable of letters."""
+        check_choice("dpop", self.dpop, get_args(DpopUse))
+        if self.dpop == "require":
+            need_jose("dpop='require'")
         if isinstance(self.scopes, str):
             raise TypeError(f"scopes must be a set of strings; write {set(self.scopes.split())!r}")
 

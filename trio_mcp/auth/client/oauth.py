@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Collection
+from typing import get_args
 
 import attrs
 
+from trio_mcp._checks import check_choice, check_hook, check_seconds
 from trio_mcp.auth.client.asking import Asker, Show
 from trio_mcp.auth.client.browser import open_browser
 from trio_mcp.auth.client.keeping import Need, drive
@@ -18,6 +21,7 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.authorization import authorize, require_pkce
 from trio_mcp.auth.rules.device import device
 from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
+from trio_mcp.auth.rules.jose import need_jose
 from trio_mcp.auth.rules.login import ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, check_redirect, register, reusable
@@ -68,7 +72,9 @@ class OAuth:
         clock: Tells the time, in seconds since the epoch.
 
     Raises:
-        ValueError: If ``metadata_url`` can't be a client's id, or ``redirect`` is neither on loopback nor https.
+        TypeError: If an argument is of another type.
+        ValueError: If ``metadata_url`` can't be a client's id, ``redirect`` is neither on loopback nor https, or
+            another argument has a value that can't be used.
     """
 
     def __init__(
@@ -90,8 +96,22 @@ class OAuth:
     ) -> None:
         if isinstance(scopes, str):
             raise TypeError(f"scopes must be a set of strings; write {set(scopes.split())!r}")
+        if isinstance(assume_pkce, str):
+            raise TypeError(f"assume_pkce must be a set of issuers; write {{{assume_pkce!r}}}")
+        if client is not None and not isinstance(client, RegisteredClient):
+            raise TypeError(f"client must be RegisteredClient(…), got {type(client).__name__}")
+        if store is not None and not all(hasattr(store, each) for each in ("load", "save", "lock")):
+            raise TypeError(f"store must be a TokenStore, such as FileTokens(), got {type(store).__name__}")
         if metadata_url is not None:
-            check_document_url(metadata_url)
+            try:
+                check_document_url(metadata_url)
+            except ValueError as exc:
+                raise ValueError(f"metadata_url {metadata_url!r} {exc}") from None
+        check_hook("show", show)
+        check_seconds("login_timeout", login_timeout)
+        check_choice("dpop", dpop, get_args(DpopUse))
+        if dpop == "require":
+            need_jose("dpop='require'")
         if redirect is not None:
             _check_redirect(redirect)
         policy = UrlPolicy() if urls is None else urls
@@ -200,10 +220,13 @@ class _SigningIn:
 
     def obtain(self, need: Need) -> Flow[Login]:
         if self.asker is None:
+            # Quoted, since it may be copied into a shell, and scopes are the server's own words.
+            words = ["trio-mcp", "login", need.server, *(f"--scope={each}" for each in sorted(need.scopes))]
+            wants = "a login with more scopes" if need.scopes else "a login"
             raise LoginRequired(
                 "authorization",
-                f"{need.server} wants a login, and there is no person to ask here",
-                advice=f"sign in first: trio-mcp login {need.server}",
+                f"{need.server} wants {wants}, and there is no person to ask here",
+                advice=f"sign in first: {shlex.join(words)}",
             )
         old = need.old
         # A client that belongs to one authorization server is of no use to others, so it decides which one is asked.

@@ -182,7 +182,7 @@ class _Attempt:
         raise self._refused(status, wanted)
 
     def _is_repeated(self, headers: Headers) -> bool:
-        # A server that repeats the token as an error or a scope would have it in an error, a log, or an authorization URL.
+        # A server that repeats the token as an error or a scope would have it in a log, or in an authorization URL.
         token = "" if self._used is None else self._used.access_token
         return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 

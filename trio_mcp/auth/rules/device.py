@@ -77,7 +77,7 @@ def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     code, user_code = answer.get("device_code"), answer.get("user_code")
     url = answer.get("verification_uri", answer.get("verification_url"))  # the latter from before it was a standard
     complete = answer.get("verification_uri_complete")
-    if not (isinstance(code, str) and code):
+    if not (isinstance(code, str) and code.isascii() and code):
         raise AuthorizationError(_STEP, "the server's answer has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
         raise AuthorizationError(_STEP, "the server's answer has no code and URL to show", issuer=at.issuer)

@@ -46,7 +46,7 @@ class RegisteredClient:
             administrator has consented for all.
 
     Raises:
-        ValueError: If the method needs a secret, and there is no secret.
+        ValueError: If the id is empty, or the method needs a secret and there is no secret.
     """
 
     id: str
@@ -59,6 +59,8 @@ class RegisteredClient:
     prompt: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
+        if not self.id or self.secret == "":  # as from an environment variable that is not set
+            raise ValueError(f"the {'secret' if self.id else 'id'} of RegisteredClient must not be empty")
         if self.method not in (None, "none") and self.secret is None:
             raise ValueError(f"RegisteredClient({self.id!r}) has no secret for {self.method}; pass secret=")
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from trio_mcp.auth.rules.scopes import read_scopes
 from trio_mcp.auth.rules.steps import Fetched
 from trio_mcp.auth.rules.texts import cleaned, json_object
 from trio_mcp.errors import AuthorizationError
@@ -21,6 +22,10 @@ __all__ = ["Tokens", "error_code", "id_token_holds", "read_tokens", "refusal", "
 
 # RFC 6749, appendix A.12: what can be sent in a header field, without a space.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+# Appendix A.17; half a character of UTF-16, which JSON may have, could not even be sent.
+_TEXT = re.compile(r"[\x20-\x7e]+")
+# Every JWT begins with it: an assertion, or a proof.
+_JWT: Final = "eyJ"
 # RFC 6749, appendix A.7 allows more, but all that are registered look like this.
 _CODE = re.compile(r"[A-Za-z0-9._~:/-]{1,100}")
 # What is shorter is a part of any word, and no secret.
@@ -154,7 +159,7 @@ def refusal(
         secrets: What must not be shown, though the server may repeat it.
         advice: What to do, where more is known than the error code.
     """
-    hidden = [text for text in secrets if len(text) >= _SHORTEST]
+    hidden = [_JWT, *(text for text in secrets if len(text) >= _SHORTEST)]
     code = error_code(response)
     if code and any(secret in code for secret in hidden):
         code = None
@@ -190,7 +195,7 @@ def _skew(headers: Headers, now: float) -> str:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return value if isinstance(value, str) and _TEXT.fullmatch(value) else None
 
 
 def _scopes(value: object) -> frozenset[str] | None:
@@ -199,4 +204,4 @@ def _scopes(value: object) -> frozenset[str] | None:
     # A list is what some servers send.
     if not isinstance(value, list) or not value or not all(isinstance(scope, str) for scope in value):
         return None
-    return frozenset(value)
+    return read_scopes(" ".join(value)) or None

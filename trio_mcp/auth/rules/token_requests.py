@@ -322,9 +322,12 @@ def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[st
         raise AuthorizationError(step, f"the client {client.id!r} has no secret", issuer=at.issuer)
     if client.method == "client_secret_post":
         return {}, {"client_id": client.id, "client_secret": client.secret}
+    return {"Authorization": f"Basic {_pair(client.id, client.secret)}"}, {}
+
+
+def _pair(id: str, secret: str) -> str:
     # RFC 6749, section 2.3.1: both are form-encoded first, so that a colon in the id separates nothing.
-    pair = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
-    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {}
+    return base64.b64encode(f"{quote_plus(id)}:{quote_plus(secret)}".encode()).decode()
 
 
 def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str, str]) -> AuthorizationError:
@@ -332,7 +335,7 @@ def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str,
     hidden = [value for name, value in form.items() if name in _SECRET]
     advice = ""
     if client is not None and client.secret is not None:
-        hidden.append(client.secret)
+        hidden += client.secret, quote_plus(client.secret), _pair(client.id, client.secret)
         if client.secret_expires_at is not None and client.secret_expires_at <= now:
             advice = f"the secret of the client {client.id!r} has expired; get a new one"
     return refusal(step, at.issuer, response, now=now, secrets=hidden, advice=advice)

@@ -200,7 +200,13 @@ def _literal(host: str) -> Reach | None:
     return reach(host)
 
 
-def _lower(names: Iterable[str]) -> frozenset[str]:
+def _hosts(names: Iterable[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise TypeError(f"hosts must be a list of names; write [{names!r}]")
+    for name in names:
+        # A URL, or a port, would never be found here.
+        if not name or (set(name) & set("/:@ ") and not _literal(name)):
+            raise ValueError(f"hosts must be names of hosts, such as 'id.corp.example'; got {name!r}")
     return frozenset(name.lower() for name in names)
 
 
@@ -213,9 +219,13 @@ class UrlPolicy:
 
     Args:
         hosts: Names of hosts that are trusted beyond that: they may have a private address and use ``http``.
+
+    Raises:
+        TypeError: If the names are a single string.
+        ValueError: If one is not the name of a host.
     """
 
-    hosts: frozenset[str] = attrs.field(default=frozenset(), converter=_lower)
+    hosts: frozenset[str] = attrs.field(default=frozenset(), converter=_hosts)
 
     def check(self, url: str, server: str, step: str) -> None:
         """Check the form of a URL, before anything is resolved.

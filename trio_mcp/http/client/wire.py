@@ -23,7 +23,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import attrs
 import trio
 
-from trio_mcp._checks import as_written
+from trio_mcp._checks import as_written, without_credentials
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
@@ -67,9 +67,6 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 }
 # The statuses that ask for (another) authorization; RFC 9110, section 15.5.
 _REFUSED: Final = frozenset({401, 403})
-_CREDENTIALS: Final = frozenset({"authorization", "dpop"})
-_SHORTEST: Final = 8
-"""Characters from which a secret can be told from the words of a message; chosen."""
 # The exceptions raised before anything has been sent, and those raised if the connection is closed under a request. By
 # name, because the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
@@ -195,11 +192,7 @@ class HttpResponse:
 
     def masked(self, text: bytes) -> bytes:
         """Return a text of the server without the credentials of the request: some servers repeat what they refuse."""
-        for name in _CREDENTIALS & self.asked.keys():
-            secret = self.asked[name][1].rpartition(" ")[2].encode()
-            if len(secret) >= _SHORTEST:
-                text = text.replace(secret, b"***")
-        return text
+        return without_credentials(text, self.asked.values())
 
     async def aclose(self) -> None:
         """Release the connection, and close it unless the body has been read to its end."""
