@@ -249,7 +249,7 @@ class Run:
                     mine = {number: call for number, call in numbered.items() if call.process == place}
                     if mine:
                         nursery.start_soon(process.play, mine, outcomes)
-            # A request for tokens that was sent goes on, under these locks, whoever was cancelled.
+            # A request for tokens that was sent goes on, under these locks, though its caller was cancelled.
             async with self._store.lock(f"{self._url}#login"), self._store.lock(self._url):
                 text = await self._store.load(self._url)
         at.check(None if text is None else Login.from_json(text))
