@@ -56,6 +56,14 @@ class Call:
     patience: float | None = None
     end: str | None = None
 
+    @property
+    def dies(self) -> bool:
+        return (self.end or "").startswith("killed")
+
+    @property
+    def leaves(self) -> bool:
+        return self.patience is not None or (self.end or "").startswith("cancelled")
+
 
 @attrs.frozen
 class Round:
@@ -176,7 +184,7 @@ class Process:
             except trio.BrokenResourceError:
                 data = b""
             if not data:
-                outcomes |= {number: "killed" for number in calls.keys() - outcomes.keys()}
+                outcomes |= dict.fromkeys(calls.keys() - outcomes.keys(), "killed")
                 return
             *whole, self._buffer = (self._buffer + data).split(b"\n")
             outcomes |= dict(map(json.loads, whole))
@@ -232,7 +240,7 @@ class Run:
                 case _:
                     at.pending.append(FAULTS[event])
         well, before = not at.pending, self._refreshes()
-        at.deadly = any((call.end or "").startswith("killed") for call in round.calls)
+        at.deadly = any(call.dies for call in round.calls)
         outcomes: dict[int, str] = {}
         numbered = dict(enumerate(round.calls))
         with trio.fail_after(LONGEST):
@@ -241,14 +249,17 @@ class Run:
                     mine = {number: call for number, call in numbered.items() if call.process == place}
                     if mine:
                         nursery.start_soon(process.play, mine, outcomes)
-            # A request for tokens that was sent goes on, under these locks, whoever was cancelled.
+            # A request for tokens that was sent goes on, under these locks, though its caller was cancelled.
             async with self._store.lock(f"{self._url}#login"), self._store.lock(self._url):
                 text = await self._store.load(self._url)
         at.check(None if text is None else Login.from_json(text))
-        assert {*outcomes.values()} <= {"answered", "cancelled", *([] if well else ["refused"]), *(["killed"] * at.deadly)}
+        killed = {call.process for call in round.calls if call.dies}
         for number, call in numbered.items():
-            if outcomes[number] == "cancelled":
-                assert call.patience is not None or (call.end or "").startswith("cancelled")
+            allowed = {"answered"}
+            allowed |= {"refused"} if not well else set()
+            allowed |= {"cancelled"} if call.leaves else set()
+            allowed |= {"killed"} if call.process in killed else set()
+            assert outcomes[number] in allowed
         if well and not at.deadly:
             assert self._refreshes() - before <= 1
         for place in {numbered[number].process for number, outcome in outcomes.items() if outcome == "killed"}:
