@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.auth.engine.world import SERVER, World, together
-from trio_mcp.auth import BearerToken
+from trio_mcp.auth import BearerToken, UrlPolicy
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Signer
 from trio_mcp.http.headers import Headers
@@ -22,6 +22,17 @@ from trio_mcp.http.headers import Headers
 async def opened(token: Any, server: str = SERVER) -> AsyncIterator[Signer]:
     async with BearerToken(token).opened(server, contextlib.nullcontext) as signer:
         yield signer
+
+
+async def test_no_token_is_sent_in_the_clear() -> None:
+    """RFC 6750, section 5.3; the user may trust a host all the same."""
+    server = "http://mcp.example.com/mcp"
+    with pytest.raises(AuthorizationError, match=r"is not https; .*UrlPolicy\(hosts=\['mcp.example.com'\]\)"):
+        async with opened("CANARY", server):
+            pass
+    urls = UrlPolicy(hosts=["mcp.example.com"])
+    async with BearerToken("CANARY", urls=urls).opened(server, contextlib.nullcontext) as signer:
+        assert await signer.attempt().fields("POST", server) == (("Authorization", "Bearer CANARY"),)
 
 
 class Source:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import trio
 
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
-from trio_mcp.auth.rules.urls import same_origin
+from trio_mcp.auth.rules.urls import UrlPolicy, same_origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
 from trio_mcp.http.headers import Headers
@@ -29,19 +29,27 @@ class BearerToken:
     Args:
         token: The token; or an async function that returns one, which is called before the first request, and again
             when the server refuses the token.
+        urls: Which servers get it; by default those over HTTPS, and those of this machine.
 
     Raises:
         ValueError: If the token is empty, or holds a character that can't be sent.
     """
 
-    def __init__(self, token: str | TokenFunction) -> None:
+    def __init__(self, token: str | TokenFunction, *, urls: UrlPolicy | None = None) -> None:
         if not callable(token):
             _check(token)
         self._token = token
+        self._urls = UrlPolicy() if urls is None else urls
 
     @contextlib.asynccontextmanager
     async def opened(self, server: str, pause: Pause) -> AsyncIterator[_Signer]:
-        """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`."""
+        """Return a block in which requests are authorized; see `trio_mcp.http.client.auth.Auth`.
+
+        Raises:
+            AuthorizationError: If the token would be sent in the clear (RFC 6750, section 5.3).
+        """
+        if not server.lower().startswith("https:"):
+            self._urls.check(server, server, "authorization")
         yield _Signer(server, self._token)
 
 
