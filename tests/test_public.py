@@ -30,6 +30,7 @@ PUBLIC_MODULES = {
 tests."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
+AUTH = ("trio_mcp.auth", "joserfc", "keyring")
 
 
 def modules_after(code: str) -> set[str]:
@@ -89,14 +90,14 @@ def test_a_frozen_or_zipped_package_has_the_names(tmp_path: Path) -> None:
 )
 def test_a_client_loads_no_server_no_http_server_and_no_command_line(code: str) -> None:
     loaded = modules_after(code)
-    for unwanted in (*HTTP, "trio_mcp.server", "trio_mcp.cli", "jsonschema_rs", "asyncio", "anyio"):
+    for unwanted in (*HTTP, *AUTH, "trio_mcp.server", "trio_mcp.cli", "jsonschema_rs", "asyncio", "anyio"):
         assert unwanted not in loaded, unwanted
 
 
 @pytest.mark.parametrize("code", ["from trio_mcp import Server", "from trio_mcp import stdio_server"])
 def test_a_server_loads_no_client_and_no_http(code: str) -> None:
     loaded = modules_after(code)
-    for unwanted in (*HTTP, "trio_mcp.client", "trio_mcp.cli", "asyncio", "anyio"):
+    for unwanted in (*HTTP, *AUTH, "trio_mcp.client", "trio_mcp.cli", "asyncio", "anyio"):
         assert unwanted not in loaded, unwanted
 
 

@@ -70,27 +70,28 @@ def logout(options: argparse.Namespace) -> int:
     """Drop stored logins, and revoke them."""
     if options.all == (options.target is not None):
         raise Exit("write either a TARGET or --all")
+    from trio_mcp import auth
+    from trio_mcp.auth.client.settings import auth_of
+
+    oauth: Any = None
     if options.all:
-        servers = [each["server"] for each in trio.run(_stored)]
+        servers = trio.run(auth.FileTokens().keys)
     else:
-        servers = [http_url(_target(options, lambda _: None).url)]
+        # The entry of a configuration says where its login is kept.
+        target = _target(options, partial(auth_of, show=None))
+        servers, oauth = [http_url(target.url)], target.auth
+    if not isinstance(oauth, auth.OAuth):
+        oauth = auth.OAuth(store=auth.FileTokens(), show=None)
     status = OK
     for server in servers:
         try:
-            dropped = trio.run(_sign_out, server)
+            dropped = trio.run(oauth.sign_out, server)
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED
             continue
         print(f"signed out of {clean_line(server)}" if dropped else f"there is no login at {clean_line(server)}")
     return status
-
-
-async def _sign_out(server: str) -> bool:
-    from trio_mcp import auth
-
-    dropped: bool = await auth.OAuth(store=auth.FileTokens(), show=None).sign_out(server)
-    return dropped
 
 
 def logins(options: argparse.Namespace) -> int:
@@ -122,7 +123,11 @@ async def _stored(only: str | None = None) -> list[dict[str, Any]]:
     found = []
     for server in await store.keys() if only is None else [only]:
         text = await store.load(server)
-        login = None if text is None else Login.from_json(text)
+        try:
+            login = None if text is None else Login.from_json(text)
+        except ValueError as exc:  # the others are listed all the same
+            print(f"what is stored for {clean_line(server)} is {exc}; remove it (trio-mcp logout)", file=sys.stderr)
+            continue
         if login is None or not (login.access_token or login.refresh_token):
             continue  # signed out meanwhile; what is left is the registration
         found.append(

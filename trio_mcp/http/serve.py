@@ -67,6 +67,8 @@ def check_resource(resource: str, host: str, port: int, options: HttpOptions) ->
         ValueError: If it is another one than what is served.
     """
     parts = urlsplit(resource)
+    if parts.scheme == "https":  # spoken by a proxy: what is served here is plain HTTP
+        return
     if not port or not all(each == "localhost" or is_loopback(each) for each in (host, parts.hostname or "")):
         return
     # Clients accept the server's URL, or one above it by whole segments.

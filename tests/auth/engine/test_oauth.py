@@ -321,6 +321,16 @@ async def test_a_client_of_one_authorization_server_is_not_taken_to_another(auto
     assert not [each for each in world.id.seen if each.endpoint != "metadata"]
 
 
+async def test_a_login_is_found_again_though_the_issuer_was_named_with_a_slash(autojump_clock: MockClock) -> None:
+    world = World()
+    world.id.add_client("app", "secret", redirects=["http://127.0.0.1:0/callback"])
+    for _ in range(2):
+        client = RegisteredClient("app", secret="secret", issuer=world.id.issuer + "/")
+        async with world.signed_in(client=client) as signer:
+            assert await world.call(signer) == 200
+    assert len(world.asked) == 1
+
+
 async def test_the_token_goes_to_the_origin_of_the_server_alone(autojump_clock: MockClock) -> None:
     world = World()
     async with world.signed_in() as signer:
@@ -503,6 +513,20 @@ async def test_a_code_is_entered_elsewhere(autojump_clock: MockClock) -> None:
         world.id.issued.expire()
         assert await world.call(signer) == 200
     assert (len(shown), world.asked, world.refreshes()) == (1, [], 1)
+
+
+async def test_a_code_that_is_not_entered_in_time_ends_the_login(autojump_clock: MockClock) -> None:
+    shown = []
+
+    async def show_code(step: ShowCode) -> None:
+        await trio.lowlevel.checkpoint()
+        shown.append(step.expires_in)
+
+    with pytest.raises(AuthorizationError, match=r"within 60 seconds.*login_timeout"):
+        async with World().signed_in(redirect=None, show_code=show_code, login_timeout=60):
+            pass
+    assert shown == [60]
+    assert 50 < trio.current_time() < 70
 
 
 async def test_tokens_are_bound_to_a_key_and_nonces_are_learned_by_all_calls_at_once(autojump_clock: MockClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from tests.auth.resource.scene import ISSUER, KEY, RESOURCE, Issuer, bearer, protected, public, token
 from trio_mcp.auth import Claims, IntrospectionVerifier, JwtVerifier, ResourceServer
+from trio_mcp.http.serve import check_resource
+from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.protection import Identified
 
 
@@ -110,6 +113,26 @@ async def test_audiences_that_are_not_urls() -> None:
     async with protected(audiences=["api://files"]) as (_, guard):
         for audience in ("api://files", RESOURCE):
             assert isinstance(await guard.identify(bearer(token(aud=audience))), Identified)
+    async with protected(audiences=["Files"]) as (_, guard):  # such names are compared as they are
+        for audience, admitted in (("Files", True), ("files", False), ("FILES", False)):
+            assert isinstance(await guard.identify(bearer(token(aud=audience))), Identified) is admitted
+
+
+@pytest.mark.parametrize(
+    ("resource", "served"),
+    [
+        ("http://localhost:8000/mcp", True),
+        ("http://127.0.0.1:8000", True),
+        ("https://files.example.com/mcp", True),
+        ("https://localhost/mcp", True),  # what is served is plain http, so a proxy speaks TLS for it
+        ("http://localhost/mcp", False),
+        ("http://localhost:8000/api", False),
+    ],
+)
+def test_what_is_served_is_what_tokens_are_for(resource: str, served: bool) -> None:
+    wrong = pytest.raises(ValueError, match=r"what is served is http://127\.0\.0\.1:8000/mcp")
+    with contextlib.nullcontext() if served else wrong:
+        check_resource(resource, "127.0.0.1", 8000, HttpOptions())
 
 
 async def test_one_server_for_several_runs() -> None:

@@ -449,6 +449,25 @@ async def test_introspection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         assert results["d"] == REFUSED
 
 
+async def test_one_slow_answer_of_introspection_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(introspection, "MAX_REFUSED", 3)
+    clock, go = Clock(), trio.Event()
+    issuer = Opaque(clock)
+
+    async def first_is_slow(asked: Fetch) -> Fetched:
+        if b"token=a&" in (asked.body or b""):
+            await go.wait()
+        return issuer.server.handle(asked)
+
+    verifier = IntrospectionVerifier("files", "s3:cret/", endpoint=f"{ISSUER}/introspect")
+    whole = protected(None, clock, fetch=first_is_slow, verifier=verifier)
+    async with whole as (_, guard), trio.open_nursery() as nursery:
+        nursery.start_soon(outcome, guard, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [await outcome(guard, given) for given in "bcde"] == [REFUSED] * 4
+        go.set()
+
+
 ANSWERS_BAD: dict[str, tuple[Any, tuple[int, str | None]]] = {
     "an error": (status(500), AWAY),
     "not JSON": (raw(b"<html>"), AWAY),

@@ -170,3 +170,18 @@ def test_values_are_made_fit_to_send() -> None:
     """A value never breaks out of its quotes, nor the field out of its line."""
     sent = format_challenge("Bearer", {"error_description": 'a"b\\c\r\nSet-Cookie: x\x00ü'})
     assert sent == 'Bearer error_description="a\\"b\\\\c  Set-Cookie: x  "'
+
+
+@pytest.mark.parametrize("field", [
+    'Bearer error="invalid_token", error_description="not {}"',
+    'Bearer error="insufficient_scope", scope="{}"',
+    'Bearer error="invalid_token", scope="\\{}"',
+    'DPoP error="{}"',
+])  # fmt: skip
+def test_a_challenge_that_repeats_the_token_is_not_read(field: str) -> None:
+    token = "CANARY-0123456789"
+    headers = Headers([("WWW-Authenticate", field.format(token))])
+    assert read_wanted(headers) != Wanted()
+    assert read_wanted(headers, token=token) == Wanted()
+    # What is short is a part of any word.
+    assert read_wanted(headers, token="e") != Wanted()

@@ -19,7 +19,8 @@ import trio
 
 from trio_mcp import Client, Context, Server, StdioServerParameters
 from trio_mcp._nursery import background_nursery
-from trio_mcp.auth import JwtVerifier, ResourceServer
+from trio_mcp.auth import FileTokens, JwtVerifier, MemoryTokens, ResourceServer
+from trio_mcp.auth.client import settings
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, LOGIN, NO_CONNECTION, OK, USAGE
@@ -193,3 +194,38 @@ def test_a_bridge_gives_a_host_a_server_that_is_signed_in(site: Site, tmp_path: 
             assert (await client.call_tool("whoami")).data.startswith("alice")
 
     trio.run(host)
+
+
+def test_a_login_is_dropped_where_the_configuration_keeps_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+
+    store = MemoryTokens()  # in place of a keychain
+    monkeypatch.setitem(settings.STORES, "keyring", lambda: store)
+    config = tmp_path / "mcp.json"
+    config.write_text(
+        json.dumps({"mcpServers": {"a": {"url": site.url, "auth": {"type": "oauth", "store": "keyring"}}}})
+    )
+    assert main(["login", f"{config}#a"]) == OK
+    assert trio.run(store.keys) == [site.url]
+    capfd.readouterr()
+    assert main(["logout", f"{config}#a"]) == OK
+    assert capfd.readouterr().out == f"signed out of {site.url}\n"
+    assert trio.run(store.keys) == []
+    assert site.issuer.count("revoke") == 1
+
+
+def test_what_an_older_version_stored_is_named_and_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    url = "https://host.example/mcp"
+    trio.run(FileTokens().save, url, '{"version": 0, "access_token": "CANARY"}')
+    for words, status in ((["logins"], OK), (["login", url], NO_CONNECTION), (["list", url], NO_CONNECTION)):
+        assert main(words) == status
+        said = capfd.readouterr().err
+        assert f"what is stored for {url} is" in said
+        assert "trio-mcp logout" in said
+        assert "CANARY" not in said
+    assert main(["logout", "--all"]) == OK
+    assert trio.run(FileTokens().keys) == []

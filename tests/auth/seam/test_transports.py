@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import time
 import traceback
 from collections.abc import AsyncIterator
@@ -339,6 +340,21 @@ def test_what_is_wrong_in_it_is_told_without_a_secret(settings: Any, problem: st
     assert "server 'a': auth: " in said or "server 'a': auth." in said
     assert problem in said
     assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "settings"),
+    [
+        ("keyring", "keyring", {"type": "oauth", "store": "keyring"}),
+        ("joserfc", "auth", {"type": "client-credentials", "clientId": "a", "privateKeyFile": __file__}),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    package: str, extra: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=rf"server 'a': auth: .* needs {package}: pip install 'trio-mcp\[{extra}\]'"):
+        read(settings)
 
 
 @pytest.mark.parametrize(

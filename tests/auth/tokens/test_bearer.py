@@ -43,6 +43,8 @@ class Source:
     ("http://mcp.example.com/mcp", False),
     ("https://mcp.example.com:8443/mcp", False),
     ("https://mcp.example.com.evil.example/mcp", False),
+    ("https://mcp.example.com:99999/mcp", False),
+    ("https:mcp", False),
 ])  # fmt: skip
 async def test_a_token_goes_to_its_server_only(url: str, sent: bool) -> None:
     async with opened("CANARY") as signer:
@@ -51,6 +53,12 @@ async def test_a_token_goes_to_its_server_only(url: str, sent: bool) -> None:
         assert list(fields) == ([("Authorization", "Bearer CANARY")] if sent else [])
         assert await attempt.again(200, Headers()) is False
         assert "CANARY" not in f"{BearerToken('CANARY')!r} {signer!r} {attempt!r}"
+
+
+async def test_any_url_that_the_transport_takes_can_be_a_server() -> None:
+    server = "https://m\u00fcnchen.example/mcp"
+    async with opened("CANARY", server) as signer:
+        assert await signer.attempt().fields("POST", server) == (("Authorization", "Bearer CANARY"),)
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a\nb", "tök", "a\x00"])
@@ -91,12 +99,12 @@ async def test_a_function_is_asked_once_and_again_when_its_token_is_refused(auto
     (401, "Bearer", "the server refuses the token of BearerToken with 401; pass a token"),
     (401, 'Bearer error="invalid_token"', r"with 401 .invalid_token."),
     (401, "", "with 401"),
-    (401, 'Bearer error="CANARY", scope="CANARY"', "with 401;"),
+    (401, 'Bearer error="CANARY-0123456789", scope="CANARY-0123456789"', "with 401;"),
     (403, 'Bearer error="insufficient_scope", scope="write read"', "get a token with the scopes read write"),
     (403, 'Bearer error="insufficient_scope"', r"does not allow the request .insufficient_scope.$"),
 ])  # fmt: skip
 async def test_a_refusal_says_what_to_do(status: int, challenge: str, problem: str) -> None:
-    async with opened("CANARY") as signer:
+    async with opened("CANARY-0123456789") as signer:
         attempt = signer.attempt()
         await attempt.fields("POST", SERVER)
         with pytest.raises(AuthorizationError, match=problem) as caught:

@@ -124,6 +124,15 @@ topic.held(
     A client sends nothing to endpoints that are not https, but for loopback.
         basic/authorization/security-considerations#communication-security
         rules/test_urls.py::test_urls_that_are_refused 2025-03-26+
+    A client refuses a redirection without the issuer that was announced, and goes on where none was.
+        basic/authorization#authorization-response-validation
+        rules/test_authorization.py::test_whose_redirection_it_is modern
+    A client tries every place of an issuer's metadata before it gives up.
+        basic/authorization/authorization-server-discovery#authorization-server-metadata-discovery
+        rules/test_metadata.py::test_where_an_issuers_metadata_may_be 2025-11-25+
+    A client looks for PKCE in the metadata of OpenID Connect, too.
+        basic/authorization/security-considerations#authorization-code-protection
+        rules/test_authorization.py::test_pkce 2025-11-25+
     """,
     tests="tests/auth/",
 )

@@ -81,6 +81,31 @@ topic.held(
         resource/test_proofs.py::test_proof_works_once_as_long_as_it_could 2025-11-25+
     A server may ask for a nonce in each proof, and renews it in time.
         basic/authorization#mcp-authorization-extensions resource/test_proofs.py::test_nonces 2025-11-25+
+    A server says in a 403 which error it is, where its metadata is, and, for people, what is missing.
+        basic/authorization#runtime-insufficient-scope-errors resource/test_table.py::test_row 2025-11-25+
+    A server chooses the scopes of a challenge in one way: all that the request needs, with those that each one needs.
+        basic/authorization#runtime-insufficient-scope-errors
+        server/test_scopes.py::test_what_every_request_needs_is_part_of_each_challenge 2025-11-25+
+    A server can authenticate every connection, whatever it carries.
+        basic/transports/streamable-http
+        server/test_gate.py::test_without_a_token_every_way_in_is_closed_and_no_body_is_read 2025-03-26+
+    A server takes an answer to a question only from the principal that it asked.
+        basic/patterns/mrtr#server-requirements-basic-workflow
+        server/test_owners.py::test_a_question_is_answered_by_the_one_who_was_asked modern
+    A server on stdio or in memory judges no scopes.
+        basic/authorization#protocol-requirements server/test_scopes.py::test_in_memory_scopes_do_not_hold 2025-03-26+
+    A server ends a stream with the token that it was opened with.
+        basic/authorization#token-handling
+        server/test_expiry.py::test_the_stream_of_a_session_ends_and_loses_nothing legacy
+    A server ends a subscription with the token that it was opened with.
+        basic/authorization#token-handling
+        server/test_expiry.py::test_listening_ends_with_a_result_when_the_token_does modern
+    A server accepts a token only as what it was issued as: no ID token, no proof, no assertion.
+        basic/authorization/security-considerations#access-token-privilege-restriction
+        resource/test_tokens.py::test_bad_token 2025-06-18+
+    A server shows neither tokens nor its own secret.
+        basic/authorization/security-considerations#token-theft resource/test_settings.py::test_secrets_are_not_shown
+        2025-06-18+
     """,
     tests="tests/auth/",
 )

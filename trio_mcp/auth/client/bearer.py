@@ -10,7 +10,7 @@ from typing import TypeAlias
 import trio
 
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
-from trio_mcp.auth.rules.urls import origin
+from trio_mcp.auth.rules.urls import same_origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
 from trio_mcp.http.headers import Headers
@@ -49,7 +49,7 @@ class _Signer:
     """The token for one server, which all operations share."""
 
     def __init__(self, server: str, token: str | TokenFunction) -> None:
-        self._server, self._origin = server, origin(server)
+        self._server = server
         self.fixed = not callable(token)
         self._source = token
         self._token = "" if callable(token) else token
@@ -61,7 +61,7 @@ class _Signer:
 
     def covers(self, url: str) -> bool:
         """Return whether the token is for a URL."""
-        return url == self._server or origin(url) == self._origin
+        return same_origin(url, self._server)
 
     async def token(self, refused: str = "") -> str:
         """Return a token, another than the one that was refused if the program has another."""
@@ -92,9 +92,7 @@ class _Attempt:
         """Return whether to send the request once more, with another token."""
         if status not in (401, 403) or not self._used:
             return False
-        # A challenge that repeats the token is not read: what it says may be shown.
-        repeats = self._used in (headers.get("WWW-Authenticate") or "")
-        wanted = Wanted() if repeats else read_wanted(headers)
+        wanted = read_wanted(headers, token=self._used)
         if status == 401 and not self._renewed and not self._signer.fixed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:

@@ -285,9 +285,10 @@ class Keeper:
     ) -> Callable[[Step], Awaitable[Any]]:
         """Return what carries out the steps of one flow."""
         fetch = self._fetching()
+        entered_by = math.inf
 
         async def act(step: Step) -> Any:
-            nonlocal fetch
+            nonlocal fetch, entered_by
             match step:
                 case Fetch(step="token" | "refresh"):
                     flight.hold()
@@ -300,6 +301,8 @@ class Keeper:
                 case Fetch():
                     return await fetch(step)
                 case Wait():
+                    if trio.current_time() + step.seconds > entered_by:
+                        raise self._late(None)
                     await trio.sleep(step.seconds)
                     fetch = self._fetching()  # a flow that waits, and so may go on for long, has a bound of its own
                     return None
@@ -309,7 +312,9 @@ class Keeper:
             flight.release()
             await self._put_client_to_the_test()
             if isinstance(step, ShowCode):
-                return await person.show_code(step)
+                seconds = min(step.expires_in, self._means.login_timeout)
+                entered_by = trio.current_time() + self._means.login_timeout
+                return await person.show_code(attrs.evolve(step, expires_in=seconds))
             return await self._ask(step, person)
 
         return act
@@ -324,10 +329,13 @@ class Keeper:
     async def _ask(self, step: Ask, person: Person) -> Any:
         with trio.move_on_after(self._means.login_timeout):
             return await person.ask(step)
-        raise AuthorizationError(
+        raise self._late(step.issuer)
+
+    def _late(self, issuer: str | None) -> AuthorizationError:
+        return AuthorizationError(
             "authorization",
             f"the person did not sign in within {self._means.login_timeout:g} seconds",
-            issuer=step.issuer,
+            issuer=issuer,
             advice="try again, or give people longer with login_timeout; if the page did not know this client, sign out"
             " first",
         )

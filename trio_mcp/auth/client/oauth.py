@@ -36,7 +36,7 @@ from trio_mcp.auth.rules.token_requests import (
     revoke,
     to_login,
 )
-from trio_mcp.auth.rules.urls import UrlPolicy
+from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer
 from trio_mcp.errors import AuthorizationError, LoginRequired
 from trio_mcp.http.client.auth import Pause, Signer
 
@@ -216,7 +216,10 @@ class _SigningIn:
 
     def accepts(self, login: Login) -> bool:
         client = self.client
-        return client is None or (login.client.id == client.id and client.issuer in (None, login.issuer))
+        if client is None:
+            return True
+        # Up to the slash by which the issuer's document may differ from what was configured, as when it was signed in.
+        return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
     def obtain(self, need: Need) -> Flow[Login]:
         if self.asker is None:

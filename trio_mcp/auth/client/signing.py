@@ -15,7 +15,7 @@ from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.scopes import StepUps, join_scopes
-from trio_mcp.auth.rules.urls import UrlPolicy, origin
+from trio_mcp.auth.rules.urls import UrlPolicy, same_origin
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
 from trio_mcp.http.headers import Headers
@@ -154,13 +154,7 @@ class _Attempt:
 
     def _ours(self) -> bool:
         # Not the resource, but its origin: the endpoint that HTTP+SSE announces is beside the server's URL, not below.
-        server = self._keeper.server
-        if self._url == server:
-            return True
-        try:
-            return origin(self._url) == origin(server)
-        except ValueError:  # what a server calls its endpoint need not be a URL
-            return False
+        return same_origin(self._url, self._keeper.server)
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Look at the head of a response, and return whether to send the request once more."""
@@ -170,7 +164,7 @@ class _Attempt:
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
-        wanted = Wanted() if self._is_repeated(headers) else read_wanted(headers)
+        wanted = read_wanted(headers, token="" if self._used is None else self._used.access_token)
         remedies = _REMEDIES.get((status, wanted.error)) or _REMEDIES.get((status, None))
         if remedies is None:
             return False
@@ -180,11 +174,6 @@ class _Attempt:
             if await remedy(self, wanted):
                 return True
         raise self._refused(status, wanted)
-
-    def _is_repeated(self, headers: Headers) -> bool:
-        # A server that repeats the token as an error or a scope would have it in a log, or in an authorization URL.
-        token = "" if self._used is None else self._used.access_token
-        return len(token) >= _SECRET and token in (headers.get("WWW-Authenticate") or "")
 
     # The remedies: each returns whether the request is worth another try.
 
@@ -236,8 +225,6 @@ class _Attempt:
         return AuthorizationError("authorization", problem, issuer=issuer, error=wanted.error, advice=advice)
 
 
-_SECRET = 16
-"""Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more."""
 _MOST_NONCES = 5
 """How many nonces an operation tries; chosen: several requests at a time may get each other's."""
 

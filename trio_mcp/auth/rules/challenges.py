@@ -36,6 +36,8 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _NAME = re.compile(_TOKEN)
 _SPECIAL = re.compile(r'(["\\])')
 _UNSENDABLE = re.compile(r"[^\x20-\x7e]")
+# Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more.
+_SECRET = 16
 # RFC 9449, section 8.1.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1000}")
 
@@ -80,14 +82,22 @@ class Wanted:
     others: tuple[str, ...] = ()
 
 
-def read_wanted(headers: Headers) -> Wanted:
-    """Return what a response asks for; nothing at all if it has no challenge that can be read."""
+def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
+    """Return what a response asks for; nothing at all if it has no challenge that can be read.
+
+    Args:
+        headers: The header fields of the response.
+        token: The token of the request. A challenge that repeats it is not read: as an error or a scope it would get
+            into an error, a log, or the URL of an authorization.
+    """
     challenges = parse_challenges(headers.get("WWW-Authenticate") or "")
     schemes = [challenge.scheme for challenge in challenges]
     parameters: dict[str, str] = {}
     for challenge in challenges:
         if challenge.scheme in ("bearer", "dpop"):
             parameters = {**challenge.parameters, **parameters}
+    if len(token) >= _SECRET and any(token in value for value in parameters.values()):
+        return Wanted()
     nonce = headers.get("DPoP-Nonce")
     return Wanted(
         metadata=parameters.get("resource_metadata") or None,

@@ -16,7 +16,18 @@ import attrs
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import MAX_URL, shown
 
-__all__ = ["Parts", "Reach", "UrlPolicy", "covers", "is_loopback", "origin", "reach", "same_issuer", "take_apart"]
+__all__ = [
+    "Parts",
+    "Reach",
+    "UrlPolicy",
+    "covers",
+    "is_loopback",
+    "origin",
+    "reach",
+    "same_issuer",
+    "same_origin",
+    "take_apart",
+]
 
 # Nothing but visible ASCII, and no backslash: browsers and libraries disagree about what the rest means.
 _VISIBLE = re.compile(r"[!-\[\]-~]+")
@@ -98,6 +109,14 @@ def origin(url: str) -> str:
         ValueError: If it has none.
     """
     return take_apart(url).origin
+
+
+def same_origin(url: str, server: str) -> bool:
+    """Return whether a URL has the origin of a server; what a server names need not be a URL, and then it has not."""
+    try:
+        return url == server or origin(url) == origin(server)
+    except ValueError:
+        return False
 
 
 def is_loopback(url: str) -> bool:

@@ -142,6 +142,8 @@ def slashless(issuer: str) -> str:
 def canonical(url: str) -> str:
     """Return a URL with its scheme and host in lower case, and nothing for a path that is only a slash."""
     scheme, separator, rest = url.partition("://")
+    if not separator:  # a name of another kind, whose letters all count
+        return url
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{separator}{host.lower()}" + (slash + path if path else "")
 

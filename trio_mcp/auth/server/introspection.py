@@ -121,8 +121,8 @@ class _Questions:
     def _begun(self, token: str, digest: bytes) -> _Question:
         self._asked.pop(digest, None)
         if len(self._asked) >= MAX_REFUSED:
-            oldest = next(iter(self._asked))
-            if not self._asked[oldest].done.is_set():
+            oldest = next((each for each, asked in self._asked.items() if asked.done.is_set()), None)
+            if oldest is None:
                 raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
             del self._asked[oldest]
         question = _Question()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from typing import Any, Final
 
-import trio
+import attrs
 
 from trio_mcp._checks import check_choices
 from trio_mcp._nursery import background_nursery
@@ -77,19 +77,21 @@ class JwtVerifier:
         if len(setting.issuers) > 1 and (self._keys or self._url):
             raise ValueError("JwtVerifier(keys=…) is for one issuer; leave it out if the server has several")
         async with background_nursery() as nursery:
-            yield _Check(self, setting, nursery).verify
+            issuers = {
+                slashless(issuer): IssuerKeys(issuer, self._url, partial(setting.fetch, issuer), setting.clock, nursery)
+                for issuer in setting.issuers
+            }
+            yield _Check(setting, self._algorithms, self._keys, issuers).verify
 
 
+@attrs.frozen
 class _Check:
     """The checks of one run."""
 
-    def __init__(self, of: JwtVerifier, setting: Setting, nursery: trio.Nursery) -> None:
-        self._setting = setting
-        self._algorithms, self._given = of._algorithms, of._keys  # noqa: SLF001
-        self._issuers = {
-            slashless(issuer): IssuerKeys(issuer, of._url, partial(setting.fetch, issuer), setting.clock, nursery)  # noqa: SLF001
-            for issuer in setting.issuers
-        }
+    _setting: Setting
+    _algorithms: frozenset[str]
+    _given: KeySet | None
+    _issuers: Mapping[str, IssuerKeys]
 
     async def verify(self, token: str) -> Claims:
         jws = read_jws(token)

@@ -404,7 +404,7 @@ class _Judge:
         try:
             if "auth" in filled:
                 plain["auth"] = filled["auth"] = self._config.make_auth(filled["auth"])
-        except ValueError as exc:  # its text has no values
+        except (ValueError, ImportError) as exc:  # its text has no values; ImportError: an extra is not installed
             self.problem((*path, "auth"), str(exc))
             return None
         try:
