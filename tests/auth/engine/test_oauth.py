@@ -352,6 +352,16 @@ async def test_the_token_goes_to_the_origin_of_the_server_alone(autojump_clock: 
 # --- no person, no waiters -------------------------------------------------------------------------------------------
 
 
+async def test_a_query_that_may_be_secret_is_in_no_error(autojump_clock: MockClock) -> None:
+    url = f"{SERVER}?key=CANARY"
+    async with World().oauth(show=None).opened(url, contextlib.nullcontext) as signer:
+        attempt = signer.attempt()
+        await attempt.fields("POST", url)
+        with pytest.raises(LoginRequired, match=r"mcp\?…") as caught:
+            await attempt.again(401, Headers([]))
+    assert "CANARY" not in f"{caught.value!r} {caught.value}"
+
+
 async def test_where_no_person_can_be_asked_a_login_is_required(autojump_clock: MockClock) -> None:
     world = World()
     async with world.oauth(show=None).opened(SERVER, contextlib.nullcontext) as signer:

@@ -21,7 +21,7 @@ from trio_mcp.auth.rules.dpop import Prover
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.metadata import find_resource
 from trio_mcp.auth.rules.steps import Ask, Call, Fetch, Flow, ShowCode, Step, Wait
-from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer
+from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["Keeper", "Means", "Need", "differ_by_port", "drive"]
@@ -347,7 +347,7 @@ class Keeper:
         except ValueError as error:
             raise AuthorizationError(
                 "store",
-                f"what is stored for {self.server} is not a login: {error}",
+                f"what is stored for {without_query(self.server)} is not a login: {error}",
                 advice="remove it (trio-mcp logout) and sign in again",
             ) from None
         self._known = text

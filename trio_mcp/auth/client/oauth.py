@@ -36,7 +36,7 @@ from trio_mcp.auth.rules.token_requests import (
     revoke,
     to_login,
 )
-from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer
+from trio_mcp.auth.rules.urls import UrlPolicy, same_issuer, without_query
 from trio_mcp.errors import AuthorizationError, LoginRequired
 from trio_mcp.http.client.auth import Pause, Signer
 
@@ -224,11 +224,16 @@ class _SigningIn:
     def obtain(self, need: Need) -> Flow[Login]:
         if self.asker is None:
             # Quoted, since it may be copied into a shell, and scopes are the server's own words.
-            words = ["trio-mcp", "login", need.server, *(f"--scope={each}" for each in sorted(need.scopes))]
+            words = [
+                "trio-mcp",
+                "login",
+                without_query(need.server),
+                *(f"--scope={each}" for each in sorted(need.scopes)),
+            ]
             wants = "a login with more scopes" if need.scopes else "a login"
             raise LoginRequired(
                 "authorization",
-                f"{need.server} wants {wants}, and there is no person to ask here",
+                f"{without_query(need.server)} wants {wants}, and there is no person to ask here",
                 advice=f"sign in first: {shlex.join(words)}",
             )
         old = need.old

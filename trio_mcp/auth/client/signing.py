@@ -15,7 +15,7 @@ from trio_mcp.auth.fetching import Fetcher, FetchFunction
 from trio_mcp.auth.rules.challenges import Wanted, read_wanted
 from trio_mcp.auth.rules.login import Login
 from trio_mcp.auth.rules.scopes import StepUps, join_scopes
-from trio_mcp.auth.rules.urls import UrlPolicy, same_origin
+from trio_mcp.auth.rules.urls import UrlPolicy, same_origin, without_query
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.client.auth import Pause
 from trio_mcp.http.headers import Headers
@@ -213,7 +213,7 @@ class _Attempt:
         return True
 
     def _refused(self, status: int, wanted: Wanted) -> AuthorizationError:
-        server, login = self._keeper.server, self._keeper.login
+        server, login = without_query(self._keeper.server), self._keeper.login
         issuer = None if login is None else login.issuer
         if status == 403:
             scopes = f": it needs {join_scopes(wanted.scopes)}" if wanted.scopes else ""

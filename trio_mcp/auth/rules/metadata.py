@@ -11,7 +11,7 @@ from trio_mcp.auth.rules.challenges import Wanted
 from trio_mcp.auth.rules.scopes import read_scopes
 from trio_mcp.auth.rules.steps import Fetch, Fetched, Flow
 from trio_mcp.auth.rules.texts import json_object, strings
-from trio_mcp.auth.rules.urls import UrlPolicy, covers, same_issuer, take_apart
+from trio_mcp.auth.rules.urls import UrlPolicy, covers, same_issuer, take_apart, without_query
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import JSON, PROTOCOL_VERSION, shown
 
@@ -199,12 +199,12 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
         raise AuthorizationError(
             RESOURCE,
-            f"{url} is the metadata of {_named(resource)}, but the server is {server}",
+            f"{without_query(url)} is the metadata of {_named(resource)}, but the server is {without_query(server)}",
             advice="check the URL of the server; if it is right, its operator has to correct the metadata",
         )
     servers = strings(document, "authorization_servers")
     if not servers:
-        raise AuthorizationError(RESOURCE, f"{url} names no authorization server")
+        raise AuthorizationError(RESOURCE, f"{without_query(url)} names no authorization server")
     return ProtectedResource(
         resource,
         servers,
@@ -255,7 +255,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         published = document.get("issuer")
         if isinstance(published, str) and same_issuer(issuer, published):
             return _read_server(document, published, server, policy)
-        problem = f"{url} is the metadata of {_named(published)}"
+        problem = f"{without_query(url)} is the metadata of {_named(published)}"
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
 
@@ -288,7 +288,7 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
 def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServer]:
     """Find the authorization server as 2025-03-26 has it: on the origin of the MCP server, metadata or not."""
     if wanted.others and not (wanted.bearer or wanted.dpop):
-        problem = f"{server} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
+        problem = f"{without_query(server)} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
         raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
     base = take_apart(server).origin
     # Its section Server Metadata Discovery asks for this header.
@@ -297,7 +297,9 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
     if document is not None:
         published = document.get("issuer")
         if not isinstance(published, str) or not same_issuer(base, published):
-            raise AuthorizationError(SERVER, f"{url} is the metadata of {_named(published)}", issuer=base)
+            raise AuthorizationError(
+                SERVER, f"{without_query(url)} is the metadata of {_named(published)}", issuer=base
+            )
         return _read_server(document, published, server, policy)
     return AuthorizationServer(
         base,
@@ -318,13 +320,15 @@ def _document(
     if 400 <= response.status < 500 and response.status != 429:
         return None
     if not 200 <= response.status < 300:
-        raise AuthorizationError(step, f"{url} was answered with status {response.status}", advice="try again later")
+        raise AuthorizationError(
+            step, f"{without_query(url)} was answered with status {response.status}", advice="try again later"
+        )
     # Many sites answer every URL with a page.
     if response.headers.media_type == "text/html":
         return None
     document = json_object(response)
     if document is None:
-        raise AuthorizationError(step, f"{url} was not answered with a JSON object as {JSON}")
+        raise AuthorizationError(step, f"{without_query(url)} was not answered with a JSON object as {JSON}")
     return document
 
 

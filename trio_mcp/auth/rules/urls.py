@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from trio_mcp._checks import as_written
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import MAX_URL, shown
 
@@ -27,6 +28,7 @@ __all__ = [
     "same_issuer",
     "same_origin",
     "take_apart",
+    "without_query",
 ]
 
 # Nothing but visible ASCII, and no backslash: browsers and libraries disagree about what the rest means.
@@ -109,6 +111,12 @@ def origin(url: str) -> str:
         ValueError: If it has none.
     """
     return take_apart(url).origin
+
+
+def without_query(url: str) -> str:
+    """Return a URL for a message: its query may be secret, and so may what was filled in by a configuration."""
+    head, query, _ = as_written(url).partition("?")
+    return head + ("?…" if query else "")
 
 
 def same_origin(url: str, server: str) -> bool:
