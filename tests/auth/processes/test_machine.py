@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -169,7 +169,7 @@ class Process:
     async def start(self) -> None:
         await self._send([self._first])
 
-    async def _send(self, lines: list[dict[str, object]]) -> None:
+    async def _send(self, lines: Sequence[Mapping[str, object]]) -> None:
         await self._stream.send_all(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
     async def play(self, calls: dict[int, Call], outcomes: dict[int, str]) -> None:
@@ -189,8 +189,12 @@ class Process:
             *whole, self._buffer = (self._buffer + data).split(b"\n")
             outcomes |= dict(map(json.loads, whole))
 
-    async def close(self) -> None:
-        await self._stream.aclose()
+    def close(self) -> None:
+        self._stream.socket.close()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class Run:
@@ -206,20 +210,27 @@ class Run:
     async def play(self, plan: list[Round]) -> None:
         server = Server("shared", version="1")
         for name in ("read", "write"):
-            server.tool(lambda: None, name=name, scopes=[name])
+            server.tool(name=name, scopes=[name])(_nothing)
         at = self._authority
         settings = {"verifier": at.verify, "scopes": ["read"], "dpop": "off", "remember": 0}
         async with protected(server, at, **settings) as self._url:
-            self._processes = [await self._fresh() for _ in range(PROCESSES)]
-            for each in plan:
-                await self._round(each)
-            at.pending.clear()
-            await self._round(Round(["tokens expire"], ALL))
-            refreshed, asked = self._refreshes(), at.count("authorize")
-            await self._round(Round(["tokens expire"], ALL))
-            assert (self._refreshes() - refreshed, at.count("authorize") - asked) == (1, 0)
-            for process in self._processes:
-                await process.close()
+            try:
+                await self._all(plan)
+            finally:
+                for process in self._processes:
+                    process.close()
+
+    async def _all(self, plan: list[Round]) -> None:
+        at = self._authority
+        for _ in range(PROCESSES):
+            self._processes.append(await self._fresh())
+        for each in plan:
+            await self._round(each)
+        at.pending.clear()
+        await self._round(Round(["tokens expire"], ALL))
+        refreshed, asked = self._refreshes(), at.count("authorize")
+        await self._round(Round(["tokens expire"], ALL))
+        assert (self._refreshes() - refreshed, at.count("authorize") - asked) == (1, 0)
 
     async def _fresh(self) -> Process:
         process = Process(await self._listening.accept(), self._folder, self._url)
@@ -263,7 +274,7 @@ class Run:
         if well and not at.deadly:
             assert self._refreshes() - before <= 1
         for place in {numbered[number].process for number, outcome in outcomes.items() if outcome == "killed"}:
-            await self._processes[place].close()
+            self._processes[place].close()
             self._processes[place] = await self._fresh()
 
 
