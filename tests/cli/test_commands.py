@@ -240,7 +240,7 @@ def test_the_demo_shows_every_transport_and_succeeds(tmp_path: Path) -> None:
         assert any(cancellation in row for row in lines if row.startswith(transport))
         assert rows
     assert any("tcp ends, call again  add(2, 3) = 5, over ws" in row for row in lines)
-    assert any("the token expires, call again  add(2, 3) = 5, tokens renewed: 1" in row for row in lines)
+    assert any("expire, call again  add(2, 3) = 5, tokens renewed: 1" in row for row in lines)
     assert "Traceback" not in done.stderr
 
 

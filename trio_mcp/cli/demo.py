@@ -134,7 +134,7 @@ async def _sign_in(report: _Report) -> list[str]:
             client = await stack.enter_async_context(Client(url, auth=OAuth(show=authority.show)))
             step.append(f"a person has signed in at {authority.issuer}")
         async with stack:
-            for name in ("call a tool", "the token expires, call again"):
+            for name in ("call a tool", "expire, call again"):
                 with report.step("login", name) as step:
                     total = (await client.call_tool("add", {"a": 2, "b": 3})).data
                     logins, renewals = (authority.count("token", grant_type=each) for each in GRANTS)
