@@ -54,7 +54,7 @@ class Flight:
                 await work(self)
         except Exception as error:  # of the waiters, not of the run
             self._error = error
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - only Ctrl-C is kept
             # Ctrl-C strikes tasks of the work, too. It leaves through the waiters: if a task of the run raised it, that
             # would be an internal error of Trio.
             self._error = interruption_in(error)

@@ -206,17 +206,20 @@ class Keeper:
             # Another process may have been here first: its refresh token is good, and ours is used up.
             if await self._reread():
                 return
+            failure: AuthorizationError | None = None
             try:
                 login = await self._refreshed(flight, refused)
             except AuthorizationError as error:
-                if error.error in ("invalid_grant", "invalid_client"):
-                    if not await self._reread():
-                        await self._drop(refused, error)
-                elif not await self._moved(flight, refused):
-                    raise
-            else:
+                failure = error
+            # After the block: a cancellation inside it would replace the error.
+            if failure is None:
                 flight.fresh = True
                 await self._keep(login)
+            elif failure.error in ("invalid_grant", "invalid_client"):
+                if not await self._reread():
+                    await self._drop(refused, failure)
+            elif not await self._moved(flight, refused):
+                raise failure
 
     async def _refreshed(self, flight: Flight, login: Login) -> Login:
         # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers
@@ -385,7 +388,7 @@ async def drive(flow: Flow[ResultT], act: Callable[[Step], Awaitable[Any]]) -> R
     """
     outcome, failure = None, None
     try:
-        while True:
+        while True:  # noqa: ASYNC913 - carrying out a step is up to `act`
             step = flow.send(outcome) if failure is None else flow.throw(failure)
             outcome, failure = None, None
             try:

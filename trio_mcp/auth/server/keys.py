@@ -208,7 +208,7 @@ async def metadata_of(issuer: str, fetch: FetchFunction) -> AuthorizationServer:
     flow = find_server(issuer, UrlPolicy(), issuer)
     try:
         step = next(flow)
-        while True:
+        while True:  # noqa: ASYNC913 - fetching is one
             assert isinstance(step, Fetch)
             try:
                 response = await fetch(step)

@@ -79,8 +79,10 @@ async def websocket_client(
                 link = await stack.enter_async_context(connect(fields))
                 break
             except HttpError as exc:
-                if not await attempt.again(exc.status, Headers(exc.headers.items())):
-                    raise
+                refusal = exc
+            # After the block: a cancellation inside it would replace the error.
+            if not await attempt.again(refusal.status, Headers(refusal.headers.items())):
+                raise refusal
         yield link
 
 
