@@ -55,7 +55,9 @@ def test_from_a_clone_both_it_and_the_readme_install_the_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(metadata.PathDistribution, "read_text", lambda *_: '{"url": "file:///a%20clone"}')
+    # In the class of the one that is found: packages that were imported may have put another finder in place.
+    found = type(metadata.distribution("trio-mcp"))
+    monkeypatch.setattr(found, "read_text", lambda *_: '{"url": "file:///a%20clone"}')
     assert main(["new", "word-counter"]) == 0
     for text in (capsys.readouterr().out, (tmp_path / "word-counter" / "README.md").read_text()):
         assert ".venv/bin/pip install '/a clone' -e \".[test]\"\n" in text

@@ -109,7 +109,7 @@ def test_a_terminal(errors_too: bool) -> None:
 
 
 RESTORED = """
-    import os, sys, trio
+    import os, sys, time, trio
     from trio_mcp import stdio_server
 
     def state():
@@ -145,6 +145,9 @@ RESTORED = """
             trio.run(run)
         except KeyError:
             pass
+        end = time.monotonic() + 5  # an abandoned thread closes its descriptor when it has read
+        while state() != before and time.monotonic() < end:
+            time.sleep(0.001)
         if state() != before:
             with open(os.environ["REPORT"], "w") as report:
                 print(how, before, "became", state(), file=report)
