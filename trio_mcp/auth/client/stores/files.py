@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp._platform import FILES_HAVE_OWNERS, sync_folder
 from trio_mcp.auth.client.stores.locks import file_locked
 from trio_mcp.errors import AuthorizationError
@@ -93,8 +94,10 @@ class FileTokens:
     async def keys(self) -> list[str]:
         """Return the keys under which there is a text, sorted.
 
+        A file that is damaged, can be read by others, or belongs to someone else is logged, and left out.
+
         Raises:
-            AuthorizationError: If a file is damaged, can be read by others, or belongs to someone else.
+            AuthorizationError: If the folder can't be read.
         """
         return await trio.to_thread.run_sync(self._keys)
 
@@ -112,8 +115,17 @@ class FileTokens:
             return []
         with _explained(self.folder, "read"):
             names = [name for name in os.listdir(self.folder) if _NAME.fullmatch(name)]
-        # A file that has gone meanwhile counts for nothing.
-        return sorted(found[0] for name in names if (found := _read(self.folder / name)) is not None)
+        keys = []
+        for name in names:
+            # One bad file must not keep the others from being listed, or signed out of.
+            try:
+                found = _read(self.folder / name)
+            except AuthorizationError as exc:
+                logger.warning("%s", exc)
+                continue
+            if found is not None:  # it has not gone meanwhile
+                keys.append(found[0])
+        return sorted(keys)
 
     def _save(self, key: str, text: str | None) -> None:
         path = self._path(key)
