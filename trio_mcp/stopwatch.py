@@ -50,7 +50,7 @@ class Stopwatch:
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
         """Stand still while the block runs; blocks may overlap."""
-        # Two persons may be asked at once, and the time counts once: from the first block's begin to the last one's end.
+        # Two persons may be asked at once, and the time counts once: until the last block ends.
         self._blocks += 1
         if not self.stopped:
             self._since = trio.current_time()

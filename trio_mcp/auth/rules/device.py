@@ -60,7 +60,7 @@ def device(
             answer = yield from granted(at, _STEP, at.url, form)
         except AuthorizationError as exc:
             # Section 3.5: asked too often, a lost connection, a server that is overloaded: all mean to slow down.
-            # Those in a row: one lost connection must not cost the person the code that is being entered.
+            # Counted in a row: one lost connection must not cost the person the code that is being entered.
             failures = failures + 1 if exc.error is None else 0
             if exc.error not in ("authorization_pending", "slow_down", None) or failures > _MAX_FAILURES:
                 raise

@@ -62,7 +62,7 @@ class Gate:
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields
         needed = NO_SCOPES
-        # Operations come in a POST alone: anything else needs only what each request needs.
+        # No other method brings a message; those on a WebSocket are judged one by one.
         if request.method == "POST":
             if self._served.scoped:
                 named = self._named(headers)
@@ -76,7 +76,7 @@ class Gate:
         """Return the scopes of the operation that the head names; None if it names none."""
         # Of a message that claims to be modern, the rules compare these headers with the body. A field that was sent
         # twice has a comma, and so names nothing that is known.
-        # Of a legacy message, no rule compares them: such headers could name an open operation for a body that names another.
+        # Of a legacy message, no rule compares them: they could name an open operation, and the body another.
         if (headers.get(PROTOCOL_VERSION) or LEGACY_REVISIONS[0]) in LEGACY_REVISIONS:
             return None
         method, given = headers.get(METHOD) or "", headers.get(NAME)
