@@ -107,7 +107,7 @@ def register(
         "token_endpoint_auth_method": _method_to_ask_for(at.methods),
         # Not left out, which would mean `code` (RFC 7591, section 2): a device has no redirection for one.
         "response_types": [] if redirect is None else ["code"],
-        # 2026-07-28 demands it. OpenID providers take "web" if it is missing, which allows no http on loopback.
+        # 2026-07-28 demands it: OpenID providers take "web" if it is missing, and may then refuse loopback.
         "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
     if redirect is not None:

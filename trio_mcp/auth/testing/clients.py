@@ -203,7 +203,7 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
     (method,) = _names([method], METHODS, "token_endpoint_auth_method")
     redirects = check_redirects(metadata.get("redirect_uris")) if "authorization_code" in grants else ()
     kind = metadata.get("application_type")
-    # OpenID Connect Registration, section 2: a web client has no redirect URI on loopback.
+    # 2026-07-28: with a redirect URI on loopback, a client is "native".
     if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
         raise Refused("invalid_client_metadata", "application_type is wrong for these redirect URIs")
     jwks = metadata.get("jwks")
