@@ -50,6 +50,7 @@ class Stopwatch:
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
         """Stand still while the block runs; blocks may overlap."""
+        # Two persons may be asked at once, and the time counts once: until the last block ends.
         self._blocks += 1
         if not self.stopped:
             self._since = trio.current_time()
@@ -59,11 +60,13 @@ class Stopwatch:
         finally:
             self._blocks -= 1
             if not self._blocks:
+                # Before the limits are set anew, since they are set by it.
                 self.lost += trio.current_time() - self._since
                 self._stop(False)
 
     def _stop(self, stopped: bool) -> None:
         self.stopped = stopped
+        # A deadline of Trio's can't stand still, so each is moved: away, and later to what is left of it.
         for limit in self.limits:
             limit.set()
 
@@ -86,6 +89,7 @@ class TimeLimit:
         self._scope = trio.CancelScope()
 
     def __enter__(self) -> Self:
+        # A stop from now on moves the deadline; one that has begun since it was made is looked up.
         self._watch.limits.add(self)
         self.set()
         self._scope.__enter__()
@@ -94,6 +98,7 @@ class TimeLimit:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        # The stopwatch lives as long as its client, and would keep every limit that there was.
         self._watch.limits.discard(self)
         return self._scope.__exit__(kind, exc, traceback)
 
@@ -124,6 +129,7 @@ class TimeLimit:
 STOPWATCH: Final[ContextVar[Stopwatch]] = ContextVar("STOPWATCH")
 """The stopwatch of the client whose task this is."""
 
+# Of the run, as is Trio's clock: what was measured in one means nothing in another.
 _OF_RUN: Final = trio.lowlevel.RunVar[Stopwatch]("stopwatch")
 
 

@@ -52,6 +52,7 @@ class Network:
         # To a proxy, loopback would be its own.
         if not found or is_loopback(url) or proxy_bypass(parts.hostname or ""):
             return None
+        # The variable may be `proxy.example:3128`.
         return found if "://" in found else f"http://{found}"
 
     async def resolve(self, host: str, flags: int = 0) -> list[str]:
@@ -104,6 +105,7 @@ class Fetcher:
         Raises:
             AuthorizationError: If it is refused, or fails.
         """
+        # Here, and not once for a flow, so that it includes each URL that a redirection leads to.
         self._urls.check(url, self._trusted, fetch.step)
         try:
             proxy = self._network.proxy(url)
@@ -127,11 +129,13 @@ class Fetcher:
         refusal: AuthorizationError | None = None
         for address in found:
             try:
+                # The server's own addresses only matter for one that is not public, so few flows resolve its name.
                 near = [] if reach(address) is Reach.GLOBAL else await self._addresses_nearby()
                 self._urls.check_address(url, address, near, step)
                 allowed.append(address)
             except AuthorizationError as exc:
                 refusal = exc
+        # A name may have addresses of both kinds; only those that are allowed are connected to.
         if refusal is not None and not allowed:
             raise refusal
         return allowed[:MAX_ADDRESSES]
@@ -154,6 +158,7 @@ class Fetcher:
         except httpx.InvalidURL as exc:
             raise _failed(fetch, url, str(exc)) from None
         fields = {
+            # The request goes to an address, so the name has to be here.
             "Host": named.netloc.decode("ascii"),
             "User-Agent": f"trio-mcp/{__version__}",
             "Accept": JSON,
@@ -165,18 +170,21 @@ class Fetcher:
         # The certificate has to be the name's, whatever address is connected to.
         extensions = {
             "sni_hostname": named.raw_host.decode("ascii"),
+            # A share for each, so that one that never answers leaves time for the next.
             "timeout": {"connect": TIMEOUT / max(1, len(addresses))},
         }
         target = f"{fetch.method} {_shown(url)}"
         for number, address in enumerate(addresses, 1):
             where = named if address is None else named.copy_with(host=address)
             request = httpx.Request(fetch.method, where, headers=fields, content=fetch.body, extensions=extensions)
+            # The body of httpx is an async generator, which outlives a cancellation.
             request.stream = content(fetch.body, None)
             transport = self._network.transport(proxy)
             async with closing(transport.aclose):
                 try:
                     response = await transport.handle_async_request(request)
                 except failures as exc:
+                    # Only if there was no connection: once it is sent, a code or a refresh token may have been used up.
                     if number < len(addresses) and isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout)):
                         continue
                     raise AuthorizationError(fetch.step, str(Disconnected.by(exc, target))) from None
@@ -199,6 +207,7 @@ class _Flow:
             with trio.move_on_after(seconds):
                 return await self._following(fetch)
         finally:
+            # Also for an exchange that failed, or a server could hold up a login by failing slowly.
             self._seconds = max(0.0, self._seconds - (trio.current_time() - began))
         raise _failed(fetch, fetch.url, f"no whole response within {seconds:.0f} seconds")
 
@@ -210,6 +219,7 @@ class _Flow:
                 raise _failed(fetch, url, f"not sent, after {MAX_EXCHANGES} exchanges that led nowhere")
             found = await self._fetcher.exchange(fetch, url)
             location = found.headers.get("Location")
+            # A POST has a code, a token or a secret in it, which must not follow where the server points.
             if fetch.method != "GET" or found.status not in _REDIRECTIONS or location is None:
                 return found
             url = _redirected(fetch, url, location)
@@ -221,6 +231,7 @@ def _redirected(fetch: Fetch, url: str, location: str) -> str:
         target = urljoin(url, location) if len(location) <= MAX_URL else ""
     except ValueError:
         target = ""
+    # From https to http, anyone on the way could change the metadata.
     if not target or (url.startswith("https:") and not target.startswith("https:")):
         raise _failed(fetch, url, f"redirected to {shown(location)}, which is not followed")
     return target
@@ -231,6 +242,7 @@ async def _read(fetch: Fetch, url: str, response: HttpResponse) -> Fetched:
         coding = response.headers.get("Content-Encoding") or "identity"
         if coding.lower() != "identity":
             raise _failed(fetch, url, f"answered with a body encoded as {shown(coding)}, which was not accepted")
+        # The sign of an attempt at response splitting or smuggling (RFC 9112, section 6.3).
         if response.has_two_ends:
             raise _failed(fetch, url, "answered with both Content-Length and Transfer-Encoding")
         try:

@@ -62,6 +62,7 @@ def _own(options: argparse.Namespace, how: dict[str, Any], settings: object) -> 
     if options.scope:
         given["scopes"] = options.scope
     if options.client_id is not None:
+        # A variable that is set but empty counts as unset: an empty secret is refused.
         given["client"] = auth.RegisteredClient(options.client_id, secret=os.environ.get(SECRET) or None)
     return auth_of("oauth" if settings is None else settings, **given)
 
@@ -86,6 +87,7 @@ def logout(options: argparse.Namespace) -> int:
     for server in servers:
         try:
             dropped = trio.run(oauth.sign_out, server)
+        # The login is dropped all the same, and the next ones must not stay because one can't be revoked.
         except AuthorizationError as exc:
             print(f"trio-mcp logout: {clean_line(str(exc))}", file=sys.stderr)
             status = FAILED

@@ -31,7 +31,9 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
     # Late: a command that reaches no URL need not load it.
     from trio_mcp import auth
 
+    # Without a terminal there may be no person, and a script must not wait for one: it fails with a status of its own.
     how = how or ("browser" if has_terminal() else "stored")
+    # Without a redirect URI, an `OAuth` lets the person enter a code elsewhere.
     if how == "device":
         return {"redirect": None}
     if how == "stored":
@@ -49,6 +51,7 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
 def signed(target: Configured, how: str | None, before: Callable[[], object]) -> Configured:
     """Return a target that signs in if its server wants that, with the logins that are stored."""
     ways = target.targets if isinstance(target, FailoverParameters) else [target]
+    # Also without what a configuration says: off sends no token at all.
     if how == "off":
         bare = [attrs.evolve(way, auth=None) if isinstance(way, HttpServerParameters) else way for way in ways]
         return attrs.evolve(target, targets=bare) if isinstance(target, FailoverParameters) else bare[0]
@@ -65,6 +68,7 @@ def with_stored_token(target: Configured) -> Configured:
     if not isinstance(target, HttpServerParameters):
         return target
     fields = {} if target.auth is None else trio.run(_fields, target.auth, http_url(target.url))
+    # A proof is good for one request, and these headers go with all of them.
     if "DPoP" in fields:
         raise Exit(f"the login at {target.url} is bound to a key, which this command can't use; add --auth off")
     return attrs.evolve(target, auth=None, headers={**target.headers, **fields})

@@ -79,8 +79,10 @@ def authorize(
         "state": state,
         "code_challenge": challenge_of(verifier),
         "code_challenge_method": "S256",
+        # Sent whether or not the authorization server knows it (2025-06-18); 2025-03-26 has no such parameter.
         "resource": found.audience,
         "scope": join_scopes(scopes) or None,
+        # RFC 9449, section 10: who steals the code can't redeem it with another key.
         "dpop_jkt": thumbprint,
         "prompt": prompt or _prompt(client, scopes),
     }
@@ -98,6 +100,8 @@ def _prompt(client: ClientRecord, scopes: Collection[str]) -> str | None:
 def _with_query(at: AuthorizationServer, parameters: Mapping[str, str]) -> str:
     # The endpoint may have a query of its own, which is kept (RFC 6749, section 3.1).
     endpoint, _, query = at.need("authorization", STEP).partition("?")
+    # RFC 6749, section 3.1: none may be there twice, and which of the two would count can't be known. Names are
+    # compared as they are decoded (`%73tate`). `scope` and `resource` are the client's to send, or to leave out.
     taken = {name for name, _ in parse_qsl(query, keep_blank_values=True)} & {*parameters, "scope", "resource"}
     if taken:
         problem = f"its authorization_endpoint already sets {', '.join(sorted(taken))}"
@@ -115,6 +119,8 @@ def require_pkce(at: AuthorizationServer, assume_pkce: Collection[str]) -> None:
     """
     if not at.published or "S256" in (at.pkce or ()):
         return
+    # What the metadata says outweighs what the user assumes: `assume_pkce` is only for metadata that says nothing, as
+    # that of Entra and Cognito.
     if at.pkce is not None:
         raise AuthorizationError(STEP, "it does not support PKCE with S256", issuer=at.issuer)
     if at.issuer not in assume_pkce:
@@ -141,14 +147,17 @@ def check_redirection(parameters: Mapping[str, str], at: AuthorizationServer, st
         AuthorizationError: If it is not an authorization, or not this one.
     """
     problem = None
+    # Of bytes, as `compare_digest` raises for text beyond ASCII; `replace`, as half a character can't be encoded.
     if not hmac.compare_digest(parameters.get("state", "").encode(errors="replace"), state.encode()):
         problem = "its state is not the one that was sent"
+    # Announced or not, by the characters alone: even the slash that the metadata may differ by is refused here.
     elif "iss" in parameters and parameters["iss"] != at.issuer:
         problem = "it comes from another authorization server than the one that was asked"
     elif "iss" not in parameters and at.sends_iss:
         problem = "it doesn't say which authorization server it comes from, as this one always does"
     if problem is not None:
         raise AuthorizationError(REDIRECTION, problem, issuer=at.issuer, advice="sign in again")
+    # Before the code: where both are sent, it is an error.
     if "error" in parameters:
         error = cleaned(parameters["error"])
         description = cleaned(parameters.get("error_description"))

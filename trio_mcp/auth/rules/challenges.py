@@ -27,6 +27,7 @@ _END = r"(?=[ \t]*+(?:,|\Z))"
 # Each repetition is possessive, so no match is tried twice: the time stays in proportion to the length.
 _GAP = re.compile(r"[ \t,]*+")
 _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]++|(?=,|\Z))")
+# The end belongs to it, or the name of a first parameter would pass for a token: `realm` of `realm="x"`.
 _TOKEN68 = re.compile(rf"([0-9A-Za-z\-._~+/]++=*+){_END}")
 # An unquoted value may have more than a token's characters: servers send URLs without quotes. It may be empty, too.
 _PARAMETER = re.compile(rf"({_TOKEN})[ \t]*+=[ \t]*+(?:({_QUOTED})|((?!=)[!#-+\--~]++)(?=[ \t,]|\Z)|{_END})", re.DOTALL)
@@ -94,6 +95,7 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
     schemes = [challenge.scheme for challenge in challenges]
     parameters: dict[str, str] = {}
     for challenge in challenges:
+        # What other schemes call `scope` or `resource_metadata` is not meant for OAuth, and is not followed.
         if challenge.scheme in ("bearer", "dpop"):
             parameters = {**challenge.parameters, **parameters}
     if len(token) >= _SECRET and any(token in value for value in parameters.values()):
@@ -121,6 +123,7 @@ def parse_challenges(text: str) -> list[Challenge]:
     current: dict[str, str] | None = None
     at = _end(_GAP.match(text))
     while at < len(text):
+        # Before the scheme: blanks may come before `=` (RFC 9110, section 11.2), and then a name looks like a scheme.
         if parameter := _PARAMETER.match(text, at):
             if current is not None:
                 name, quoted, plain = parameter.groups()
@@ -133,6 +136,7 @@ def parse_challenges(text: str) -> list[Challenge]:
             challenges.append(Challenge(scheme[1].lower(), current, token and token[1]))
             at = token.end() if token else scheme.end()
         else:
+            # The parameters that follow may belong to what could not be read, and not to the challenge before it.
             current = None
             at = _end(_JUNK.match(text, at))
             if text.startswith('"', at):  # never closed: nothing after it can be told apart
@@ -155,6 +159,7 @@ def format_challenge(scheme: str, parameters: Mapping[str, str]) -> str:
     for name in (scheme, *parameters):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} can't be sent as the name of a scheme or of a parameter")
+    # Replaced, then escaped: a line break would begin another field, and a quote would end the value.
     pairs = (f'{name}="{_SPECIAL.sub(_ESCAPED, _UNSENDABLE.sub(" ", value))}"' for name, value in parameters.items())
     return f"{scheme} {', '.join(pairs)}".strip()
 

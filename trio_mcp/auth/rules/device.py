@@ -17,10 +17,12 @@ _STEP: Final = "device"
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 # Shown in a terminal: nothing that could move its cursor.
 _CODE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,63}")
+# A person opens it: no `javascript:` or `file:`, and no control characters either.
 _URL = re.compile(r"https?://[\x21-\x7e]{1,2000}")
 # In seconds: what holds where the server says nothing, and what it can ask for at most.
 _LIFETIME: Final = 600.0
 _MAX_LIFETIME: Final = 1800.0
+# RFC 8628, section 3.2, and section 3.5 for `_SLOWER`.
 _INTERVAL: Final = 5.0
 _MAX_INTERVAL: Final = 60.0
 _SLOWER: Final = 5.0
@@ -47,6 +49,7 @@ def device(
     answer = yield from granted(at, _STEP, endpoint, ask)
     show = _read(at, answer)
     yield show
+    # Section 3.4 has no scope here: it belongs to the request for the code.
     form = {"grant_type": _GRANT, "device_code": str(answer["device_code"])} | _optional((), resource)
     interval, failures, waited = _interval(answer.get("interval")), 0, 0.0
     while waited < show.expires_in:
@@ -57,6 +60,7 @@ def device(
             answer = yield from granted(at, _STEP, at.url, form)
         except AuthorizationError as exc:
             # Section 3.5: asked too often, a lost connection, a server that is overloaded: all mean to slow down.
+            # Counted in a row: one lost connection must not cost the person the code that is being entered.
             failures = failures + 1 if exc.error is None else 0
             if exc.error not in ("authorization_pending", "slow_down", None) or failures > _MAX_FAILURES:
                 raise
@@ -77,6 +81,7 @@ def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     code, user_code = answer.get("device_code"), answer.get("user_code")
     url = answer.get("verification_uri", answer.get("verification_url"))  # the latter from before it was a standard
     complete = answer.get("verification_uri_complete")
+    # Half a character, which JSON may have, could not be sent back.
     if not (isinstance(code, str) and code.isascii() and code):
         raise AuthorizationError(_STEP, "the server's answer has no device_code", issuer=at.issuer)
     if not (isinstance(user_code, str) and _CODE.fullmatch(user_code) and isinstance(url, str) and _URL.fullmatch(url)):
@@ -84,10 +89,12 @@ def _read(at: TokenEndpoint, answer: Mapping[str, Any]) -> ShowCode:
     return ShowCode(
         url=url,
         code=user_code,
+        # Optional (RFC 8628, section 3.2), so a bad one is left out: the other URL and the code still do.
         complete_url=complete if isinstance(complete, str) and _URL.fullmatch(complete) else None,
         expires_in=min(seconds(answer.get("expires_in")) or _LIFETIME, _MAX_LIFETIME),
     )
 
 
 def _interval(value: object) -> float:
+    # At least a second, or 0.001 would make thousands of requests.
     return min(max(seconds(value) or _INTERVAL, 1.0), _MAX_INTERVAL)

@@ -90,6 +90,7 @@ class PrivateKeyJwt:
             "sub": client_id,
             # One string, and the issuer rather than the token endpoint: another server can't pass it on.
             "aud": issuer,
+            # Servers may take an assertion only once (RFC 7523, section 3), so each sending has its own.
             "jti": secrets.token_urlsafe(16),
             "iat": now,
             "exp": now + _LIFETIME,
@@ -109,6 +110,7 @@ def _read(pem: str | bytes, algorithm: str) -> ECKey | RSAKey | OKPKey:
     kinds: dict[str, type[ECKey | RSAKey | OKPKey]] = {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}
     try:
         key = kinds[_KINDS[algorithm]].import_key(pem)
+        # A public key, or one of another curve, is read without an error and fails only when it signs.
         jws.serialize_compact({"alg": algorithm}, b"", key, algorithms=[algorithm])
     except (JoseError, ValueError, TypeError) as exc:  # cryptography raises the last two
         # What they say may quote the key.

@@ -81,6 +81,7 @@ class Login:
     def to_json(self) -> str:
         """Return the login as JSON, for a store. It is secret."""
         fields = attrs.asdict(self)
+        # JSON has no sets; sorted, so that the same login is always the same text.
         return json.dumps({"version": VERSION, **fields}, default=sorted)
 
     @classmethod
@@ -93,6 +94,7 @@ class Login:
         try:
             found = _models().model_validate_json(text)
         except ValidationError as exc:
+            # Only where the fault is: pydantic's message, and a traceback with the cause, would quote the tokens.
             where = ".".join(map(str, exc.errors(include_input=False, include_url=False)[0]["loc"]))
             raise ValueError(f"no login that this version of trio_mcp wrote{where and f', see {where!r}'}") from None
         fields = dict(found)

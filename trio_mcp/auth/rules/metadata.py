@@ -155,8 +155,10 @@ def discover(server: str, wanted: Wanted, policy: UrlPolicy, prefer: Sequence[st
     resource = yield from find_resource(server, wanted, policy)
     if resource is None:
         return Discovered(None, (yield from _find_old_server(server, wanted, policy)))
+    # Only issuers that the resource names: a wish must not send a person, or a client's secret, to another one.
     preferred = [issuer for wish in prefer for issuer in resource.servers if same_issuer(wish, issuer)]
     problem: AuthorizationError | None = None
+    # Each may take three exchanges, of the twelve that a flow has.
     for issuer in list(dict.fromkeys([*preferred, *resource.servers]))[:MAX_SERVERS]:
         try:
             return Discovered(resource, (yield from find_server(issuer, policy, server)))
@@ -175,6 +177,7 @@ def resource_urls(server: str) -> list[str]:
     parts = take_apart(server)
     base = f"{parts.origin}/.well-known/oauth-protected-resource"
     path = parts.path if parts.path != "/" else ""
+    # The well-known part goes before the path and the query, which belong to the identifier; a slash at the end may.
     return list(dict.fromkeys([base + path + parts.query, base + path.removesuffix("/"), base]))
 
 
@@ -184,9 +187,11 @@ def find_resource(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Protec
         urls = resource_urls(server)
     except ValueError as exc:
         raise AuthorizationError(RESOURCE, f"the URL of the MCP server {exc}") from None
+    # The URL of the challenge may be wrong, so the well-known places are tried after it, too.
     for url in dict.fromkeys([wanted.metadata or urls[0], *urls]):
         document = yield from _document(RESOURCE, url, server, policy)
         if document is not None:
+            # A wrong one is an error: only a server without any is taken for one of 2025-03-26, without a resource.
             return _read_resource(document, url, server)
     return None
 
@@ -195,6 +200,7 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
     resource = document.get("resource")
     # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
     # well-known places are the host's own.
+    # With dots, a path that begins there leads somewhere else.
     known = url.startswith(resource_urls(server)[-1]) and not take_apart(url).dotted
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
         raise AuthorizationError(
@@ -221,10 +227,13 @@ def server_urls(issuer: str) -> list[str]:
         ValueError: If it can't be an issuer.
     """
     parts = take_apart(issuer)
+    # RFC 8414, section 2. A fragment can't be there either: `take_apart` refuses it.
     if parts.query:
         raise ValueError("has a query, which an issuer can't have")
+    # RFC 8414, section 3.1: a slash at the end is left out before the well-known part goes in.
     path = parts.path.removesuffix("/")
     urls = [f"{parts.origin}/.well-known/{kind}{path}" for kind in ("oauth-authorization-server", _OPENID)]
+    # OpenID Connect Discovery appends it instead. Without a path that is the same URL.
     return [*urls, f"{parts.origin}{path}/.well-known/{_OPENID}"] if path else urls
 
 
@@ -242,6 +251,7 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
     Raises:
         AuthorizationError: If nothing is found, or it belongs to another issuer, or names a URL that is refused.
     """
+    # The URLs that are made of it don't show its scheme: `take_apart` makes https of a WebSocket's.
     policy.check(issuer, server, SERVER)
     try:
         urls = server_urls(issuer)
@@ -255,12 +265,14 @@ def find_server(issuer: str, policy: UrlPolicy, server: str) -> Flow[Authorizati
         published = document.get("issuer")
         if isinstance(published, str) and same_issuer(issuer, published):
             return _read_server(document, published, server, policy)
+        # Passed over at first: a host may have the document of its root at this path, and the right one at the next.
         problem = f"{without_query(url)} is the metadata of {_named(published)}"
     raise AuthorizationError(SERVER, problem, issuer=issuer)
 
 
 def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: UrlPolicy) -> AuthorizationServer:
     endpoints: dict[str, Any] = {}
+    # All of them, used or not: the one for authorization is opened in a browser, and so not checked by a fetch.
     for name, field in _ENDPOINTS.items():
         url = document.get(field)
         endpoints[name] = url if isinstance(url, str) else None
@@ -287,6 +299,7 @@ def _read_server(document: Mapping[str, Any], issuer: str, server: str, policy: 
 
 def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[AuthorizationServer]:
     """Find the authorization server as 2025-03-26 has it: on the origin of the MCP server, metadata or not."""
+    # 2025-03-26 knows Bearer alone: without this, a client would be registered at a server that has no OAuth.
     if wanted.others and not (wanted.bearer or wanted.dpop):
         problem = f"{without_query(server)} has no resource metadata, and asks for {' or '.join(wanted.others)[:100]}"
         raise AuthorizationError(RESOURCE, problem, advice="send what it asks for with headers=")
@@ -303,6 +316,7 @@ def _find_old_server(server: str, wanted: Wanted, policy: UrlPolicy) -> Flow[Aut
         return _read_server(document, published, server, policy)
     return AuthorizationServer(
         base,
+        # Its fallback, on the server's own origin: there a server can take only what it was given anyway.
         published=False,
         authorization=f"{base}/authorize",
         token=f"{base}/token",
@@ -328,6 +342,7 @@ def _document(
         return None
     document = json_object(response)
     if document is None:
+        # Not passed over, for the same reason as 429.
         raise AuthorizationError(step, f"{without_query(url)} was not answered with a JSON object as {JSON}")
     return document
 

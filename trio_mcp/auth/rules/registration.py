@@ -91,6 +91,7 @@ def register(
     """
     if client is not None:
         return _given(at, client, redirect)
+    # The order of 2025-11-25. Dynamic registration comes last; 2026-07-28 deprecates it.
     if metadata_url is not None and at.documents:
         return ClientRecord(metadata_url, "document", redirect=redirect)
     if at.registration is None:
@@ -98,12 +99,15 @@ def register(
         if metadata_url is not None:
             why += ", and it accepts no metadata documents of clients"
         raise AuthorizationError(STEP, why, issuer=at.issuer, advice=_BY_HAND)
+    # A server may refuse or replace what it does not support (RFC 7591), so nothing else is asked for.
     offered = at.grants or frozenset(grants)
     request: dict[str, Any] = {
         "client_name": name,
         "grant_types": [grant for grant in grants if grant in offered],
         "token_endpoint_auth_method": _method_to_ask_for(at.methods),
+        # Not left out, which would mean `code` (RFC 7591, section 2): a device has no redirection for one.
         "response_types": [] if redirect is None else ["code"],
+        # 2026-07-28 demands it: OpenID providers take "web" if it is missing, and may then refuse loopback.
         "application_type": "native" if redirect is None or is_loopback(redirect) else "web",
     }
     if redirect is not None:
@@ -123,6 +127,7 @@ def register(
 
 
 def _given(at: AuthorizationServer, client: RegisteredClient, redirect: str | None) -> ClientRecord:
+    # Before anything is sent: its id and secret are for this issuer only. A slash may differ, as people write it.
     if client.issuer is not None and not same_issuer(client.issuer, at.issuer):
         problem = f"the client {client.id!r} is registered with {client.issuer}, but the server wants tokens of another"
         raise AuthorizationError(STEP, problem, issuer=at.issuer, advice=_BY_HAND)
@@ -147,6 +152,7 @@ def _refused(at: AuthorizationServer, response: Fetched, redirect: str | None) -
     answer = json_object(response) or {}
     error, description = cleaned(answer.get("error")), cleaned(answer.get("error_description"))
     advice = _BY_HAND
+    # Other advice would have an operator do by hand what may succeed in a minute.
     if response.status >= 500 or response.status == 429:
         advice = "try again later"
     elif error == "invalid_redirect_uri":
@@ -167,6 +173,7 @@ def _read(
     if secret is not None and not (isinstance(secret, str) and _VISIBLE.fullmatch(secret)):
         raise unusable("its client_secret is not valid")
     registered = answer.get("redirect_uris")
+    # RFC 7591, section 3.2.1, allows the server to replace it, but then no sign-in would come back here.
     if redirect is not None and isinstance(registered, list) and redirect not in registered:
         raise unusable("another redirect URI was registered than the one that was asked for")
     method: Any = answer.get("token_endpoint_auth_method")
@@ -174,6 +181,7 @@ def _read(
         method = request["token_endpoint_auth_method"]
         if (method == "none") is (secret is not None):  # it decided otherwise, and didn't say so
             method = choose_method(at.methods, secret=secret is not None)
+    # `private_key_jwt`: no key was registered by which it could check an assertion.
     if method not in get_args(AuthMethod) or method == "private_key_jwt":
         raise unusable("it wants the client to prove who it is in a way that was not asked for")
     if method != "none" and secret is None:
@@ -215,6 +223,7 @@ def choose_method(supported: Collection[str] | None, *, secret: bool, key: bool 
         # RFC 8414, section 2: the first one is what a server supports that doesn't say.
         if supported is None or method in supported:
             return method
+    # A secret that the server has no use for is not sent.
     return "none" if "none" in (supported or ()) else None
 
 
@@ -244,6 +253,7 @@ def check_redirect(url: str) -> None:
     Raises:
         ValueError: If it is anything else.
     """
+    # `take_apart` refuses port 0, which no connection can have.
     bare = _ANY_PORT.sub(r"\1", url)
     take_apart(bare)
     if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(bare)):

@@ -21,6 +21,7 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 def read_scopes(text: str) -> frozenset[str]:
     """Return the scopes in a ``scope`` parameter; malformed ones are left out."""
+    # At spaces alone (RFC 6749, section 3.3): what has a tab in it is one malformed scope, not two good ones.
     return frozenset(scope for scope in text.split(" ") if _SCOPE.fullmatch(scope))
 
 
@@ -50,11 +51,13 @@ def select_scopes(
         offline: Whether a refresh token is wanted: ``offline_access`` is asked for where it is offered.
     """
     scopes = frozenset(given or ()) | (challenged or frozenset())
+    # An empty set is an answer, too: then nothing is needed, and what is listed is not asked for.
     if given is None and challenged is None:
         scopes = listed or frozenset()
     # Resources have no business with it (2026-07-28, section Refresh Tokens), and who does not offer it may refuse it.
     if OFFLINE not in (given or ()):
         scopes -= {OFFLINE}
+    # 2026-07-28 allows it only where the authorization server lists it.
     if offline and OFFLINE in (offered or ()):
         scopes |= {OFFLINE}
     return scopes
@@ -78,6 +81,7 @@ class StepUps:
         """
         if not challenged or len(self._asked) >= MAX_STEP_UPS:
             return None
+        # A login for the new scopes alone would lack the old ones, and two operations would take turns without end.
         union = challenged.union(held, *self._asked)
         return None if union in self._asked else union
 

@@ -37,6 +37,7 @@ class Fetch:
     step: str
     method: str
     url: str
+    # Not shown, as a repr may get into a log: credentials and proofs in these, codes and secrets in the body.
     fields: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
     limit: int = 64 * 1024
@@ -62,6 +63,7 @@ class Ask:
         issuer: The authorization server, to show to the person.
     """
 
+    # Its query contains the state.
     url: str = attrs.field(repr=False)
     state: str = attrs.field(repr=False)
     redirect: str

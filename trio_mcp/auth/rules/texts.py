@@ -15,6 +15,7 @@ def cleaned(text: object) -> str | None:
     """Return a text from a peer as it is shown: shortened, on one line, without control characters; None if empty."""
     if not isinstance(text, str):
         return None
+    # It is shown in terminals and logs, where control characters would move the cursor or begin a line of their own.
     return "".join(character if character.isprintable() else " " for character in text[:300]).strip() or None
 
 

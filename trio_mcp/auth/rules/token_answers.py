@@ -87,6 +87,7 @@ def read_tokens(granted: Mapping[str, Any], asked_at: float, *, proven: bool) ->
     if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         raise ValueError("its answer has no usable access_token")
     given = granted.get("token_type", "Bearer")  # required, yet some leave it out
+    # RFC 6749, section 5.1: case makes no difference. A token that is bound to a key which we never showed is useless.
     kind = given.lower() if isinstance(given, str) else ""
     if kind not in ("bearer", "dpop") or (kind == "dpop" and not proven):
         raise ValueError(f"its token is of a type that was not asked for: {cleaned(given)}")
@@ -123,9 +124,11 @@ def seconds(value: object) -> float | None:
             value = float(value)
         except ValueError:
             return None
+    # A bool is an int in Python, and `true` would be a second.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # An int may be too long for a float, which math.isfinite would raise for; a comparison never does.
+    # NaN is neither above 0 nor below the limit.
     return float(value) if 0 < value <= _MAX_LIFETIME else None
 
 
@@ -134,6 +137,7 @@ def error_code(response: Fetched) -> str | None:
 
     A server that is overloaded or broken (429, 5xx) says nothing of the grant, whatever it writes.
     """
+    # Callers drop a login for `invalid_grant`: believed here, an outage would send everyone to sign in again.
     if response.status == 429 or response.status >= 500:
         return None
     code = (json_object(response) or {}).get("error")
@@ -159,8 +163,10 @@ def refusal(
         secrets: What must not be shown, though the server may repeat it.
         advice: What to do, where more is known than the error code.
     """
+    # Assertions and proofs are new in each request, so none of `secrets` has them: they are known by how they begin.
     hidden = [_JWT, *(text for text in secrets if len(text) >= _SHORTEST)]
     code = error_code(response)
+    # The code is the server's text as well, and may be the very secret that it refuses.
     if code and any(secret in code for secret in hidden):
         code = None
     problem = f"the server answered {response.status}"
@@ -186,6 +192,7 @@ def _description(response: Fetched, hidden: Iterable[str]) -> str:
 def _skew(headers: Headers, now: float) -> str:
     """Return a remark on this machine's clock if it and the server's differ."""
     try:
+        # Clocks that differ are why proofs and assertions are refused, and no error code says so.
         behind = parsedate_to_datetime(headers.get("Date") or "").timestamp() - now
     except (ValueError, TypeError, OverflowError):
         return ""

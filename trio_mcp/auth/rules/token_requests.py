@@ -83,6 +83,7 @@ def exchange_code(
     Raises:
         AuthorizationError: If the server grants nothing.
     """
+    # RFC 6749, section 4.1.3: the redirect URI has to be the one of the authorization request.
     form = {"code": code, "code_verifier": verifier, "redirect_uri": redirect}
     return _ask(at, "token", "authorization_code", form, resource=resource)
 
@@ -141,6 +142,7 @@ def token_exchange(
     }, scopes, resource)  # fmt: skip
     answer = yield from granted(at, step, at.url, form)
     grant, kind = answer.get("access_token"), answer.get("issued_token_type")
+    # It may be an access token of the provider instead, which must not be shown to another server.
     if kind != ID_JAG or not isinstance(grant, str) or not grant:
         problem = f"the identity provider returned no ID-JAG, but {cleaned(kind)}"
         advice = "allow this client the exchange for this authorization server at the identity provider"
@@ -187,12 +189,14 @@ def to_login(
     return Login(
         resource=resource,
         issuer=at.issuer,
+        # A workload names no client.
         client=at.client or ClientRecord("", "given"),
         token_endpoint=at.url,
         access_token=tokens.access_token,
         token_type=tokens.token_type,
         expires_at=tokens.expires_at,
         refresh_token=tokens.refresh_token,
+        # RFC 6749, section 5.1: an answer that doesn't say grants what was asked for.
         scopes=tokens.scopes or frozenset(asked) or None,
         asked=frozenset(asked),
         revocation_endpoint=revocation_endpoint,
@@ -227,6 +231,7 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
     Raises:
         AuthorizationError: If the client lacks what it proves itself with.
     """
+    # Twice at most: a server could want another nonce each time.
     for last in (False, True):
         # Made anew for each sending: an assertion and a proof are good for one.
         fields, proof_of_client = _authenticate(at, step)
@@ -239,7 +244,9 @@ def post(at: TokenEndpoint, step: str, url: str, form: Mapping[str, str]) -> Flo
         response: Fetched = yield Fetch(step, "POST", url, fields, body)
         if at.prover is None:
             break
+        # Of every answer: one that grants may bring a new nonce, too (RFC 9449, section 8.2).
         at.prover.learn(url, response.headers, resource=False)
+        # Not worth another request if the nonce is the one that was refused.
         if last or error_code(response) != "use_dpop_nonce" or at.prover.nonce(url, resource=False) == nonce:
             break
     return response
@@ -291,6 +298,7 @@ def to_tokens(at: TokenEndpoint, step: str, answer: Mapping[str, Any], asked_at:
         tokens = read_tokens(answer, asked_at, proven=at.prover is not None)
     except ValueError as exc:
         raise AuthorizationError(step, str(exc), issuer=at.issuer) from None
+    # Unless DPoP is required, servers may answer a proof with a plain token, and it is used as that.
     if at.require_dpop and tokens.token_type != "DPoP":
         problem = "DPoP is required, but the server granted a token that is bound to no key"
         raise AuthorizationError(step, problem, issuer=at.issuer, advice="allow such tokens: dpop='auto'")
@@ -302,6 +310,7 @@ def _form(grant: str, form: Mapping[str, str], scopes: Collection[str], resource
     if scopes:
         full["scope"] = " ".join(sorted(scopes))
     if resource is not None:
+        # Never normalized: the server compares it with what it published.
         full["resource"] = resource
     return full
 
@@ -322,6 +331,8 @@ def _authenticate(at: TokenEndpoint, step: str) -> tuple[dict[str, str], dict[st
         raise AuthorizationError(step, f"the client {client.id!r} has no secret", issuer=at.issuer)
     if client.method == "client_secret_post":
         return {}, {"client_id": client.id, "client_secret": client.secret}
+    # Without the client_id in the body: some servers take that for a second method, of which RFC 6749, section 2.3,
+    # allows one only.
     return {"Authorization": f"Basic {_pair(client.id, client.secret)}"}, {}
 
 
@@ -335,6 +346,7 @@ def _refused(at: TokenEndpoint, step: str, response: Fetched, form: Mapping[str,
     hidden = [value for name, value in form.items() if name in _SECRET]
     advice = ""
     if client is not None and client.secret is not None:
+        # In each form in which it was sent, as the server may repeat any of them.
         hidden += client.secret, quote_plus(client.secret), _pair(client.id, client.secret)
         if client.secret_expires_at is not None and client.secret_expires_at <= now:
             advice = f"the secret of the client {client.id!r} has expired; get a new one"

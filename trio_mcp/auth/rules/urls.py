@@ -34,6 +34,8 @@ __all__ = [
 # Nothing but visible ASCII, and no backslash: browsers and libraries disagree about what the rest means.
 _VISIBLE = re.compile(r"[!-\[\]-~]+")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
+# Nor an escape in the host, such as `id%2Eexample.com`: not all decode it, so the host that is checked could differ
+# from the one that is connected to.
 _AUTHORITY = re.compile(r"(?:([A-Za-z0-9._\-]+)|\[([0-9A-Fa-f:.]+)\])(?::([0-9]{1,5}))?")
 _DOTS = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
@@ -86,8 +88,10 @@ def take_apart(url: str) -> Parts:
     if found is None or found[1].lower() not in _PORTS:
         raise ValueError("is not a URL of https or http")
     scheme, authority, path, query, fragment = found.groups()
+    # `https://id.example.com@evil.example/` looks like one host and leads to the other.
     if "@" in authority:
         raise ValueError("contains a user name or a password")
+    # Neither endpoints (RFC 6749, section 3.1) nor resources (RFC 8707, section 2) have one, not even an empty one.
     if fragment is not None:
         raise ValueError("contains a fragment")
     place = _AUTHORITY.fullmatch(authority)
@@ -98,6 +102,7 @@ def take_apart(url: str) -> Parts:
     if not 0 < number < 65536:
         raise ValueError("has no valid port")
     try:
+        # One spelling for each address, since origins are compared as texts.
         host = name.lower() if name else ipaddress.IPv6Address(literal).compressed
     except ValueError:
         raise ValueError("has no valid host") from None
@@ -153,11 +158,14 @@ def covers(resource: str, server: str, *, parent: bool = True) -> bool:
         whole, part = take_apart(resource), take_apart(server)
     except ValueError:
         return False
+    # Dots are resolved on the way, so such a path may lead out of the segments that are compared here.
     if whole.origin != part.origin or whole.dotted or part.dotted:
         return False
     above, below = whole.path.removesuffix("/"), part.path.removesuffix("/")
     if above == below:
+        # Another query may be another tenant.
         return whole.query in ("", part.query)
+    # With the slash: `/mc` is not a parent of `/mcp`.
     return parent and not whole.query and below.startswith(above + "/")
 
 
@@ -202,8 +210,10 @@ def reach(address: str) -> Reach:
         return Reach.NEVER
     if found.is_loopback:
         return Reach.LOOPBACK
+    # A list of our own: `is_private` is also true for link-local and reserved addresses, which are never allowed.
     if any(found in network for network in _PRIVATE):
         return Reach.PRIVATE
+    # `is_global` alone would let through multicast, and in IPv6 site-local addresses.
     odd = found.is_multicast or found.is_reserved or found.is_link_local or found.is_unspecified
     if odd or not found.is_global or (isinstance(found, ipaddress.IPv6Address) and found.is_site_local):
         return Reach.NEVER
@@ -213,6 +223,7 @@ def reach(address: str) -> Reach:
 def _unwrapped(address: _Address) -> _Address:
     if isinstance(address, ipaddress.IPv4Address):
         return address
+    # Each of these is sent on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator.
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
@@ -269,13 +280,16 @@ class UrlPolicy:
             parts = take_apart(url)
         except ValueError as exc:
             raise AuthorizationError(step, f"the URL {shown(url)} {exc}") from None
+        # `take_apart` allows WebSockets for the MCP server's own URL, but what a peer names is never one.
         if not url.lower().startswith("http"):
             raise AuthorizationError(step, f"the URL {shown(url)} is not a URL of https or http")
+        # Before the trusted hosts: a cloud's metadata is not a host that anyone has reason to trust.
         if _literal(parts.host) is Reach.NEVER:
             raise AuthorizationError(step, f"the URL {shown(url)} leads to no host of a network")
         if parts.host in self.hosts:
             return
         near = _is_loopback(parts.host)
+        # A server elsewhere could reach what only listens here. Names that resolve to loopback are found when they do.
         if near and not is_loopback(server):
             problem = f"the URL {shown(url)} leads to this machine, but the MCP server is elsewhere"
         elif parts.scheme == "http" and not near:

@@ -65,6 +65,7 @@ class Refused(Exception):
 
 def answer(status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> Answer:
     """Return a response; unless the fields say otherwise it is not to be stored."""
+    # RFC 6749, section 5.1, demands it where there are tokens.
     given = {"Cache-Control": "no-store", **(fields or {})}
     return Answer(status, Headers(given.items()), body)
 
@@ -78,6 +79,7 @@ def with_query(url: str, parameters: Mapping[str, str | None]) -> str:
     """Return a URL with parameters added to its query; those that are None are left out."""
     parts = urlsplit(url)
     added = urlencode({name: value for name, value in parameters.items() if value is not None})
+    # A redirect URI may have a query of its own, which is kept (RFC 6749, section 3.1.2).
     return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, added)))))
 
 
@@ -97,6 +99,7 @@ class Parameters:
         self._values: dict[str, str] = {}
         self.resources: tuple[str, ...] = ()
         for name, value in pairs:
+            # RFC 8707, section 2: the one parameter that may be repeated.
             if name == "resource":
                 self.resources += (value,)
             elif name in self._values:

@@ -55,6 +55,7 @@ class Application:
         given = self._handle(Fetch("", scope["method"], url, fields, body))
         async with trio.open_nursery() as nursery:
             if given.ending in ("silent", "endless"):
+                # Neither ends by itself: without this, the task would stay when the client has left.
                 nursery.start_soon(_until_left, receive, nursery.cancel_scope)
             if given.ending != "silent":
                 await _answer(given, send)
@@ -73,6 +74,7 @@ async def _answer(given: Answer, send: SendCallable) -> None:
             await send({"type": "http.response.body", "body": (given.body or b" ") * 100, "more_body": True})
     fields.append((b"content-length", str(len(given.body)).encode()))
     if given.ending == "cut":
+        # Less than Content-Length announces, which shows the client that the connection broke.
         await _send(send, given.status, fields, given.body[: len(given.body) // 2], more=True)
         return
     await _send(send, given.status, fields, given.body)

@@ -32,6 +32,7 @@ GRANTS = (
     "urn:ietf:params:oauth:grant-type:token-exchange",
 )
 
+# What the draft of client ID metadata documents recommends.
 LONGEST_DOCUMENT = 5 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -99,6 +100,7 @@ class Clients:
 
     def _of_document(self, url: str, body: bytes) -> Client:
         document = read_object(body, "invalid_client") if len(body) <= LONGEST_DOCUMENT else {}
+        # 2025-11-25: the document has to name its own URL, and the client.
         if document.get("client_id") != url or not document.get("client_name"):
             raise Refused("invalid_client", "the client's document is too long, of another client, or without a name")
         return _from_metadata(url, document)
@@ -131,15 +133,18 @@ class Clients:
             "client_secret_post": parameters.get("client_secret") is not None,
             "private_key_jwt": parameters.get("client_assertion") is not None,
         }
+        # RFC 6749, section 2.3: a client must not use more than one way in a request.
         used = [method for method, is_used in ways.items() if is_used]
         if len(used) > 1:
             raise Refused("invalid_request", f"more than one way to authenticate the client: {', '.join(used)}")
+        # RFC 6749, section 5.2: for a client that has tried the field Authorization.
         challenge = {"WWW-Authenticate": "Basic"} if authorization is not None else {}
         method, given, secret = _credentials(authorization, parameters)
         client = self.find(given)
         if method == "private_key_jwt":
             self._check_assertion(client, parameters, endpoint)
         late = client.secret_expires_at is not None and client.secret_expires_at <= self._settings.clock()
+        # A public client has no secret and sends none, which is the same here.
         same = hmac.compare_digest((client.secret or "").encode(), secret.encode())
         if method != client.method or not same or late or parameters.get("client_id") not in (None, client.id):
             raise Refused("invalid_client", "that is not how this client proves who it is", 401, challenge)
@@ -150,6 +155,7 @@ class Clients:
             raise Refused("invalid_client", "the client has no keys here, or the assertion is of another type", 401)
         _, claims = verified(parameters["client_assertion"], client.jwks, "invalid_client")
         check_times(claims, self._settings.clock(), "invalid_client")
+        # RFC 7523 names the token endpoint, its update the issuer, and there are clients of both kinds.
         allowed = {self._settings.issuer, endpoint}
         if claims.get("iss") != client.id or claims.get("sub") != client.id or allowed.isdisjoint(audiences(claims)):
             raise Refused("invalid_client", "iss, sub or aud of the assertion is wrong", 401)
@@ -190,12 +196,14 @@ def _from_metadata(client: str, metadata: Mapping[str, Any]) -> Client:
     Raises:
         Refused: If it is wrong.
     """
+    # What is left out has the defaults of RFC 7591, section 2.
     grants = _names(metadata.get("grant_types", ["authorization_code"]), GRANTS, "grant_types")
     _names(metadata.get("response_types", ["code"]), ("code",), "response_types")
     method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
     (method,) = _names([method], METHODS, "token_endpoint_auth_method")
     redirects = check_redirects(metadata.get("redirect_uris")) if "authorization_code" in grants else ()
     kind = metadata.get("application_type")
+    # 2026-07-28: with a redirect URI on loopback, a client is "native".
     if kind not in (None, "web", "native") or (kind == "web" and any(map(is_loopback, redirects))):
         raise Refused("invalid_client_metadata", "application_type is wrong for these redirect URIs")
     jwks = metadata.get("jwks")

@@ -127,6 +127,7 @@ class Grants:
     def _code(self, asked: Asked) -> dict[str, Any]:
         client, parameters = self._client(asked), asked.parameters
         code = self.codes.get(parameters["code"])
+        # Before it counts as used: another client that has seen the code must not be able to revoke what it gave.
         if code is None or code.family.client != client.id:
             raise Refused("invalid_grant", "the code is unknown here, or of another client")
         if code.used:  # RFC 6749, section 4.1.2: it may be stolen
@@ -147,6 +148,7 @@ class Grants:
 
     def _is_lasting(self, client: Client, family: Family) -> bool:
         """Return whether a client gets a refresh token."""
+        # OpenID Connect Core, section 11: with this scope on offer, a refresh token has to be asked for.
         asks = "offline_access" in family.scopes or "offline_access" not in self._settings.scopes
         return REFRESH in client.grants and asks
 
@@ -185,6 +187,7 @@ class Grants:
         scopes = read_scopes(parameters, self._settings)
         family = Family(self._settings.user, client.id, scopes, check_resources(parameters))
         code = secrets.token_urlsafe(32)
+        # RFC 8628, section 6.1: without vowels, so that no words come about.
         shown = "-".join("".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(4)) for _ in range(2))
         device = self.devices[code] = Device(client.id, shown, family, self._settings.clock() + 600)
         said = {"device_code": code, "user_code": shown, "verification_uri": page, "expires_in": 600}
@@ -202,6 +205,7 @@ class Grants:
             raise Refused("access_denied", "the person has said no")
         polled, device.polled_at = device.polled_at, now
         if polled is not None and now < polled + device.interval:
+            # RFC 8628, section 3.5: for this and all later requests.
             device.interval += 5
             raise Refused("slow_down", "ask less often")
         if device.state == "pending":
@@ -218,6 +222,7 @@ class Grants:
         if not isinstance(claims.get("sub"), str) or self._settings.issuer not in audiences(claims):
             raise Refused("invalid_grant", "the assertion has no sub, or is not for this server")
         resources = check_resources(asked.parameters)
+        # The token of a workload stands for itself. An ID-JAG names the client that may present it.
         if header.get("typ") != ID_JAG_TYPE:
             client_id, allowed = claims["sub"], None
         else:
@@ -225,6 +230,7 @@ class Grants:
             client_id = client.id
             if claims.get("client_id") != client.id or not self._assertions.use(claims.get("jti"), 3600):
                 raise Refused("invalid_grant", "the ID-JAG is of another client, or was used before")
+            # Optional in an ID-JAG; where it is there, the request can't name another.
             if (given := claims.get("resource")) is not None:
                 if resources not in ((), (given,)):
                     raise Refused("invalid_target", "the ID-JAG is for another resource")
@@ -239,6 +245,7 @@ class Grants:
                 header, claims = verified(assertion, keys, "invalid_grant")
             except Refused:
                 continue
+            # Believed only of the issuer whose keys have verified the signature.
             if claims.get("iss") == issuer:
                 check_times(claims, self._settings.clock(), "invalid_grant")
                 return header, claims
@@ -252,6 +259,7 @@ class Grants:
         header, said = verified(parameters["subject_token"], self._keys, "invalid_grant")
         now = int(self._settings.clock())
         check_times(said, now, "invalid_grant")
+        # The same keys sign access tokens and ID-JAGs: only the type tells them from ID tokens.
         if header.get("typ") != "JWT" or client.id not in audiences(said):
             raise Refused("invalid_grant", "that is not an ID token, or one for another client")
         claims: dict[str, Any] = {"iss": self._settings.issuer, "sub": said["sub"], "aud": parameters["audience"]}
@@ -261,4 +269,5 @@ class Grants:
         if (scope := parameters.get("scope")) is not None:
             claims["scope"] = scope
         token = self._keys.sign(ID_JAG_TYPE, claims)
+        # RFC 8693, section 2.2.1: the type is N_A, since an ID-JAG is not an access token.
         return {"access_token": token, "issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300}

@@ -75,6 +75,7 @@ def verified(token: str, keys: Mapping[str, Any] | Keys, error: str) -> tuple[di
 
     jwks = keys.published() if isinstance(keys, Keys) else keys
     try:
+        # With a list of our own: the header could say `none`, or take a public key for the secret of an HMAC.
         found = jwt.decode(token, jwk.KeySet.import_key_set(cast(Any, jwks)), list(ALGORITHMS))
     except (JoseError, ValueError) as problem:
         raise Refused(error, f"the JWT is not valid: {type(problem).__name__}") from None
@@ -91,6 +92,7 @@ class Once:
     def use(self, value: object, seconds: float) -> bool:
         """Return whether this is the first use of a value, and remember it for some seconds."""
         now = self._clock()
+        # Not each time: that would look at all of them for each value.
         if len(self._until) > 1000:
             self._until = {each: until for each, until in self._until.items() if until > now}
         if not isinstance(value, str) or self._until.get(value, 0) > now:
@@ -153,6 +155,7 @@ class Proofs:
             return None
         try:
             raw = jws.extract_compact(proof.encode())
+            # The proof brings the key by which it is verified: that its sender has it is all that the signature shows.
             key = jwk.import_key(raw.headers()["jwk"])
             found = jws.deserialize_compact(proof, cast(Any, key), ["ES256"])
             claims = json.loads(found.payload)
@@ -162,6 +165,7 @@ class Proofs:
         iat = claims.get("iat")
         wrong = {
             "typ": found.headers().get("typ") != "dpop+jwt",
+            # RFC 9449, section 4.3: it must not be the private one.
             "jwk": bool(key.is_private),
             "htm": claims.get("htm") != request.method,
             "htu": claims.get("htu") != url,
@@ -173,6 +177,7 @@ class Proofs:
             raise Refused("invalid_dpop_proof", f"wrong in the DPoP proof: {names}")
         if self._nonces() and claims.get("nonce") != self.nonce:
             raise Refused("use_dpop_nonce", "send the nonce", fields={"DPoP-Nonce": self.nonce})
+        # Its time may lie ahead by PROOF_AGE, and after that it holds for as long once more.
         if not self._seen.use(claims.get("jti"), 2 * PROOF_AGE):
             raise Refused("invalid_dpop_proof", "the DPoP proof was used before, or has no jti")
         return key.thumbprint()

@@ -122,6 +122,7 @@ class AuthorizationServer:
         self.keys = Keys()
         self.clients = Clients(settings)
         self.issued = Tokens(settings, self.keys)
+        # Functions that look into the settings each time, since those may be changed at any time.
         self.proofs = Proofs(lambda: settings.clock(), lambda: settings.dpop_nonces)
         self._grants = Grants(settings, self.keys, self.clients, self.issued, self.proofs)
 
@@ -218,9 +219,11 @@ class AuthorizationServer:
         if given[:2] != issuer[:2]:
             return ""
         root = issuer.path.rstrip("/")
+        # Before the path (RFC 8414, section 3.1), and after it (OpenID Connect Discovery, section 4).
         if given.path in {*(each + root for each in WELL_KNOWN), root + WELL_KNOWN[1]}:
             return "metadata"
         name = given.path.removeprefix(root + "/")
+        # Compared, as `removeprefix` returns a path unchanged that is not below the root.
         return name if given.path == f"{root}/{name}" and name in self._endpoints else ""
 
     @property
@@ -289,9 +292,11 @@ class AuthorizationServer:
     def _authorize(self, request: Fetch, parameters: Parameters) -> Answer:
         # What is wrong with the client or where to go back to is told on a page: who knows where a redirection led.
         client = self.clients.find(parameters["client_id"], "invalid_request")
+        # RFC 6749, section 3.1.2.3: it may be left out where only one is registered.
         redirect = parameters.get("redirect_uri") or (client.redirects[0] if len(client.redirects) == 1 else "")
         if not matches(redirect, client.redirects):
             raise Refused("invalid_request", "the redirect URI is not registered for this client")
+        # With errors, too (RFC 9207, section 2).
         said = {"state": parameters.get("state"), "iss": self.issuer}
         try:
             return redirection(redirect, {"code": self._code_for(client, parameters), **said})
@@ -301,6 +306,7 @@ class AuthorizationServer:
     def _code_for(self, client: Client, parameters: Parameters) -> str:
         if parameters["response_type"] != "code":
             raise Refused("unsupported_response_type", "response_type is not code")
+        # The 32 bytes of SHA-256 are 43 characters.
         if parameters["code_challenge_method"] != "S256" or len(parameters["code_challenge"]) != 43:
             raise Refused("invalid_request", "the code_challenge is not one of S256")
         if "authorization_code" not in client.grants:
@@ -334,6 +340,7 @@ class AuthorizationServer:
 
     def _introspect(self, request: Fetch, parameters: Parameters) -> Answer:
         client = self.clients.authenticate(request, parameters, self._url("introspect"))
+        # RFC 7662, section 2.1: otherwise anyone could try out tokens here.
         if client.method == "none":
             raise Refused("invalid_client", "public clients learn nothing of tokens", 401)
         claims = self.issued.claims_of(parameters["token"])
@@ -356,6 +363,7 @@ class AuthorizationServer:
             port: The port; 0: one that is free.
         """
         async with served(self, host, port) as url:
+            # Only now is the port known; what the path was is kept.
             self.settings.issuer = url + urlsplit(self.issuer).path.rstrip("/")
             yield self.issuer
 

@@ -50,6 +50,7 @@ class Tokens:
             said["id_token"] = self._keys.sign(
                 "JWT",
                 {name: claims[name] for name in ("iss", "sub", "iat", "exp")}
+                # For the client, whatever resource the access token is for.
                 | {"aud": family.client}
                 | ({"nonce": family.nonce} if family.nonce else {}),
             )
@@ -67,6 +68,7 @@ class Tokens:
         now = self._settings.clock()
         if found.replaced_at is None:
             found.replaced_at = now
+        # A clock that stands still, as in tests, must not make a grace of none.
         elif now > found.replaced_at + self._settings.grace or not self._settings.grace:
             found.family.revoked = True
             return None

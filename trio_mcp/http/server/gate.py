@@ -58,9 +58,11 @@ class Gate:
         headers.drop(CREDENTIALS)
         request.principal, request.owner = principal, principal.identity
         request.metadata = {"headers": headers, "principal": principal}
+        # Such as a new nonce for DPoP.
         if outcome.fields and answer is not None:
             answer.fields += outcome.fields
         needed = NO_SCOPES
+        # No other method brings a message; those on a WebSocket are judged one by one.
         if request.method == "POST":
             if self._served.scoped:
                 named = self._named(headers)
@@ -74,6 +76,7 @@ class Gate:
         """Return the scopes of the operation that the head names; None if it names none."""
         # Of a message that claims to be modern, the rules compare these headers with the body. A field that was sent
         # twice has a comma, and so names nothing that is known.
+        # Of a legacy message, no rule compares them: they could name an open operation, and the body another.
         if (headers.get(PROTOCOL_VERSION) or LEGACY_REVISIONS[0]) in LEGACY_REVISIONS:
             return None
         method, given = headers.get(METHOD) or "", headers.get(NAME)
@@ -81,12 +84,14 @@ class Gate:
         if parameter is None or given is None:
             return None
         try:
+            # A value that can't be decoded names nothing here, and the rules refuse it when the body is known.
             return self._served.needed_scopes(method, {parameter: decode_value(given)})
         except ValueError:
             return None
 
     def judge(self, request: HttpRequest, accepted: Accept) -> Refusal | None:
         """Judge the scopes of an admitted POST, unless its head has told them."""
+        # The era is that of the body: if it is not modern, nothing has compared it with the head.
         if request.permitted and (accepted.era is Era.MODERN or not self._served.scoped):
             return None
         return self.judge_message(request, accepted.message)
@@ -94,12 +99,14 @@ class Gate:
     def judge_message(self, request: HttpRequest, message: Incoming) -> Refusal | None:
         """Judge the scopes of an admitted request by its message; those of a batch are judged together."""
         items: Any = message.items if type(message) is Batch else (message,)
+        # Of all together, so that one challenge names all that the response depends on.
         needed: set[str] = set()
         for item in items:
             if type(item) is Request:
                 needed |= self._served.needed_scopes(item.method, item.params or {})
         assert request.principal is not None
         refusal = self._permit(request.principal, needed)
+        # A batch has no id that its refusal could name.
         if refusal is not None and type(message) is Request:
             return attrs.evolve(refusal, error=attrs.evolve(refusal.error, id=message.id))
         return refusal
@@ -109,4 +116,5 @@ def end_of(principal: Principal | None) -> float:
     """Return when, by Trio's clock, a stream ends that a principal has opened; infinity if never."""
     if principal is None or principal.expires_at is None:
         return math.inf
+    # A token expires by the wall clock, but only Trio's can end a stream.
     return trio.current_time() + max(principal.expires_at - time.time(), 0) + LEEWAY
