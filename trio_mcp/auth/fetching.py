@@ -232,7 +232,7 @@ def _redirected(fetch: Fetch, url: str, location: str) -> str:
     except ValueError:
         target = ""
     # From https to http, anyone on the way could change the metadata.
-    if not target or (url.startswith("https:") and not target.startswith("https:")):
+    if not target or (url.lower().startswith("https:") and not target.lower().startswith("https:")):
         raise _failed(fetch, url, f"redirected to {shown(location)}, which is not followed")
     return target
 

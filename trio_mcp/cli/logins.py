@@ -45,8 +45,8 @@ def login(options: argparse.Namespace) -> int:
     if not isinstance(oauth, auth.OAuth):
         raise Exit(f"{options.target} needs no login: its configuration has credentials of another kind")
     trio.run(oauth.sign_in, server)
-    # Alone: this one has not failed if a login elsewhere is damaged.
-    (found,) = trio.run(_stored, server) or [{}]
+    # Alone, and from where it was kept: this one has not failed if a login elsewhere is damaged.
+    (found,) = trio.run(_stored, oauth.store, server) or [{}]
     scopes = f", for {' '.join(found['scopes'])}" if found.get("scopes") else ""
     at = f" at {clean_line(found['issuer'])}" if "issuer" in found else ""
     print(f"signed in to {server}{at}{clean_line(scopes)}")
@@ -98,7 +98,9 @@ def logout(options: argparse.Namespace) -> int:
 
 def logins(options: argparse.Namespace) -> int:
     """List the stored logins, without their tokens."""
-    found = trio.run(_stored)
+    from trio_mcp.auth import FileTokens
+
+    found = trio.run(_stored, FileTokens())
     if options.json:
         print(dumps(found))
     elif not found:
@@ -117,11 +119,9 @@ def _until(found: dict[str, Any]) -> str:
     return f"holds for {left:.0f} min" if left >= 1 else "expired"
 
 
-async def _stored(only: str | None = None) -> list[dict[str, Any]]:
-    from trio_mcp import auth
+async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
     from trio_mcp.auth.rules.login import Login
 
-    store = auth.FileTokens()
     found = []
     for server in await store.keys() if only is None else [only]:
         text = await store.load(server)

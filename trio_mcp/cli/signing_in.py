@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -18,6 +18,9 @@ from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.client.websocket import http_url
 
+if TYPE_CHECKING:
+    from trio_mcp.auth.rules.steps import ShowCode
+
 __all__ = ["asking", "signed", "with_stored_token"]
 
 
@@ -30,12 +33,18 @@ def asking(how: str | None, before: Callable[[], object] = lambda: None) -> dict
     """
     # Late: a command that reaches no URL need not load it.
     from trio_mcp import auth
+    from trio_mcp.auth.client.terminal import show_code
 
     # Without a terminal there may be no person, and a script must not wait for one: it fails with a status of its own.
     how = how or ("browser" if has_terminal() else "stored")
     # Without a redirect URI, an `OAuth` lets the person enter a code elsewhere.
     if how == "device":
-        return {"redirect": None}
+
+        async def shown_code(step: ShowCode) -> None:
+            before()
+            await show_code(step)
+
+        return {"redirect": None, "show_code": shown_code}
     if how == "stored":
         return {"show": None}
     show = auth.paste_redirect if how == "paste" else auth.open_browser

@@ -149,7 +149,7 @@ def test_a_slash_at_the_end_of_an_issuer(advertised: str, published: str, kept: 
 def test_a_document_elsewhere_may_not_name_a_parent() -> None:
     """On a host with many tenants, one could get tokens for all of them; the well-known places are the host's own."""
     pages: dict[str, Any] = {ID + OAUTH: asm()}
-    for url in (CUSTOM, AT_ROOT + "/../../custom"):
+    for url in (CUSTOM, AT_ROOT + "/../../custom", AT_ROOT + "-of-tenant/x"):
         pages[url] = prm("https://mcp.example.com")
         with pytest.raises(AuthorizationError, match=r"is the metadata of 'https://mcp\.example\.com'"):
             found(World(pages), Wanted(url))

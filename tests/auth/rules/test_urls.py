@@ -181,6 +181,8 @@ def test_hosts_that_are_trusted() -> None:
         policy.check_address(url, "169.254.169.254", ["1.1.1.1"], "token")
     with pytest.raises(AuthorizationError, match=r"leads to no host of a network$"):
         UrlPolicy(hosts=["169.254.169.254"]).check("https://169.254.169.254/", PUBLIC, "token")
+    for host in ("2606:4700::1111", "fd00:0::1", "FD00::1"):  # an address however it is written
+        UrlPolicy(hosts=[host]).check(f"http://[{host.lower()}]/token", PUBLIC, "token")
     for other in ("http://id.corp.example.evil.example/", "file://id.corp.example/etc/passwd"):
         with pytest.raises(AuthorizationError):
             policy.check(other, PUBLIC, "token")

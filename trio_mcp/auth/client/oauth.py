@@ -71,6 +71,9 @@ class OAuth:
         fetch: Makes the HTTP exchanges with authorization servers; by default within bounds and as ``urls`` allows.
         clock: Tells the time, in seconds since the epoch.
 
+    Attributes:
+        store: Where logins are kept.
+
     Raises:
         TypeError: If an argument is of another type.
         ValueError: If ``metadata_url`` can't be a client's id, ``redirect`` is neither on loopback nor https, or
@@ -128,6 +131,7 @@ class OAuth:
             clock=clock,
         )
         self._kept = Kept(self._means, store=store, urls=policy, fetch=fetch, clock=clock)
+        self.store = self._kept.store
         scope = (self._means.scopes or frozenset()) | {"openid"}
         at_providers = attrs.evolve(self._means, provider=True, scopes=scope, dpop="off")
         self._at_providers = Kept(at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock)

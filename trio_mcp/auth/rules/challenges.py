@@ -39,8 +39,6 @@ _SPECIAL = re.compile(r'(["\\])')
 _UNSENDABLE = re.compile(r"[^\x20-\x7e]")
 # Characters from which a token can be told from the words of a challenge; chosen: 128 bits have more.
 _SECRET = 16
-# RFC 9449, section 8.1.
-_NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1000}")
 
 
 @attrs.frozen
@@ -69,7 +67,6 @@ class Wanted:
         description: The server's description of the error, or None.
         dpop: Whether DPoP is asked for.
         bearer: Whether Bearer is asked for; both may be.
-        nonce: The server's nonce for DPoP (the field ``DPoP-Nonce``), or None.
         others: The schemes of other challenges.
     """
 
@@ -79,7 +76,6 @@ class Wanted:
     description: str | None = None
     dpop: bool = False
     bearer: bool = False
-    nonce: str | None = None
     others: tuple[str, ...] = ()
 
 
@@ -100,7 +96,6 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
             parameters = {**challenge.parameters, **parameters}
     if len(token) >= _SECRET and any(token in value for value in parameters.values()):
         return Wanted()
-    nonce = headers.get("DPoP-Nonce")
     return Wanted(
         metadata=parameters.get("resource_metadata") or None,
         scopes=read_scopes(parameters["scope"]) if "scope" in parameters else None,
@@ -108,7 +103,6 @@ def read_wanted(headers: Headers, *, token: str = "") -> Wanted:
         description=cleaned(parameters.get("error_description")),
         dpop="dpop" in schemes,
         bearer="bearer" in schemes,
-        nonce=nonce if nonce and _NONCE.fullmatch(nonce) else None,
         others=tuple(scheme for scheme in schemes if scheme not in ("bearer", "dpop")),
     )
 

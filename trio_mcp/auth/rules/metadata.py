@@ -201,7 +201,8 @@ def _read_resource(document: Mapping[str, Any], url: str, server: str) -> Protec
     # A tenant with a path of a shared host can publish a document there, and would get tokens for the whole host. The
     # well-known places are the host's own.
     # With dots, a path that begins there leads somewhere else.
-    known = url.startswith(resource_urls(server)[-1]) and not take_apart(url).dotted
+    root = resource_urls(server)[-1]
+    known = (url == root or url.startswith((f"{root}/", f"{root}?"))) and not take_apart(url).dotted
     if not isinstance(resource, str) or not covers(resource, server, parent=known):
         raise AuthorizationError(
             RESOURCE,

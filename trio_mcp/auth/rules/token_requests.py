@@ -40,8 +40,7 @@ _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 # What a server may repeat in its answer and no error may show.
 _SECRET: Final = frozenset({
-    "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "refresh_token",
-    "subject_token", "token",
+    "assertion", "code", "code_verifier", "device_code", "refresh_token", "subject_token", "token",
 })  # fmt: skip
 
 

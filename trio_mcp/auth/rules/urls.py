@@ -241,11 +241,17 @@ def _literal(host: str) -> Reach | None:
 def _hosts(names: Iterable[str]) -> frozenset[str]:
     if isinstance(names, str):
         raise TypeError(f"hosts must be a list of names; write [{names!r}]")
-    for name in names:
-        # A URL, or a port, would never be found here.
-        if not name or (set(name) & set("/:@ ") and not _literal(name)):
-            raise ValueError(f"hosts must be names of hosts, such as 'id.corp.example'; got {name!r}")
-    return frozenset(name.lower() for name in names)
+    return frozenset(map(_host, names))
+
+
+def _host(name: str) -> str:
+    # As `take_apart` spells it: a URL, a port, or an address that is written in another way would never be met.
+    try:
+        return ipaddress.IPv6Address(name).compressed
+    except ValueError:
+        if not name or set(name) & set("/:@ "):
+            raise ValueError(f"hosts must be names of hosts, such as 'id.corp.example'; got {name!r}") from None
+    return name.lower()
 
 
 @attrs.frozen

@@ -39,7 +39,7 @@ class Seen:
 
     Attributes:
         endpoint: Which endpoint it was for; an empty string for none.
-        parameters: Its parameters: of the query, and of the body if that is a form.
+        parameters: Its parameters: those of the body, if a form was posted, or of the query.
         request: The request itself.
     """
 
@@ -60,7 +60,7 @@ class AuthorizationServer:
         scopes: What may be asked for. With ``offline_access`` among them, only those who ask for that get a refresh
             token; with ``openid``, those who ask for that get an ID token.
         lifetime: Seconds that an access token holds.
-        grace: Seconds in which a refresh token may be used once more after it was exchanged. A later use ends all
+        grace: Seconds in which a refresh token may be used again after it was exchanged. A later use ends all
             tokens that came from the same consent.
         tokens: The form of access tokens.
         dpop: Whether it binds tokens to keys (RFC 9449).
@@ -369,6 +369,8 @@ class AuthorizationServer:
 
 
 def _parameters(request: Fetch) -> list[tuple[str, str]]:
-    form = Headers(request.fields.items()).media_type == "application/x-www-form-urlencoded"
-    body = request.body.decode("latin-1") if form else ""
-    return [pair for text in (urlsplit(request.url).query, body) for pair in parse_qsl(text, keep_blank_values=True)]
+    text = urlsplit(request.url).query
+    if request.method == "POST":  # RFC 6749, section 2.3.1: no secret may be in a URL
+        form = Headers(request.fields.items()).media_type == "application/x-www-form-urlencoded"
+        text = request.body.decode("latin-1") if form else ""
+    return parse_qsl(text, keep_blank_values=True)
