@@ -254,8 +254,8 @@ class Keeper:
         """Return whether the server has another authorization server now: the old one may be gone for good."""
         flight.release()
         try:
-            # A server that has moved is worth a new sign-in. Waiting for the old authorization server could go on
-            # forever.
+            # Silence ends no login. But a server that names another authorization server by now will not take the
+            # tokens of the old one, so that a new sign-in is due.
             found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
         except AuthorizationError:
             return False

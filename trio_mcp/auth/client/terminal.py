@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 def tell(text: str) -> None:
     """Write a text to stderr, if there is one."""
-    # There is none under `pythonw`, and a closed one raises `ValueError`.
+    # Under `pythonw` there is no stderr, and a closed one raises `ValueError`.
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             print(printable(text), file=sys.stderr, flush=True)
