@@ -111,8 +111,6 @@ class Redirections:
     def arrived(self, query: str) -> Mapping[str, str] | None:
         """Take the query of a redirection; return its parameters if it is the one that is waited for."""
         found = None if self._state is None else parameters_of(query, self._state)
-        # Only now, or the one who waits would close the listener, and with it this connection, before the person sees
-        # the page. In `finally`, since a browser that does not read the page has signed in all the same.
         if found is not None:
             self._state = None  # each counts once
         elif self._state is not None:
@@ -158,6 +156,8 @@ class Redirections:
         except trio.BrokenResourceError:
             pass  # the redirection counts, though the person does not see the page
         finally:
+            # Only now, or the one who waits would close the listener, and with it this connection, before the person
+            # sees the page. In `finally`, since a browser that does not read the page has signed in all the same.
             if found is not None:
                 self.settle(found)
 

@@ -123,7 +123,6 @@ class FileTokens:
         path = self._path(key)
         with _explained(path, "written"):
             if text is None:
-                # Looked at once more: `exist_ok` takes whatever has been made there meanwhile.
                 if self._has_folder():
                     path.unlink(missing_ok=True)
                     # A login that was dropped must not come back after a power failure.
@@ -149,6 +148,7 @@ class FileTokens:
         if not self._has_folder():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            # Looked at once more: `exist_ok` takes whatever has been made there meanwhile.
             self._has_folder()
 
     def _remove_leftovers(self, path: Path) -> None:
