@@ -47,6 +47,8 @@ class Person:
         Raises:
             AuthorizationError: If something else was pasted, or after 100 wrong redirections.
         """
+        # Showing the URL may take as long as the browser runs, and the redirection may arrive before that; leaving the
+        # block ends the showing.
         async with background_nursery() as nursery:
             nursery.start_soon(self._shown, ask)
             return await self._arriving.one(ask.state)
@@ -57,15 +59,21 @@ class Person:
             pasted = await self._show(ask.url)
         except TrioMcpError:
             raise
+        # `show` belongs to the program. What it raises ends this sign-in as an error of authorization, which callers
+        # expect.
         except Exception as exc:
             problem = f"the URL could not be shown to a person: {type(exc).__name__}: {exc}"
             raise AuthorizationError("authorization", problem, issuer=ask.issuer) from exc
         if pasted is None:
             return
         try:
+            # By the same rules as for the listener: the `state` has to be right, and each redirection counts once,
+            # whichever way it comes.
             found = self._arriving.arrived(urlsplit(pasted.strip()).query)
         except ValueError:
             found = None
+        # This ends the sign-in, whereas the listener goes on waiting after a wrong redirection: any page in a browser
+        # can send one of those, but only the person pastes.
         if found is None:
             raise AuthorizationError(
                 "redirection",
@@ -101,5 +109,6 @@ class Asker:
             await trio.lowlevel.checkpoint()
             yield Person(self._show, self._show_code, redirect, Redirections(redirect or ""))
             return
+        # Before the flow begins: the port is part of the redirect URI that is registered and sent.
         async with listening(redirect) as arriving:
             yield Person(self._show, self._show_code, arriving.uri, arriving)

@@ -20,6 +20,7 @@ __all__ = ["BearerToken", "TokenFunction"]
 TokenFunction: TypeAlias = Callable[[], Awaitable[str]]
 """Returns a token that holds now."""
 
+# A line break would begin another field of the request. RFC 6750, section 2.1, allows fewer characters than this.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -73,6 +74,7 @@ class _Signer:
 
     async def token(self, refused: str = "") -> str:
         """Return a token, another than the one that was refused if the program has another."""
+        # At first both are empty, so that the function is called before the first request, too.
         if self._token == refused and callable(self._source):
             # Those that come later find what the first one got; an operation with a token never waits here.
             async with self._asking:
@@ -98,13 +100,16 @@ class _Attempt:
 
     async def again(self, status: int, headers: Headers) -> bool:
         """Return whether to send the request once more, with another token."""
+        # A request to another origin went without the token, so its refusal says nothing about the token.
         if status not in (401, 403) or not self._used:
             return False
         wanted = read_wanted(headers, token=self._used)
+        # Once for an operation: a function whose tokens are all refused would otherwise send the request forever.
         if status == 401 and not self._renewed and not self._signer.fixed:
             self._renewed = True
             if await self._signer.token(self._used) != self._used:
                 return True
+        # Any other 403 is the server's response to the request, which no other token would change.
         if status == 401 or wanted.error == "insufficient_scope":
             raise _refused(status, wanted)
         return False
@@ -127,6 +132,7 @@ async def _asked(source: TokenFunction) -> str:
     except AuthorizationError:
         raise
     except Exception as exc:  # of the program: a call must not end in more than an error
+        # Only its type: the text of an exception that is not ours may quote the token.
         problem = f"the function of BearerToken failed with {type(exc).__name__}"
         raise AuthorizationError("token", problem, advice="see the cause of this error") from exc
     return token

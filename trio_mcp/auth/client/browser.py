@@ -32,6 +32,7 @@ async def open_browser(url: str) -> None:
     """
     host = _host_of(url)
     await trio.lowlevel.checkpoint()
+    # First of all: whether a browser really shows the page can't be told from here.
     tell(f"To sign in, open this page of {host} in a web browser:\n  {url}")
     with trio.move_on_after(TIMEOUT):
         # A thread, because starting a browser blocks; abandoned, because it may go on for as long as the browser runs.
@@ -54,6 +55,7 @@ def _host_of(url: str) -> str:
 
 def _open(url: str) -> bool:
     try:
+        # `webbrowser.open` would try one browser after another, and so get to those of the terminal.
         browser = webbrowser.get()
         name = os.path.basename(str(getattr(browser, "name", "")))
         return name not in _OF_THE_TERMINAL and bool(browser.open(url))

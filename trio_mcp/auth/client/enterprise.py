@@ -86,6 +86,7 @@ class IdentityAssertion(Machine):
             dpop=dpop,
             urls=policy,
             clock=clock,
+            # Both an `OAuth` and a function may have to ask the person for the ID token.
             asks=True,
         )
         super().__init__(means, policy, fetch)
@@ -93,6 +94,9 @@ class IdentityAssertion(Machine):
 
 def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resource: str | None) -> Flow[Tokens]:
     there, id_token = yield from identify(at.clock)
+    # The provider is asked, but the audience is the server's authorization server, where alone the assertion is
+    # accepted (draft-ietf-oauth-identity-assertion-authz-grant). That text leaves `resource` to the client; the
+    # conformance suite demands it.
     assertion = yield from token_exchange(
         there, id_token=id_token, audience=at.issuer, scopes=scopes, resource=resource
     )
@@ -100,6 +104,7 @@ def _ask(identify: Identify, at: TokenEndpoint, scopes: Collection[str], resourc
 
 
 def _signed_in(idp: str, person: OAuth, clock: Callable[[], float]) -> Flow[tuple[TokenEndpoint, str]]:
+    # A flow can't await, so what drives the flow makes the call.
     found: tuple[TokenEndpoint, str] = yield Call(lambda: person.identity(idp))
     return found
 

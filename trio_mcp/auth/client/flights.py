@@ -46,6 +46,8 @@ class Flight:
             work: What it does; a failure is raised for everyone who waits.
             ended: Called at its end, before anyone is told.
         """
+        # A system task has the context of the run: the program's hooks, such as `show`, would not see the context
+        # variables of the task that needs the login.
         trio.lowlevel.spawn_system_task(self._fly, work, ended, context=contextvars.copy_context())
 
     async def _fly(self, work: Callable[[Flight], Awaitable[None]], ended: Callable[[], object]) -> None:
@@ -61,6 +63,7 @@ class Flight:
             if self._error is None:
                 raise
         finally:
+            # In this order: who wakes up and needs still more must not find the flight that has just ended.
             ended()
             self.ended.set()
 
@@ -71,11 +74,14 @@ class Flight:
 
     def hold(self) -> None:
         """Go on from here to `release`, whichever tasks leave or are cancelled: a request for tokens will be sent."""
+        # Once the server has the request, the old refresh token may be used up, and the new one is in the response
+        # alone.
         self._held = True
 
     def release(self) -> None:
         """End again when the last waiter leaves, or has left."""
         self._held = False
+        # The last waiter may have left since `hold`, and nothing else would notice that.
         self._look()
 
     def _look(self) -> None:
@@ -95,4 +101,5 @@ class Flight:
             self._waiters -= 1
             self._look()
         if self._error is not None:
+            # One exception raised in many tasks would collect the tracebacks of them all.
             raise another(self._error) from self._error.__cause__

@@ -116,6 +116,7 @@ class Keeper:
         self._fetching, self._urls = fetching, urls
         self._known: str | None = None  # what the store had when we last looked
         self._loaded = False
+        # By kind, so that a token can be refreshed while a person signs in.
         self._flights: dict[str, Flight] = {}
 
     async def load(self) -> None:
@@ -129,6 +130,8 @@ class Keeper:
 
     async def close(self) -> None:
         """Wait for what may not be stopped, even when cancelled."""
+        # At its end a run cancels the tasks of flights, too, and a refresh token that is on its way would be lost. What
+        # goes on without a waiter is a request for tokens, which `FINISH` bounds.
         with trio.CancelScope(shield=True):
             for flight in list(self._flights.values()):
                 await flight.ended.wait()
@@ -148,6 +151,8 @@ class Keeper:
             login is not None
             and login.expires_at is not None
             and self._clock() >= login.expires_at
+            # A token that can't be renewed is sent all the same: the server's clock decides, and no person is asked
+            # without a refusal.
             and self._means.renew(login, self.prover) is not None
         )
 
@@ -164,6 +169,7 @@ class Keeper:
         Raises:
             AuthorizationError: If that fails. The login stays as it was.
         """
+        # Again if the flight was one that ended for want of waiters: nothing is known of the login then.
         while self.login is refused and self._means.renew(refused, self.prover) is not None:
             if flight := await self._shared("renewal", frozenset(), partial(self._renew, refused=refused)):
                 return flight.fresh
@@ -183,6 +189,8 @@ class Keeper:
         Raises:
             AuthorizationError: If that fails.
         """
+        # Again after a flight for other scopes: what it brought need not do here, and what it failed with concerns
+        # others.
         while not self.usable(refused):
             work = partial(self._obtain, refused=refused, wanted=wanted, scopes=scopes)
             if flight := await self._shared("login", scopes, work):
@@ -191,6 +199,7 @@ class Keeper:
 
     async def _shared(self, kind: str, scopes: frozenset[str], work: Callable[[Flight], Any]) -> Flight | None:
         """Wait for the flight of a kind, one that is under way or a new one; return it if it was for these scopes."""
+        # No checkpoint from here until the flight is in the dict, or two tasks would start one each.
         flight = self._flights.get(kind)
         if flight is None:
             flight = self._flights[kind] = Flight(scopes)
@@ -198,6 +207,7 @@ class Keeper:
         if scopes <= flight.scopes and not flight.abandoned:
             await flight.wait()
             return flight
+        # Not `flight.wait()`, which would raise the error of others, and keep alive what they have given up.
         await flight.ended.wait()
         return None
 
@@ -216,6 +226,8 @@ class Keeper:
                 flight.fresh = True
                 await self._keep(login)
             elif failure.error in ("invalid_grant", "invalid_client"):
+                # Only these two codes end a login: after a 5xx or a timeout its refresh token is as good as before. And
+                # not even they do if another process has used the token up, whose new one is in the store by now.
                 if not await self._reread():
                     await self._drop(refused, failure)
             elif not await self._moved(flight, refused):
@@ -225,12 +237,15 @@ class Keeper:
         # An answer that was cut may have been a new refresh token, so the old one is tried once more: most servers
         # allow that for a while. With a new flow, since no proof and no assertion may be sent twice.
         until = trio.current_time() + FINISH
+        # The time is for both tries together: the lock is held meanwhile, and other processes wait for it.
         for last in (False, True):
             flow = self._means.renew(login, self.prover)
             assert flow is not None
             try:
                 return await drive(flow, self._actor(flight, None, until))
             except AuthorizationError:
+                # An answer is final, whatever it says. A refresh token that was rotated and comes again may end the
+                # whole login (RFC 9700, section 4.14).
                 if flight.answered or last:
                     raise
         raise AssertionError("both tries returned or raised")
@@ -239,6 +254,8 @@ class Keeper:
         """Return whether the server has another authorization server now: the old one may be gone for good."""
         flight.release()
         try:
+            # Silence ends no login. But a server that names another authorization server by now will not take the
+            # tokens of the old one, so that a new sign-in is due.
             found = await drive(find_resource(self.server, Wanted(), self._urls), self._actor(flight, None))
         except AuthorizationError:
             return False
@@ -247,8 +264,12 @@ class Keeper:
     async def _drop(self, login: Login, error: AuthorizationError) -> None:
         """Drop what a server says does not hold any more, and nothing else."""
         if error.error == "invalid_grant":
+            # The client and the scopes stay: the next sign-in need not register again, and asks for no less than
+            # before.
             await self._keep(attrs.evolve(login, access_token="", refresh_token=None, expires_at=None))
         elif login.client.origin == "registered":
+            # What has registered itself can do so again. A client that the user gave can't: nothing is lost for a
+            # secret that is wrong for now.
             await self._keep(None)
         else:
             raise error
@@ -256,12 +277,14 @@ class Keeper:
     async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
         # A lock of its own, since a person takes time, and a refresh must not wait for that.
         async with self._store.lock(f"{self.server}#login"):
+            # While this process waited for the lock, another one may have asked the person already.
             if await self._reread() and self.usable(refused):
                 return
             async with self._person() as person:
                 need = Need(self.server, wanted, scopes, self.login, None if person is None else person.redirect)
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
+            # In this order everywhere, the lock of logins first, or two processes could wait for each other.
             async with self._store.lock(self.server):
                 await self._keep(login)
 
@@ -288,6 +311,8 @@ class Keeper:
     ) -> Callable[[Step], Awaitable[Any]]:
         """Return what carries out the steps of one flow."""
         fetch = self._fetching()
+        # Until when a code that is shown has to be entered. The flow polls meanwhile, so there is no one wait that a
+        # timeout could end.
         entered_by = math.inf
 
         async def act(step: Step) -> Any:
@@ -295,7 +320,10 @@ class Keeper:
             match step:
                 case Fetch(step="token" | "refresh"):
                     flight.hold()
+                    # Anew for each request: the first may be answered with a demand for a nonce, and the second one
+                    # cut.
                     flight.answered = False
+                    # No task that leaves cancels this any more, so it has to end by itself.
                     with trio.move_on_at(min(until, trio.current_time() + FINISH)):
                         response = await fetch(step)
                         flight.answered = True
@@ -311,7 +339,10 @@ class Keeper:
                     return None
                 case Call():
                     return await step.function()
+            # Only means with an asker make flows that ask.
             assert person is not None
+            # What was sent so far has brought no tokens, and a person may take minutes: from here on the last waiter
+            # who leaves ends it.
             flight.release()
             await self._put_client_to_the_test()
             if isinstance(step, ShowCode):
@@ -348,6 +379,7 @@ class Keeper:
             login = None if text is None else Login.from_json(text)
             self._take(login if login is not None and self._means.accepts(login) else None)
         except ValueError as error:
+            # Never taken for a store without a login: a person would be asked, and what is there replaced.
             raise AuthorizationError(
                 "store",
                 f"what is stored for {without_query(self.server)} is not a login: {error}",
@@ -375,6 +407,7 @@ class Keeper:
         if key is None:
             self.prover = None
         elif self.prover is None or self.prover.key != key:
+            # Only for another key: the prover of this one has learned the nonces of its servers.
             self.prover = Prover(key, clock=self._clock)
         self.login = login
 
@@ -394,6 +427,8 @@ async def drive(flow: Flow[ResultT], act: Callable[[Step], Awaitable[Any]]) -> R
             try:
                 outcome = await act(step)
             except Exception as error:
+                # Raised in the flow, which may know what to do: metadata has several places, and a poll for a device's
+                # tokens may fail a few times.
                 failure = error
     except StopIteration as done:
         result: ResultT = done.value

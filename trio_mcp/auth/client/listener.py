@@ -28,6 +28,8 @@ LONGEST_HEAD: Final = 32 * 1024
 TIMEOUT: Final = 10.0
 """Seconds for a request and its response."""
 
+# Fixed rather than resolved, so that no entry of a resolver makes it listen for other machines. Which of the two a
+# browser takes for `localhost` can't be known, so both are listened on.
 _ADDRESSES: Final = {"127.0.0.1": ["127.0.0.1"], "::1": ["::1"], "localhost": ["127.0.0.1", "::1"]}
 
 # Whether the sign-in succeeded is not known yet, and an error of the redirection has still to be checked.
@@ -35,6 +37,8 @@ _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
+# The URL of the page has the code in it: no cache may keep it, and no request of the page may name it. The page has no
+# script, so none is allowed to run.
 _FIELDS: Final = [
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-store"),
@@ -60,6 +64,8 @@ def parameters_of(query: str, state: str) -> Mapping[str, str] | None:
     found = dict(pairs)
     # In constant time: how long it takes must not tell how much of a guess is right.
     right = hmac.compare_digest(found.get("state", "").encode(), state.encode())
+    # RFC 6749, section 3.1: no parameter comes twice. If one did, others could read the value that was not checked
+    # here.
     return found if right and max(Counter(name for name, _ in pairs).values()) == 1 else None
 
 
@@ -125,6 +131,7 @@ class Redirections:
                 return
             self._connections += 1
             try:
+                # Browsers open connections ahead of time and may never use them; those must not take up all places.
                 with trio.move_on_after(TIMEOUT):
                     await self._serve(stream)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -149,6 +156,8 @@ class Redirections:
         except trio.BrokenResourceError:
             pass  # the redirection counts, though the person does not see the page
         finally:
+            # Only now, or the one who waits would close the listener, and with it this connection, before the person
+            # sees the page. In `finally`, since a browser that does not read the page has signed in all the same.
             if found is not None:
                 self.settle(found)
 
@@ -197,6 +206,8 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
                 (listener,) = await trio.open_tcp_listeners(port, host=address, backlog=MAX_CONNECTIONS)
             except OSError as exc:
                 # A machine without IPv6 has no ::1, and needs none.
+                # A port that another program has is an error even for the second address: that program would get the
+                # redirections of browsers that prefer this address.
                 if listeners and exc.errno != errno.EADDRINUSE:
                     continue
                 raise AuthorizationError(
@@ -205,8 +216,10 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
                     advice="end what uses the port, or set another `redirect`",
                 ) from None
             listeners.append(await stack.enter_async_context(listener))
+            # The second address gets the port of the first, as there is one redirect URI.
             port = listener.socket.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
+        # A URI without a port stays as it is: authorization servers compare it with the one that was registered.
         netloc = shown if parts.port is None else f"{shown}:{port}"
         redirections = Redirections(parts._replace(netloc=netloc).geturl())
         async with background_nursery() as nursery:
@@ -217,6 +230,7 @@ async def listening(redirect: str) -> AsyncIterator[Redirections]:
 def _checked(redirect: str) -> SplitResult:
     try:
         parts = urlsplit(redirect)
+        # The port is read because that raises if it can't be one.
         fits = parts.scheme == "http" and parts.hostname in _ADDRESSES and (parts.port or 0) >= 0
     except ValueError:
         fits = False

@@ -76,6 +76,7 @@ class MachineMeans:
         """Return a flow that finds the authorization server, and asks there."""
         prefer = [] if self.issuer is None else [self.issuer]
         found: Discovered = yield from discover(need.server, need.wanted, self.urls or UrlPolicy(), prefer)
+        # Before the first request that carries a secret or an assertion.
         self._settle(found.server.issuer)
         record = None
         if self.client is not None:
@@ -94,9 +95,11 @@ class MachineMeans:
 
     def renew(self, login: Login, prover: Prover | None) -> Flow[Login] | None:
         """Return a flow that asks again where the last token came from; None if everything is to be looked up anew."""
+        # The login says where to ask, so an expired token costs one exchange and no search for metadata.
         return self._renew(login, prover) if self.again else None
 
     def _renew(self, login: Login, prover: Prover | None) -> Flow[Login]:
+        # Without a client the login has only a placeholder for one, which must not be sent.
         at = self._endpoint(login.issuer, login.token_endpoint, login.client if self.client else None, prover)
         tokens = yield from self.ask_for(at, login.asked, login.resource)
         return renewed(login, tokens)
@@ -114,6 +117,8 @@ class MachineMeans:
 
     def _settle(self, issuer: str) -> None:
         """Hold on to one authorization server: what proves who the program is goes to no other."""
+        # The first one counts for all servers: one that comes later could name an authorization server of its own, and
+        # so get the secret.
         if self.issuer is None:
             self.issuer = issuer
         if not same_issuer(self.issuer, issuer):

@@ -135,12 +135,14 @@ class WorkloadIdentity(Machine):
         means = MachineMeans(
             partial(_ask_as_workload, assertion),
             grant=JWT_BEARER,
+            # The assertion alone says who asks: nothing was registered, so no client is named (the draft of SEP-1933).
             client=None,
             issuer=issuer,
             scopes=scopes,
             dpop=dpop,
             urls=urls,
             clock=clock,
+            # The draft allows one try, but a renewal is tried again after an answer that was cut.
             again=False,
         )
         super().__init__(means, urls, fetch)
@@ -153,6 +155,8 @@ def _ask_as_client(at: TokenEndpoint, scopes: Collection[str], resource: str | N
 def _ask_as_workload(
     assertion: Assertion, at: TokenEndpoint, scopes: Collection[str], resource: str | None
 ) -> Flow[Tokens]:
+    # Each time anew, since the platform keeps replacing it. What the function makes of issuer and endpoint is up to it:
+    # for the draft the audience is the token endpoint, for the conformance suite the issuer.
     text = yield from called("the assertion", at, lambda: assertion(at.issuer, at.url, resource))
     return (yield from jwt_bearer(at, assertion=text, scopes=scopes, resource=resource))
 
@@ -183,6 +187,7 @@ def called(what: str, at: TokenEndpoint, function: Callable[[], Awaitable[str]])
 async def _read_assertion(path: Path, issuer: str, endpoint: str, resource: str | None) -> str:
     try:
         async with await trio.open_file(path, encoding="ascii") as file:
+            # One more than is allowed tells that it is too long, however large the file is that was named by mistake.
             text = await file.read(_MAX_ASSERTION + 1)
     except (OSError, ValueError) as exc:  # ValueError: not ASCII
         reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
@@ -190,4 +195,5 @@ async def _read_assertion(path: Path, issuer: str, endpoint: str, resource: str 
         raise AuthorizationError("token", problem, issuer=issuer, advice="let the platform put one there") from None
     if len(text) > _MAX_ASSERTION:
         raise AuthorizationError("token", f"what {path} holds is too long for an assertion", issuer=issuer)
+    # A line break at the end of the file is not part of the JWT.
     return text.strip()

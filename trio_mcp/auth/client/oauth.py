@@ -133,6 +133,8 @@ class OAuth:
         self._kept = Kept(self._means, store=store, urls=policy, fetch=fetch, clock=clock)
         self.store = self._kept.store
         scope = (self._means.scopes or frozenset()) | {"openid"}
+        # The ID token is what a login at a provider is for: no request to a server is signed with it, so binding its
+        # tokens to a key would prove nothing to anyone.
         at_providers = attrs.evolve(self._means, provider=True, scopes=scope, dpop="off")
         self._at_providers = Kept(at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock)
 
@@ -149,6 +151,7 @@ class OAuth:
         Raises:
             AuthorizationError: If that fails.
         """
+        # No client waits here whose timeouts would have to stand still.
         async with self._kept.opened(server, contextlib.nullcontext) as signer:
             await signer.sign_in()
 
@@ -183,6 +186,7 @@ class OAuth:
         Raises:
             AuthorizationError: If it was dropped, but could not be revoked; or the store can't be written.
         """
+        # Dropped first: an authorization server that does not respond must not keep the login here.
         login = await self._kept.forget(server)
         if login is None:
             return False
@@ -249,6 +253,8 @@ class _SigningIn:
         found = yield from self._find(need, prefer)
         server, resource = found.server, found.resource
         if need.redirect is not None:
+            # Before a client is registered that could never be used. The device grant has no code in a redirection that
+            # could be stolen.
             require_pkce(server, self.assume_pkce)
         # Another authorization server learns nothing of what was agreed with the old one.
         if old is not None and old.issuer != server.issuer:
@@ -260,6 +266,8 @@ class _SigningIn:
             offered=server.scopes,
         )
         if old is not None:
+            # The new token takes the place of the old one, so it has to allow what other operations have asked for
+            # already: two that need different scopes would otherwise take turns in asking a person.
             scopes |= old.asked
         known = self._known(old, found, need.redirect, scopes)
         while True:
@@ -283,6 +291,7 @@ class _SigningIn:
 
     def _find(self, need: Need, prefer: str | None) -> Flow[Discovered]:
         if self.provider:
+            # The user has named the issuer itself, so there is no server to ask for it.
             return Discovered(None, (yield from find_server(need.server, self.urls, need.server)))
         return (yield from discover(need.server, need.wanted, self.urls, (prefer,) if prefer else ()))
 
@@ -290,6 +299,7 @@ class _SigningIn:
         self, old: Login | None, found: Discovered, redirect: str | None, scopes: frozenset[str]
     ) -> ClientRecord | None:
         """Return the client that registered itself earlier, if it can be used again."""
+        # A client that was given is used as it is, and one with a document has the same id everywhere.
         if self.client is not None or (self.metadata_url is not None and found.server.documents):
             return None
         if old is None or old.client.origin != "registered":
@@ -310,6 +320,7 @@ class _SigningIn:
                 redirect=need.redirect,
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
+                # Binds the code to the key, too (RFC 9449, section 10).
                 thumbprint=None if prover is None else prover.thumbprint,
                 prompt=None if self.client is None else self.client.prompt,
             )
@@ -346,6 +357,7 @@ class _SigningIn:
 
     def revoke(self, login: Login) -> Flow[None] | None:
         """Return a flow that revokes a login; None if there is nothing to revoke, or nowhere to."""
+        # With its refresh token, a server should end the access tokens of a login, too (RFC 7009, section 2.1).
         token = login.refresh_token or login.access_token
         if login.revocation_endpoint is None or not token:
             return None

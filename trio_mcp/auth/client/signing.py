@@ -46,6 +46,7 @@ class Kept:
         self.store = MemoryTokens() if store is None else store
         self._means, self._fetch, self._clock = means, fetch, clock
         self._urls = UrlPolicy() if urls is None else urls
+        # One set for each run of Trio, since tasks and events belong to a run. What runs share is the store.
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
 
     def fetching(self, server: str) -> FetchFunction:
@@ -69,22 +70,26 @@ class Kept:
         async def leave() -> None:
             keeper.users -= 1
             if not keeper.users:
+                # First, so that a client that opens meanwhile gets a keeper that is not closing.
                 del keepers[server]
                 await keeper.close()
             await trio.lowlevel.checkpoint()
 
         async with closing(leave):
             await keeper.load()
+            # Where no person is asked, a server that hangs is a matter for the client's timeouts.
             yield _Signer(keeper, pause if self._means.asks else contextlib.nullcontext)
 
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return what it was; None if there was none that could be read."""
+        # Not during a refresh, which would store its new tokens after the removal.
         async with self.store.lock(server):
             text = await self.store.load(server)
             await self.store.save(server, None)
         with contextlib.suppress(LookupError, KeyError):
             await self._keepers.get()[server].reload()
         with contextlib.suppress(ValueError):
+            # What can't be read is removed like any login: the error that names it says to sign out.
             return None if text is None else Login.from_json(text)
         return None
 
@@ -145,8 +150,11 @@ class _Attempt:
         login = keeper.login
         if login is None or not keeper.usable():
             return ()
+        # `again` has to know which token was refused: by then the keeper may have a newer one.
         self._used = login
         signed = [("Authorization", f"{login.token_type} {login.access_token}")]
+        # The token's type decides: a login with a key may have a bearer token, when its refresh token is all that is
+        # bound (RFC 9449, section 5).
         if keeper.prover is not None and login.token_type == "DPoP":
             self._nonce = keeper.nonce(url)
             signed.append(("DPoP", keeper.prover.proof(method, url, login.access_token)))
@@ -161,6 +169,7 @@ class _Attempt:
         if not self._ours():
             return False
         if (prover := self._keeper.prover) is not None:
+            # From every response: servers give new nonces with good ones, too (RFC 9449, section 8.2).
             prover.learn(self._url, headers, resource=True)
         if status not in (401, 403):
             return False
@@ -186,12 +195,14 @@ class _Attempt:
         return self._keeper.usable(self._used)
 
     async def renewed(self, wanted: Wanted) -> bool:
+        # If the server refuses what a refresh has just brought, another refresh will not help, but a person may.
         if self._used is None or self._refreshed:
             return False
         self._refreshed = await self._keeper.renew(self._used)
         return self._keeper.usable(self._used)
 
     async def signed_in(self, wanted: Wanted) -> bool:
+        # A person is asked once for an operation: a server that refuses even the new token would ask without end.
         if self._entered or not self._asks:
             return False
         with self._pause():
@@ -208,6 +219,7 @@ class _Attempt:
         if more is None:
             return False
         with self._pause():
+            # What was got for another operation, or by another process, does not count against this one's limit.
             if await self._keeper.obtain(self._used, wanted, more):
                 self._step_ups.took(more)
         return True

@@ -29,6 +29,7 @@ def printable(text: str) -> str:
 
 def tell(text: str) -> None:
     """Write a text to stderr, if there is one."""
+    # Under `pythonw` there is no stderr, and a closed one raises `ValueError`.
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             print(printable(text), file=sys.stderr, flush=True)
@@ -38,6 +39,8 @@ async def show_code(step: ShowCode) -> None:
     """Tell a person on stderr which page to open, and which code to enter there (RFC 8628, section 3.3)."""
     await trio.lowlevel.checkpoint()
     minutes = max(1, round(step.expires_in / 60))
+    # There is nothing to type then, so the person has to compare: the link may be that of an attacker's device (RFC
+    # 8628, section 5.4).
     whole = f"\n(or open {step.complete_url} and compare the code)" if step.complete_url else ""
     tell(f"To sign in, open {step.url} on any device\nand enter the code {step.code} within {minutes} min{whole}")
 
@@ -50,6 +53,7 @@ async def paste_redirect(url: str) -> str:
     Raises:
         LoginRequired: If there is no terminal, or it was closed.
     """
+    # Compared here only so that a person can try again; what counts is what `Redirections` makes of it.
     state = parse_qs(urlsplit(url).query).get("state")
     with _terminal() as terminal:
         _write(
@@ -69,6 +73,7 @@ async def paste_redirect(url: str) -> str:
 def _terminal() -> Iterator[int]:
     """Open the terminal, so that a line of any length can be pasted."""
     try:
+        # Windows does not have it.
         import termios
 
         terminal = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
@@ -80,6 +85,7 @@ def _terminal() -> Iterator[int]:
         before = termios.tcgetattr(terminal)
         # Line by line, a terminal takes no more than 4096 bytes of one, on macOS 1024: fewer than some codes have.
         now = termios.tcgetattr(terminal)
+        # The echo and Ctrl-C stay, but Ctrl-D is a byte like any other then: see `_line`.
         now[3] &= ~termios.ICANON
         termios.tcsetattr(terminal, termios.TCSADRAIN, now)
         try:

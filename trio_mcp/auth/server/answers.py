@@ -68,6 +68,7 @@ class Answers:
 
     def proof(self, problem: str) -> Refusal:
         """Return the refusal of a proof; the client made it itself, so it may know what is wrong."""
+        # For DPoP alone: the error codes of RFC 9449 mean nothing in a challenge for Bearer.
         headers = self._challenges("invalid_dpop_proof", f"the DPoP proof is refused: {problem}", self.scopes, "DPoP")
         return refuse(401, f"the DPoP proof is refused: {problem}", headers=headers)
 
@@ -75,6 +76,7 @@ class Answers:
         """Return the refusal of a proof without a nonce of this server (RFC 9449, section 9)."""
         text = "the DPoP proof must have the nonce of the field DPoP-Nonce"
         headers = self._challenges("use_dpop_nonce", text, self.scopes, "DPoP")
+        # Stored by a cache, it would hand out a nonce that has expired (RFC 9449, section 8.2).
         return refuse(401, text, headers=(*headers, ("DPoP-Nonce", nonce), ("Cache-Control", "no-store")))
 
     def scope(self, needed: frozenset[str]) -> Refusal:
@@ -85,6 +87,7 @@ class Answers:
 
     def unavailable(self) -> Refusal:
         """Return the refusal of a token that can't be checked now."""
+        # Not 401: the client would drop a token that may be good, and ask a person for another.
         text = "the access token can't be checked now, as its issuer does not respond; try again"
         return refuse(503, text, headers=(("Retry-After", "10"),))
 

@@ -116,8 +116,11 @@ class Setting:
         Raises:
             InvalidToken: If it does not.
         """
+        # Up to a slash, as the issuer's own spelling is not known before its metadata was fetched; then the verifier
+        # compares exactly.
         if not any(slashless(claims.issuer) == slashless(issuer) for issuer in self.issuers):
             raise InvalidToken("it is of another issuer")
+        # First as they are: an audience need not be a URL, and in other names every letter counts.
         if self.audiences.isdisjoint(claims.audience) and not self._is_meant(claims.audience):
             raise InvalidToken("it is for another server: its audience does not name this one")
         now = self.clock()
@@ -130,6 +133,7 @@ class Setting:
 
     def _is_meant(self, audience: tuple[str, ...]) -> bool:
         # Scheme and host may be written in capitals (2026-07-28 basic/authorization, Canonical Server URI).
+        # Only so many: no signature has been checked yet, so anyone may have sent them.
         return not self.audiences.isdisjoint(map(canonical, audience[:MAX_AUDIENCES]))
 
 
@@ -158,9 +162,11 @@ def claims_of(values: Mapping[str, Any], issuer: str | None = None) -> Claims:
     Raises:
         InvalidToken: If something is missing or of the wrong type.
     """
+    # `client_id` is RFC 9068's; OpenID Connect says `azp`, Okta `cid`, and Entra in its older tokens `appid`.
     client_id = _first_text(values, "client_id", "azp", "cid", "appid")
     return Claims(
         _text(values, "iss") or issuer or _missing("iss"),
+        # An introspection response may lack it (RFC 7662, section 2.2); a JWT must have it (RFC 9068, section 2.2).
         _text(values, "sub") or (client_id if issuer else None) or _missing("sub"),
         _list(values, "aud") or _missing("aud"),
         # What is left out would otherwise hold forever.

@@ -42,6 +42,7 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
         parts = check_url(url, ("https", "http"))
     except ValueError as exc:
         raise ValueError(f"{name}: {exc}") from None
+    # `urlsplit` does not tell an empty fragment from one that is missing.
     if parts.fragment or "#" in url or "@" in parts.netloc or (parts.query and not query):
         raise ValueError(f"{name} must be a URL without user, {'' if query else 'query, '}and fragment, got {url!r}")
     if parts.scheme == "http" and not is_loopback(url):
@@ -51,12 +52,15 @@ def checked_url(name: str, url: object, *, query: bool = False) -> str:
 
 def metadata_url(resource: str) -> str:
     """Return where the metadata of a resource is (RFC 9728, section 3.1)."""
+    # From the URL that was configured, never from `Host` or `Forwarded`: these may be a proxy's, or made up by a
+    # client.
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path.rstrip('/')}"
 
 
 def written(document: Mapping[str, Any]) -> bytes:
     """Return the metadata as JSON, without the members that are empty."""
+    # RFC 9728, section 3.2, wants them left out. A flag that is false is left out with them, which means the same.
     return json.dumps({name: value for name, value in document.items() if value}).encode()
 
 

@@ -121,6 +121,7 @@ class _Questions:
     def _begun(self, token: str, digest: bytes) -> _Question:
         self._asked.pop(digest, None)
         if len(self._asked) >= MAX_REFUSED:
+            # Only of those that have their answers: tasks wait for the others.
             oldest = next((each for each, asked in self._asked.items() if asked.done.is_set()), None)
             if oldest is None:
                 raise Unavailable(f"{self._issuer} has to be asked about {MAX_REFUSED} tokens already")
@@ -136,6 +137,7 @@ class _Questions:
                 question.answer = await self._answer(token)
         except InvalidToken as exc:
             question.answer = exc
+            # Refusals alone are kept: after a failure, the next request with the token may ask again.
             question.until = self._setting.clock() + REFUSED_FOR
         except Exception as exc:  # whatever `fetch` raises: it may be the user's
             question.answer = Unavailable(f"{self._issuer} can't be asked about a token: {exc}")
@@ -156,6 +158,7 @@ class _Questions:
                 )
             self._issuer, self._endpoint = server.issuer, server.introspection
         response = await fetch(self._question(self._endpoint, token))
+        # A 401 here refuses this server's own credentials (RFC 7662, section 2.3), and says nothing about the token.
         if response.status != 200:
             raise Unavailable(f"{self._endpoint} responded with HTTP {response.status}")
         return _claims(response.body, self._issuer)
@@ -166,11 +169,13 @@ def _claims(body: bytes, issuer: str) -> Claims:
         values = from_json(body)
     except ValueError:
         values = None
+    # Nothing but a boolean: the string "false" would count as true.
     if not isinstance(values, dict) or not isinstance(values.get("active"), bool):
         raise Unavailable(f"the answer of {issuer} is not an introspection response")
     if not values["active"]:
         raise InvalidToken("its issuer says that it is not active")
     claims = claims_of(values, issuer)
+    # Whose key it is can't be checked then, and as a bearer token it would be good for a thief as well.
     if claims.key is None and str(values.get("token_type")).lower() == "dpop":
         raise InvalidToken("it is bound to a key that its issuer does not name")
     if claims.issuer != issuer:

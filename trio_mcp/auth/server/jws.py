@@ -31,10 +31,13 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None, str]]] = {
 }
 """By algorithm: the type of the key, its curve, and the name under which joserfc has the algorithm."""
 
+# No padding, blanks or line breaks (RFC 7515, section 2), and a signature: without one, the third part is empty.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _RSA_BITS: Final = (2048, 8192)
 """The least and the most bits of an RSA key; the most is chosen, as checks take longer with each bit."""
+# Nearly all keys have 65537, which has 17 bits. A check takes longer with each bit, at the choice of the one who made
+# the key.
 _RSA_EXPONENT_BITS: Final = 32
 
 
@@ -64,6 +67,7 @@ def read_jws(token: str) -> Jws:
     """
     if not _COMPACT.fullmatch(token):
         raise InvalidToken("it is not a signed JWT (three parts in Base64url)")
+    # The signature is of these letters as they came, not of the JSON that they stand for.
     signed, _, signature = token.rpartition(".")
     header, _, payload = signed.partition(".")
     return Jws(read_header(header), _object(payload), signed.encode(), _decoded(signature))
@@ -106,6 +110,7 @@ def _object(part: str) -> dict[str, Any]:
 def suits(key: Key, algorithm: str) -> bool:
     """Return whether a key can have made a signature by an algorithm of `ALGORITHMS`."""
     kind, curve, _ = ALGORITHMS[algorithm]
+    # Where a key says which algorithm it is for, the header of a token has no say (RFC 7517, section 4.4).
     meant = key.alg
     return (
         key.key_type == kind
@@ -118,6 +123,7 @@ def is_signed_by(token: Jws, key: Key, algorithm: str) -> bool:
     """Return whether a token has a key's signature; the key must suit the algorithm."""
     from joserfc.jws import JWSRegistry
 
+    # Straight to the algorithm: joserfc would take the token apart again.
     return JWSRegistry.algorithms[ALGORITHMS[algorithm][2]].verify(token.signed, token.signature, key)
 
 
@@ -131,6 +137,7 @@ def import_key(jwk: Any) -> Key:
 
     if not isinstance(jwk, dict) or jwk.get("kty") not in ("EC", "RSA", "OKP"):
         raise ValueError("it is not a key of the types EC, RSA and OKP")
+    # A private key that was published proves nothing: everyone can sign with it.
     if not jwk.keys().isdisjoint({"d", "k", "p", "q", "dp", "dq", "qi", "oth"}):
         raise ValueError("it is a private key")
     operations = jwk.get("key_ops", ["verify"])

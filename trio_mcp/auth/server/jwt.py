@@ -26,6 +26,7 @@ _ACCESS_TOKEN: Final = frozenset({"at+jwt", "application/at+jwt"})
 # OpenID Connect Core, sections 2 and 3.3.2.11, Back-Channel Logout, section 2.4.
 _NOT_IN_ACCESS_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
 # How large providers say it in the claims.
+# `typ` is Keycloak's, `token_use` Cognito's.
 _OTHER_KINDS: Final = {"typ": ("ID", "Refresh", "Offline", "Logout"), "token_use": ("id",)}
 
 
@@ -106,19 +107,24 @@ class _Check:
         if self._given is not None:
             keys = self._given.find(kid, algorithm)
         else:
+            # This may wait for the issuer, so all that can be refused without keys has been by now.
             keys = await issuer.find(kid, algorithm)
+        # Not before the keys: with them the metadata was read, and so the issuer's own spelling.
         if claims.issuer != issuer.issuer:
             raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")
+        # Keys of one set may share a name (RFC 7517, section 4.5).
         if not any(is_signed_by(jws, key, algorithm) for key in keys):
             raise InvalidToken("its signature is wrong")
         return claims
 
     def _check_header(self, jws: Jws) -> str:
+        # `typ` may be missing (RFC 7519, section 5.1).
         algorithm, kind = jws.header.get("alg"), jws.header.get("typ", "JWT")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise InvalidToken("its algorithm is not accepted")
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
             raise InvalidToken("it is not an access token: its 'typ' is neither at+jwt nor JWT")
+        # `at+jwt` can be nothing else. A plain JWT may be an ID token, signed with the same keys.
         if kind.lower() not in _ACCESS_TOKEN:
             for name in _NOT_IN_ACCESS_TOKENS:
                 if name in jws.claims:

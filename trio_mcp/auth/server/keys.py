@@ -127,6 +127,7 @@ class IssuerKeys:
         age = self._clock() - self._fetched_at
         if age > STALE:
             await self._renew()
+        # Without waiting: the keys that are there will do until the new ones have come.
         elif age > FRESH:
             self._start()
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
@@ -136,6 +137,7 @@ class IssuerKeys:
                 self._searched_at = self._clock()
                 await self._renew()
                 keys = self._keys or keys
+            # The key may be a new one that could not be fetched, so the token must not be called invalid.
             if not keys.knows(kid) and self._failed_at > self._fetched_at:
                 raise Unavailable(self._problem)
         if not (found := keys.find(kid, algorithm)):

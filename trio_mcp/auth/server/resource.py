@@ -124,6 +124,7 @@ class ResourceServer:
         self._verifier: Verifier = _verifier(verifier)
         self._setting = Setting(
             _issuers(issuers),
+            # As they are, since an audience need not be a URL, and as URLs are compared.
             frozenset(map(canonical, (resource, *_names("audiences", audiences)))) | {resource, *audiences},
             fetch=(lambda issuer: Fetcher(issuer).flow()) if fetch is None else lambda issuer: fetch,
             clock=clock,
@@ -136,6 +137,7 @@ class ResourceServer:
             {
                 "resource": resource,
                 "authorization_servers": list(self._setting.issuers),
+                # Not what single tools need: without a challenge, clients ask for all that is listed here.
                 "scopes_supported": sorted(self.scopes),
                 "bearer_methods_supported": ["header"],
                 "dpop_signing_alg_values_supported": algorithms,
@@ -237,11 +239,13 @@ class _Guard:
 
     def _misformed(self, request: HttpRequest, field: str, scheme: str, token: str) -> Refusal | None:
         """Return the refusal of credentials that need not be looked at."""
+        # Even with a good token in its place: URLs get into logs and histories (RFC 6750, section 5.3).
         if _has_token(request.scope.get("query_string", b"")):
             return self._answers.malformed("an access token must be in the field Authorization, never in the URL")
         if request.headers.count("authorization") > 1:
             return self._answers.malformed("there must be only one field Authorization")
         if scheme not in ("bearer", "dpop"):
+            # Another scheme brings no token, and is answered as if there were nothing.
             return self._answers.nothing()
         if len(field) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             return self._answers.malformed(f"the field Authorization must have one token, of {MAX_TOKEN} bytes at most")
@@ -252,9 +256,11 @@ class _Guard:
         return None
 
     def _proved(self, request: HttpRequest, scheme: str, known: _Known) -> Identified | Refusal:
+        # A token that is bound to no key gains nothing by a proof: the one who stole it can make a key, too.
         if known.key is None:
             logger.info("an access token is refused: it is not bound to a key, and came with another scheme")
             return self._answers.token("Bearer" if self._bearer else None)
+        # RFC 9449, section 7.2: a bound token must not pass as a bearer token, or a thief would leave the proof out.
         if scheme != "dpop" or self._proofs is None:
             logger.info("an access token is refused: it is bound to a key, and came without DPoP")
             return self._answers.token("DPoP" if self._proofs else None)
@@ -285,6 +291,8 @@ class _Guard:
             claims = await self._verify(token)
             if not isinstance(claims, Claims):
                 raise TypeError(f"a verifier must return Claims or raise InvalidToken; it returned {type(claims)}")
+            # The verifier may be a function of the user, and then nothing else has looked at issuer, audience and
+            # times.
             self._setting.check(claims)
         except InvalidToken as exc:
             self._tell(exc)
@@ -304,9 +312,11 @@ class _Guard:
             expires_at=claims.expires_at,
         )
         hash_ = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        # However long it is to be remembered: what is found here is not checked for its expiry again.
         until = min(claims.expires_at + LEEWAY, self._setting.clock() + self._remember)
         known = _Known(Identified(principal), claims.key, hash_, until)
         if len(self._tokens) >= MAX_TOKENS:
+            # In constant time, as an `OrderedDict` has it: a dict looks for its first key behind all that were deleted.
             self._tokens.popitem(last=False)
         self._tokens[digest] = known
         return known
@@ -360,6 +370,7 @@ def _scopes(given: Collection[str]) -> frozenset[str]:
     for scope in _names("scopes", given):
         if not _SCOPE.fullmatch(scope):
             raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
+    # Resources have no business with refresh tokens (2026-07-28 `basic/authorization`, section Refresh Tokens).
     if "offline_access" in given:
         raise ValueError("scopes must not have 'offline_access': it is for clients and authorization servers")
     return frozenset(given)
@@ -368,6 +379,7 @@ def _scopes(given: Collection[str]) -> frozenset[str]:
 def _has_token(query: bytes) -> bool:
     # RFC 6750, section 2.3.
     try:
+        # Latin-1 has a letter for every byte, so that any query can be decoded.
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
     except ValueError:
         return True  # more parameters than anyone needs

@@ -75,6 +75,8 @@ class FileTokens:
         Raises:
             AuthorizationError: If it can't be written.
         """
+        # Not abandoned when cancelled: a thread that is left behind could replace the file after a later call has done
+        # so.
         await trio.to_thread.run_sync(self._save, key, text)
 
     @contextlib.asynccontextmanager
@@ -86,6 +88,7 @@ class FileTokens:
         """
         path = self._path(key).with_suffix(".lock")
         async with contextlib.AsyncExitStack() as stack:
+            # Around the locking alone: an `OSError` of the block has nothing to do with the store.
             with _explained(path, "locked"):
                 self._make_folder()
                 await stack.enter_async_context(file_locked(str(path)))
@@ -102,6 +105,7 @@ class FileTokens:
         return await trio.to_thread.run_sync(self._keys)
 
     def _path(self, key: str) -> Path:
+        # URLs have slashes, and may be longer than the name of a file; the key itself is in the file.
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
     def _load(self, key: str) -> str | None:
@@ -133,6 +137,7 @@ class FileTokens:
             if text is None:
                 if self._has_folder():
                     path.unlink(missing_ok=True)
+                    # A login that was dropped must not come back after a power failure.
                     sync_folder(self.folder)
                 return
             self._make_folder()
@@ -142,6 +147,7 @@ class FileTokens:
     def _has_folder(self) -> bool:
         """Return whether the folder is there, after a check that it is the user's own."""
         try:
+            # Not `stat`: a link may lead to a folder that others can read.
             found = os.lstat(self.folder)
         except FileNotFoundError:
             return False
@@ -154,6 +160,7 @@ class FileTokens:
         if not self._has_folder():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            # Looked at once more: `exist_ok` takes whatever has been made there meanwhile.
             self._has_folder()
 
     def _remove_leftovers(self, path: Path) -> None:
@@ -167,17 +174,20 @@ class FileTokens:
 
 def _write(path: Path, content: bytes) -> None:
     """Replace a file at once: a reader finds all of it or the old one, whenever this is interrupted."""
+    # In the same folder, since a file can be replaced at once only within a file system.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with open(descriptor, "wb") as out:
             out.write(content)
             out.flush()
+            # The content before the name: after a power failure the name could otherwise be that of an empty file.
             os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    # The caller relies on the new name from here on: the refresh token in the old file is used up.
     sync_folder(path.parent)
 
 
@@ -189,7 +199,9 @@ def _read(path: Path) -> tuple[str, str] | None:
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:
+            # Of the file that is open: what the path leads to may have been replaced since.
             _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
+            # What is cut here can't be parsed, and so counts as damaged.
             content = file.read(MAX_FILE + 1)
     try:
         found = json.loads(content)
@@ -197,6 +209,7 @@ def _read(path: Path) -> tuple[str, str] | None:
         whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
     except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
+    # Under another name, a copy of this file would be the login of another server.
     if not whole or path.name != f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json":
         raise _refused(path, "is damaged, or was not written by trio_mcp", "remove it, and sign in again")
     return key, text
@@ -221,6 +234,7 @@ def _explained(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
+        # What O_NOFOLLOW makes of a link.
         if exc.errno == errno.ELOOP:
             raise _refused(path, "is a symbolic link", "remove it") from None
         raise _refused(path, f"can't be {done}: {exc.strerror or exc}") from None

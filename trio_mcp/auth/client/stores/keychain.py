@@ -59,6 +59,8 @@ class KeyringTokens:
         Raises:
             AuthorizationError: If there is no keychain, or it is locked.
         """
+        # Not abandoned, unlike `load`: a thread that is left behind could store this after a later call has stored
+        # something else.
         await trio.to_thread.run_sync(self._explained, lambda: self._save(key, text))
 
     def lock(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
@@ -68,6 +70,7 @@ class KeyringTokens:
     def _save(self, key: str, text: str | None) -> None:
         if text is not None:
             self._keyring.set_password(self._service, key, text)
+        # Backends raise an error when there is nothing to delete.
         elif self._keyring.get_password(self._service, key) is not None:
             self._keyring.delete_password(self._service, key)
 

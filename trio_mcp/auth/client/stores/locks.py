@@ -39,6 +39,7 @@ async def file_locked(path: str) -> AsyncIterator[None]:
         OSError: If the file can't be opened, or locked.
     """
     # The lock belongs to what is opened here, so that tasks of one process exclude each other, too.
+    # Not through a link, which could have a file made, or locked, somewhere else.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         await taken(lambda: try_to_lock(descriptor))
