@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from tests.auth.engine.world import SERVER, World
 from tests.injection import cancel_everywhere
+from trio_mcp.auth.client.flights import Flight
 
 
 async def test_a_cancellation_at_every_step_leaves_a_login_that_goes_on(autojump_clock: MockClock) -> None:
@@ -38,3 +39,25 @@ async def test_a_cancellation_at_every_step_leaves_a_login_that_goes_on(autojump
 
     places = await cancel_everywhere(scenario, check)
     assert places > 50
+
+
+async def test_a_flight_that_is_left_as_it_is_about_to_ask_is_given_up(autojump_clock: MockClock) -> None:
+    """Who comes then has to start another one, in whichever order the tasks run."""
+    for _ in range(10):  # their order is random
+        flight, go = Flight(), trio.Event()
+
+        async def work(flight: Flight, go: trio.Event = go) -> None:
+            await go.wait()
+            flight.hold()
+            await trio.sleep(1)
+            flight.fresh = True
+
+        flight.start(work, lambda: None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flight.wait)
+            await trio.testing.wait_all_tasks_blocked()
+            go.set()
+            nursery.cancel_scope.cancel()
+        given_up = flight.abandoned
+        await flight.ended.wait()
+        assert given_up != flight.fresh

@@ -246,6 +246,7 @@ def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (get(), lambda _: httpx.ConnectError("refused"), "ConnectError: refused", 1),
         (get(), lambda _: answer(status=302, Location="/again"), "redirected more than 3 times", 4),
         (get(), lambda _: answer(status=301, Location="http://id.example.com/"), "not followed", 1),
+        (get("HTTPS://id.example.com/"), lambda _: answer(status=301, Location="http://id.example.com/"), "not f", 1),
         (get(), lambda _: answer(status=301, Location="https://a/" + "b" * 8000), "not followed", 1),
     ],
 )

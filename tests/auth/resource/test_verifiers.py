@@ -79,7 +79,16 @@ async def test_rotation() -> None:
         clock.now += PAUSE
         assert await outcome(guard, new()) == REFUSED
         clock.now += 1
-        assert await outcome(guard, new()) == GOOD
+        # All that come with the new key while it is fetched, not only the first.
+        found: list[object] = []
+
+        async def bring(number: int) -> None:
+            found.append(await outcome(guard, new(jti=str(number))))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(bring, number)
+        assert found == [GOOD] * 3
         assert len(issuer.fetched) == 4
         # What the old key has signed is worth nothing from then on, once it has been checked again.
         assert await outcome(guard, token(jti="another")) == REFUSED
@@ -415,6 +424,20 @@ async def test_introspection() -> None:
         clock.now += 10
         assert await outcome(guard, "unknown") == REFUSED
         assert issuer.asked == asked + 2
+
+
+async def test_an_endpoint_of_introspection_that_moves_is_found_again() -> None:
+    clock = Clock()
+    issuer = Opaque(clock)
+    verifier = IntrospectionVerifier("files", "s3:cret/")
+    async with protected(None, clock, fetch=issuer.fetch, verifier=verifier) as (_, guard):
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(outcome, guard, issuer.token())
+        assert issuer.server.count("metadata") == 1
+        issuer.server.faults["introspect"] = [status(404)]
+        assert [await outcome(guard, issuer.token()) for _ in range(2)] == [AWAY, GOOD]
+        assert issuer.server.count("metadata") == 2
 
 
 async def test_introspection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

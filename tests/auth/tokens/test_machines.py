@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -255,7 +255,8 @@ async def test_a_function_that_fails_is_the_cause_of_the_error(autojump_clock: M
 # --- enterprise-managed authorization --------------------------------------------------------------------------------
 
 
-def enterprise(at: World, **options: Any) -> tuple[AuthorizationServer, IdentityAssertion]:
+def enterprise(at: World, seconds: float = 0, **options: Any) -> tuple[AuthorizationServer, IdentityAssertion]:
+    """A provider, and an ``auth=`` whose person takes so long to sign in there."""
     idp = AuthorizationServer(IDP, scopes=("openid",), clock=now)
     idp.add_client("robot")
     at.all[IDP] = idp
@@ -263,6 +264,7 @@ def enterprise(at: World, **options: Any) -> tuple[AuthorizationServer, Identity
     at.id.add_client("robot", "CANARY-secret")
 
     async def id_token() -> str:
+        await trio.sleep(seconds)
         claims = {"iss": IDP, "sub": "alice", "aud": "robot", "iat": int(now()), "exp": int(now()) + 60}
         return idp.keys.sign("JWT", claims)
 
@@ -282,6 +284,27 @@ async def test_the_identity_provider_vouches_for_a_person(autojump_clock: MockCl
     [asked, _] = [seen.parameters for seen in idp.seen if seen.endpoint == "token"]
     assert (asked["audience"], asked["resource"]) == (at.id.issuer, SERVER)
     assert not any(b"CANARY" in seen.request.body for seen in idp.seen)
+
+
+async def test_a_person_has_time_for_a_renewal_too(autojump_clock: MockClock) -> None:
+    """When the token has expired, the ID token may have, too; nothing else times out while the person signs in."""
+    at = World()
+    stopped: list[float] = []
+
+    @contextlib.contextmanager
+    def pause() -> Iterator[None]:
+        began = trio.current_time()
+        yield
+        stopped.append(trio.current_time() - began)
+
+    idp, auth = enterprise(at, 30)
+    async with auth.opened(SERVER, pause) as signer:
+        assert await at.call(signer) == 200
+        await trio.sleep(3601)
+        assert await at.call(signer) == 200
+    assert len(stopped) == 2
+    assert min(stopped) >= 30
+    assert grants(idp) == [EXCHANGE] * 2
 
 
 async def test_an_identity_provider_that_refuses_is_named(autojump_clock: MockClock) -> None:

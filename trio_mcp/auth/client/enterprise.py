@@ -86,8 +86,9 @@ class IdentityAssertion(Machine):
             dpop=dpop,
             urls=policy,
             clock=clock,
-            # Both an `OAuth` and a function may have to ask the person for the ID token.
+            # Both an `OAuth` and a function may have to ask the person for the ID token. No renewal has time for that.
             asks=True,
+            again=False,
         )
         super().__init__(means, policy, fetch)
 

@@ -70,7 +70,8 @@ class Flight:
     @property
     def abandoned(self) -> bool:
         """Whether it is ending because its last waiter left."""
-        return not self._held and self._scope.cancel_called
+        # Also if it has come to a request for tokens just then: that is not sent any more.
+        return self._scope.cancel_called
 
     def hold(self) -> None:
         """Go on from here to `release`, whichever tasks leave or are cancelled: a request for tokens will be sent."""

@@ -86,8 +86,12 @@ class Kept:
         async with self.store.lock(server):
             text = await self.store.load(server)
             await self.store.save(server, None)
-        with contextlib.suppress(LookupError, KeyError):
-            await self._keepers.get()[server].reload()
+        try:
+            keeper = self._keepers.get()[server]
+        except LookupError:  # no client has it open
+            pass
+        else:
+            await keeper.reload()
         with contextlib.suppress(ValueError):
             # What can't be read is removed like any login: the error that names it says to sign out.
             return None if text is None else Login.from_json(text)

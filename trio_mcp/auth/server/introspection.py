@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from trio_mcp._checks import check_text
 from trio_mcp._nursery import background_nursery
+from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
 from trio_mcp.auth.server.document import checked_url
@@ -97,7 +98,8 @@ class _Questions:
         self, setting: Setting, endpoint: str | None, question: Callable[[str, str], Fetch], nursery: trio.Nursery
     ) -> None:
         self._setting = setting
-        self._issuer, self._endpoint = setting.issuers[0], endpoint
+        self._issuer, self._endpoint, self._given = setting.issuers[0], endpoint, endpoint
+        self._finding = trio.Lock()
         self._question = question
         self._nursery = nursery
         self._limiter = trio.CapacityLimiter(MAX_INTROSPECTIONS)
@@ -149,19 +151,29 @@ class _Questions:
 
     async def _answer(self, token: str) -> Claims:
         fetch = self._setting.fetch(self._setting.issuers[0])
-        if self._endpoint is None:
-            server = await metadata_of(self._setting.issuers[0], fetch)
-            if server.introspection is None:
-                raise Unavailable(
-                    f"the metadata of {server.issuer} has no introspection_endpoint; pass endpoint= to "
-                    "IntrospectionVerifier, or use another verifier"
-                )
-            self._issuer, self._endpoint = server.issuer, server.introspection
-        response = await fetch(self._question(self._endpoint, token))
-        # A 401 here refuses this server's own credentials (RFC 7662, section 2.3), and says nothing about the token.
-        if response.status != 200:
-            raise Unavailable(f"{self._endpoint} responded with HTTP {response.status}")
+        endpoint = await self._found(fetch)
+        try:
+            response = await fetch(self._question(endpoint, token))
+            # A 401 refuses this server's own credentials (RFC 7662, section 2.3), and says nothing about the token.
+            if response.status != 200:
+                raise Unavailable(f"{endpoint} responded with HTTP {response.status}")
+        except Exception:
+            # It may have moved: the next question looks for it again.
+            self._endpoint = self._given
+            raise
         return _claims(response.body, self._issuer)
+
+    async def _found(self, fetch: FetchFunction) -> str:
+        async with self._finding:  # once for all who ask at the same time
+            if self._endpoint is None:
+                server = await metadata_of(self._setting.issuers[0], fetch)
+                if server.introspection is None:
+                    raise Unavailable(
+                        f"the metadata of {server.issuer} has no introspection_endpoint; pass endpoint= to "
+                        "IntrospectionVerifier, or use another verifier"
+                    )
+                self._issuer, self._endpoint = server.issuer, server.introspection
+            return self._endpoint
 
 
 def _claims(body: bytes, issuer: str) -> Claims:

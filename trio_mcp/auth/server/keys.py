@@ -133,8 +133,11 @@ class IssuerKeys:
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
             raise Unavailable(self._problem)
         if kid is not None and not keys.knows(kid):
-            if self._clock() - self._searched_at > PAUSE:
+            searched = self._clock() - self._searched_at <= PAUSE
+            if not searched:
                 self._searched_at = self._clock()
+            # Those that come while it is searched for wait, too: they may have the first tokens of a new key.
+            if not searched or self._under_way is not None:
                 await self._renew()
                 keys = self._keys or keys
             # The key may be a new one that could not be fetched, so the token must not be called invalid.
