@@ -79,7 +79,8 @@ class Context(RequestContext, Generic[StateT]):
         # Filled in later: the settings and the principal by dispatch, the failure by a feature, the rounds while a
         # function that may ask runs.
         self.settings: AskingSettings
-        self.principal: Principal | None = None
+        # Any for None: where tokens are judged there always is one, and no tool there should have to rule out None.
+        self.principal: Principal | Any = None
         self.failure: Exception | None = None
         self.rounds: Rounds | None = None
         self.state = state
