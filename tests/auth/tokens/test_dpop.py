@@ -52,6 +52,25 @@ def test_each_proof_is_another() -> None:
     assert len({read(prover.proof("GET", URL))[1]["jti"] for _ in range(50)}) == 50
 
 
+def test_proofs_that_are_made_ahead_are_for_the_same_request_in_the_same_second() -> None:
+    now = 0.0
+    prover = Prover(clock=lambda: now)
+    seen = set()
+    for step in range(60):
+        if step == 22:
+            prover.learn(URL, nonce("n1"), resource=True)
+        now = step // 13
+        method, url, token = [("POST", URL, "a"), ("POST", URL, "b"), ("GET", URL, "a"), ("POST", f"{URL}/x", "a")][
+            step // 5 % 4
+        ]
+        claims = read(prover.proof(method, url, token))[1]
+        seen.add(claims["jti"])
+        digest = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+        assert (claims["htm"], claims["htu"], claims["ath"], claims["iat"]) == (method, url, digest, now)
+        assert claims.get("nonce") == ("n1" if step >= 22 else None)
+    assert len(seen) == 60
+
+
 def test_a_key_survives_storing_and_shows_itself_nowhere() -> None:
     first = Prover()
     again = Prover(first.key)

@@ -34,6 +34,10 @@ _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 # One authorization server and one resource server are all that a key should meet.
 _MAX_NONCES: Final = 16
 
+# The second of two signatures in a row takes a fifth of the first, which finds nothing of OpenSSL in the processor's
+# caches. So if a request is followed by another within the same second, proofs are made for some more.
+_AT_ONCE: Final = 8
+
 
 class Prover:
     """Makes the proofs of one key, and remembers the nonce that each server gave last.
@@ -62,6 +66,8 @@ class Prover:
         self._head = _in_base64(json.dumps(head).encode()) + b"."
         self._sign = _signer(made)
         self._hashed = ("", "")
+        self._alike: tuple[object, ...] = ()
+        self._spare: list[str] = []  # proofs that differ from the last one in nothing but their number
         self._clock = clock
         self._nonces: dict[tuple[str, bool], str] = {}
 
@@ -76,19 +82,27 @@ class Prover:
             url: The URL of the request; its query is left out of the proof.
             token: The access token that goes with it; None at an authorization server.
         """
+        alike = (method, url, token, self.nonce(url, resource=token is not None), int(self._clock()))
+        if alike != self._alike:
+            self._alike, self._spare = alike, [self._made(*alike)]
+        elif not self._spare:
+            self._spare = [self._made(*alike) for _ in range(_AT_ONCE)]
+        return self._spare.pop()
+
+    def _made(self, method: str, url: str, token: str | None, nonce: str | None, now: int) -> str:
         claims: dict[str, Any] = {
             # RFC 9449, section 4.2: 96 random bits at least. These are 128.
             "jti": secrets.token_urlsafe(16),
             "htm": method,
             "htu": url.partition("#")[0].partition("?")[0],
-            "iat": int(self._clock()),
+            "iat": now,
         }
         if token is not None:
             # Many requests carry the same token, so its hash is not made for each of them.
             if self._hashed[0] != token:
                 self._hashed = token, _in_base64(hashlib.sha256(token.encode()).digest()).decode()
             claims["ath"] = self._hashed[1]
-        if nonce := self.nonce(url, resource=token is not None):
+        if nonce is not None:
             claims["nonce"] = nonce
         signed = self._head + _in_base64(json.dumps(claims).encode())
         return (signed + b"." + _in_base64(self._sign(signed))).decode()
