@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from trio_mcp._checks import check_text
 
-__all__ = ["Principal", "as_principal"]
+__all__ = ["SCOPE", "Principal", "as_principal"]
+
+SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""What can be a scope (RFC 6749, section 3.3)."""
 
 
 def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

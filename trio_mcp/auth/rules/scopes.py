@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 import attrs
+
+from trio_mcp.principal import SCOPE
 
 __all__ = ["MAX_STEP_UPS", "OFFLINE", "StepUps", "join_scopes", "read_scopes", "select_scopes"]
 
@@ -15,14 +16,11 @@ MAX_STEP_UPS = 2
 OFFLINE = "offline_access"
 """The scope that asks for a refresh token (OpenID Connect Core, section 11)."""
 
-# RFC 6749, section 3.3.
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-
 
 def read_scopes(text: str) -> frozenset[str]:
     """Return the scopes in a ``scope`` parameter; malformed ones are left out."""
     # At spaces alone (RFC 6749, section 3.3): what has a tab in it is one malformed scope, not two good ones.
-    return frozenset(scope for scope in text.split(" ") if _SCOPE.fullmatch(scope))
+    return frozenset(scope for scope in text.split(" ") if SCOPE.fullmatch(scope))
 
 
 def join_scopes(scopes: Collection[str]) -> str:

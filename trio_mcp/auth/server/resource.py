@@ -31,7 +31,7 @@ from trio_mcp.http.rules.statuses import Refusal
 from trio_mcp.http.server.asgi import HttpRequest
 from trio_mcp.http.server.gate import LEEWAY
 from trio_mcp.http.server.protection import Guard, Identified
-from trio_mcp.principal import Principal
+from trio_mcp.principal import SCOPE, Principal
 
 __all__ = ["ResourceServer", "Verifier"]
 
@@ -42,8 +42,6 @@ MAX_TOKENS: Final = 10_000
 
 # RFC 6750, section 2.1.
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-# RFC 6749, section 3.3.
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 class Verifier(Protocol):
@@ -368,7 +366,7 @@ def _issuers(given: Collection[str]) -> tuple[str, ...]:
 
 def _scopes(given: Collection[str]) -> frozenset[str]:
     for scope in _names("scopes", given):
-        if not _SCOPE.fullmatch(scope):
+        if not SCOPE.fullmatch(scope):
             raise ValueError(f"scopes has {scope!r}, which can't be a scope: it has a space, a quote or a backslash")
     # Resources have no business with refresh tokens (2026-07-28 `basic/authorization`, section Refresh Tokens).
     if "offline_access" in given:

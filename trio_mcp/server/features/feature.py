@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias
 
@@ -15,7 +14,7 @@ from typing_extensions import TypeVar
 from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
-from trio_mcp.principal import Principal
+from trio_mcp.principal import SCOPE, Principal
 from trio_mcp.server.connection import ScopesMissing
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import CacheHints, checked_hints
@@ -67,8 +66,6 @@ Needs: TypeAlias = Callable[[Mapping[str, Any]], frozenset[str]]
 Visible: TypeAlias = Callable[[Context[Any], "Entry[Any]"], bool]
 """``(context, entry) -> bool``: see `Server`."""
 EntryKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
-
-SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 
