@@ -278,7 +278,7 @@ def draw_all(report: Report, images: Path, progress: Callable[[str], None]) -> N
     import matplotlib
 
     # Text stays text; and the same report gives the same file.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "trio_mcp", "font.family": "sans-serif", "font.size": 10}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "trio_mcp", "font.family": "sans-serif", "font.size": 10}
     for name, picture in PICTURES.items():
         for theme, colours in THEMES.items():
             with matplotlib.rc_context(settings):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import (
     big_messages,
+    cancellation,
     hops,
     http,
     http_client,
@@ -21,6 +22,7 @@ from . import (
     slow_clients,
     startup,
     stdio,
+    streams,
     transports,
 )
 
@@ -46,6 +48,8 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "big": big_messages.run,
     "signals": signals.run,
     "load": load.run,
+    "streams": streams.run,
+    "cancellation": cancellation.run,
     "listeners": listeners.run,
     "protected": protected.run,
     "hops": hops.run,
