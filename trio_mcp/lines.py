@@ -11,7 +11,7 @@ import trio
 from trio_mcp._checks import check_count
 from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.link import hand_on, report_unsent
+from trio_mcp.link import Inbound, hand_on, report_unsent
 
 __all__ = ["CHUNK", "CLOSE_GRACE", "PipeReader", "check_size", "read_lines", "read_socket", "write_lines"]
 
@@ -29,7 +29,7 @@ delay the end, but one that reads slowly gets them all."""
 async def read_lines(
     receive: Callable[[], Awaitable[bytes | bytearray]],
     decoder: LineDecoder,
-    inbound: trio.MemorySendChannel[SessionMessage],
+    inbound: Inbound,
     metadata: Mapping[str, Any] | None = None,
     chunk: bytes | bytearray = b"",
 ) -> None:
@@ -62,7 +62,7 @@ async def read_lines(
 async def write_lines(
     outbound: trio.MemoryReceiveChannel[SessionMessage],
     send: Callable[[bytearray | memoryview], Awaitable[None]],
-    inbound: trio.MemorySendChannel[SessionMessage],
+    inbound: Inbound,
     limit: trio.CancelScope | None = None,
 ) -> None:
     """Write every message to a stream until the session closes its side.

@@ -14,6 +14,7 @@ import trio
 from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
@@ -111,7 +112,7 @@ class _Lines:
         self._decoder = decoder
         self._terms = terms
         self._metadata = metadata
-        self.inbound, self._read_end = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.inbound, self._read_end = open_direct_channel(BUFFER)
         self._write_end, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(self._read_end, self._write_end)
         self._reading = trio.CancelScope()

@@ -11,6 +11,7 @@ import trio
 from trio_mcp._checks import as_written, check_on_trio
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_pipes
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
@@ -64,7 +65,7 @@ class _Connection:
         self._decoder = decoder
         self._child = child
         self._stderr = StderrCopier(child.stderr, params.stderr, params.label)
-        self.inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.inbound, read = open_direct_channel(BUFFER)
         write, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
         self._read, self._write = read, write

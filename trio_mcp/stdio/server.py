@@ -17,6 +17,7 @@ from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp._platform import check_pipes
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
@@ -53,7 +54,7 @@ async def stdio_server(
     decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
-        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        inbound, read = open_direct_channel(BUFFER)
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         reading = trio.CancelScope()
         written = trio.Event()
