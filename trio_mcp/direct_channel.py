@@ -1,4 +1,4 @@
-"""A bounded channel whose receiver may be handed each value at once, in the sender's task, without a turn of the loop.
+"""A bounded channel whose receiver may be handed each message at once, by the sender, without a turn of the loop.
 
 A transport reads a message, and the session acts on it: with a memory channel in between, the message waits for the
 session's task to run, which costs more than acting on it. Here the session's task says what is to be called with each
@@ -21,12 +21,12 @@ Take: TypeAlias = Callable[[SessionMessage], object]
 """What is called with each message: a plain function, which does not wait."""
 
 BURST = 64
-"""Values that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small
+"""Messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small
 enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure)."""
 
 
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
-    """Open a channel that holds up to `limit` values while nothing is called with them: a sender and a receiver."""
+    """Open a channel that holds up to `limit` messages while nothing is called with them: a sender and a receiver."""
     into, out_of = trio.open_memory_channel[SessionMessage](limit)
     sender = DirectSendChannel(into)
     return sender, DirectReceiveChannel(out_of, sender)
@@ -68,46 +68,47 @@ class DirectSendChannel(_Closeable, trio.abc.SendChannel[SessionMessage]):
         self._failure: BaseException | None = None
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """Hand a value over, or let it wait in the channel.
+        """Hand a message over, or let it wait in the channel.
 
         Raises:
-            trio.WouldBlock: If the channel is full; or if other tasks have to run first, which `send` lets them.
+            trio.WouldBlock: If the channel is full.
             trio.BrokenResourceError: If the receiver is closed.
             trio.ClosedResourceError: If this half is closed.
         """
-        task = self._task
-        if task is None or self._take is None:
+        take, task, left = self._take, self._task, self._left
+        if take is None or task is None or not left:
+            # When the burst is spent, other tasks have to run first; and while a message is being taken, no other one
+            # is. So it waits, and the receiver's task takes it.
+            self.detach()
             self._queue.send_nowait(value)
             return
-        left = self._left
-        if not left:
-            raise trio.WouldBlock
-        # While one value is taken, there is no place for another: a function that is called never has to expect its
-        # own next call inside it.
         self._left = 0
         try:
-            # With the context variables of the receiver's task, as if it had received the value.
-            task.context.run(self._take, value)
+            # With the context variables of the receiver's task, as if it had received the message.
+            task.context.run(take, value)
         except BaseException as exc:
-            # It is the receiver's failure, and the value has been taken.
+            # It is the receiver's failure, and the message has been taken.
             self._failure = exc
             self.detach()
         self._left = left - 1
 
+    def renew(self) -> None:
+        """Begin a new burst: the sender has passed a checkpoint."""
+        self._left = BURST
+
     async def send(self, value: SessionMessage) -> None:
-        """Hand a value over, or wait for room in the channel. If cancelled, it has not been sent.
+        """Hand a message over, or wait for room in the channel. If cancelled, it has not been sent.
 
         Raises:
             trio.BrokenResourceError: If the receiver is closed.
             trio.ClosedResourceError: If this half is closed.
         """
-        if self._take is not None:
-            await trio.lowlevel.checkpoint()
-            if self._take is not None:
-                self._left = BURST
-                self.send_nowait(value)
-                return
-        await self._queue.send(value)
+        await trio.lowlevel.checkpoint()
+        self.renew()
+        try:
+            self.send_nowait(value)
+        except trio.WouldBlock:
+            await self._queue.send(value)
 
     def close(self) -> None:
         """Close this half: the receiver gets what waits, and then the end."""
@@ -115,7 +116,7 @@ class DirectSendChannel(_Closeable, trio.abc.SendChannel[SessionMessage]):
         self.detach()
 
     async def attach(self, take: Take) -> None:
-        """Call a function with each value that is sent, until either half is closed; for the receiver.
+        """Call a function with each message that is sent, until either half is closed; for the receiver.
 
         Raises:
             BaseException: What the function raised.
@@ -156,7 +157,7 @@ class DirectReceiveChannel(_Closeable, trio.abc.ReceiveChannel[SessionMessage]):
         self._sender = sender
 
     async def deliver_to(self, take: Take) -> NoReturn:
-        """Call a function with each value in turn: with those that wait, and then with each as it is sent.
+        """Call a function with each message in turn: with those that wait, and then with each as it is sent.
 
         It is called in the task of the sender, with the context variables of this one, and never inside a call of
         itself. What it raises is raised here, and it is not called again. If cancelled, neither is it called again.
@@ -194,6 +195,6 @@ class DirectReceiveChannel(_Closeable, trio.abc.ReceiveChannel[SessionMessage]):
         return await self._queue.receive()
 
     def close(self) -> None:
-        """Close this half: what waits is dropped, and later values are refused."""
+        """Close this half: what waits is dropped, and later messages are refused."""
         self._queue.close()
         self._sender.detach()

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from trio_mcp._checks import check_count
+from trio_mcp.direct_channel import DirectSendChannel
 from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import Inbound, hand_on, report_unsent
@@ -29,14 +30,14 @@ delay the end, but one that reads slowly gets them all."""
 async def read_lines(
     receive: Callable[[], Awaitable[bytes | bytearray]],
     decoder: LineDecoder,
-    inbound: Inbound,
+    inbound: DirectSendChannel,
     metadata: Mapping[str, Any] | None = None,
     chunk: bytes | bytearray = b"",
 ) -> None:
     """Read a stream to its end and hand every message on, as long as the session listens.
 
     Args:
-        receive: Reads from the stream: its ``receive_some``.
+        receive: Reads from the stream: its ``receive_some``, which is a checkpoint.
         decoder: Turns its bytes into messages.
         inbound: Where the messages go.
         metadata: What the session is told about each of them.
@@ -46,6 +47,7 @@ async def read_lines(
         trio.BrokenResourceError: If the stream breaks.
     """
     while chunk := chunk or await receive():
+        inbound.renew()
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.

@@ -17,6 +17,7 @@ import trio.testing
 from tests.injection import cancel_everywhere
 from tests.transports.support import Recorder
 from trio_mcp import SessionMessage, TransportError
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
 from trio_mcp.lines import PipeReader, read_lines, write_lines
@@ -134,7 +135,7 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
 async def test_reading_stops_when_the_session_has_gone() -> None:
     """A closed session ends the reader, which would otherwise read on for no one."""
     ours, theirs = trio.testing.memory_stream_one_way_pair()
-    inbound, read = trio.open_memory_channel[SessionMessage](0)
+    inbound, read = open_direct_channel(0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read_lines, theirs.receive_some, LineDecoder(), inbound)
         await ours.send_all(b'{"jsonrpc":"2.0","method":"m"}\n' * 3)
@@ -157,7 +158,7 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
         async def aclose(self) -> None:
             await trio.lowlevel.checkpoint()
 
-    inbound, _read = trio.open_memory_channel[SessionMessage](250)
+    inbound, _read = open_direct_channel(250)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read_lines, Endless().receive_some, LineDecoder(), inbound)
         await trio.testing.wait_all_tasks_blocked()
@@ -172,7 +173,7 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
     async def scenario() -> None:
         delivered.clear()
         ours, theirs = trio.testing.memory_stream_one_way_pair()
-        inbound, read = trio.open_memory_channel[SessionMessage](1)
+        inbound, read = open_direct_channel(1)
 
         async def collect() -> None:
             async for item in read:
