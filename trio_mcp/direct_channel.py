@@ -15,7 +15,7 @@ import trio
 
 from trio_mcp.jsonrpc.messages import SessionMessage
 
-__all__ = ["BURST", "DirectReceiveChannel", "DirectSendChannel", "Take", "open_direct_channel"]
+__all__ = ["BURST", "Closeable", "DirectReceiveChannel", "DirectSendChannel", "Take", "open_direct_channel"]
 
 Take: TypeAlias = Callable[[SessionMessage], object]
 """What is called with each message: a plain function, which does not wait."""
@@ -32,7 +32,7 @@ def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveCha
     return sender, DirectReceiveChannel(out_of, sender)
 
 
-class _Closeable:
+class Closeable:
     """A half of a channel, which a ``with`` block closes, too."""
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class _Closeable:
         await trio.lowlevel.checkpoint()
 
 
-class DirectSendChannel(_Closeable, trio.abc.SendChannel[SessionMessage]):
+class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     """The sending half: that of a memory channel, until the receiver has named a function.
 
     Args:
@@ -61,7 +61,7 @@ class DirectSendChannel(_Closeable, trio.abc.SendChannel[SessionMessage]):
 
     def __init__(self, queue: trio.MemorySendChannel[SessionMessage]) -> None:
         self._queue = queue
-        # What the receiver's task has named, that task, and the rest of the burst; None while nobody is called.
+        # What the receiver's task has named, that task, and the rest of the burst; None before and after.
         self._take: Take | None = None
         self._task: trio.lowlevel.Task | None = None
         self._left = 0
@@ -138,13 +138,13 @@ class DirectSendChannel(_Closeable, trio.abc.SendChannel[SessionMessage]):
                 raise failure
 
     def detach(self) -> None:
-        """Let the task in `attach` go on; do nothing if there is none."""
+        """Let the task in `attach` go on; do nothing if no task is in it."""
         task, self._take, self._task = self._task, None, None
         if task is not None:
             trio.lowlevel.reschedule(task)
 
 
-class DirectReceiveChannel(_Closeable, trio.abc.ReceiveChannel[SessionMessage]):
+class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
     """The receiving half: that of a memory channel, whose task may name a function that gets the values instead.
 
     Args:

@@ -240,7 +240,7 @@ async def test_the_function_is_never_called_inside_itself(ends: Ends) -> None:
 
 async def test_the_function_sees_the_receivers_context_variables(ends: Ends) -> None:
     """Handlers inherit the context of the session, not that of the transport."""
-    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="unset")
     seen: list[str] = []
 
     async def deliver() -> None:
