@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
+import json
 import logging
 import os
 import pty
 import tty
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -18,10 +22,10 @@ from tests.injection import cancel_everywhere
 from tests.transports.support import Recorder
 from trio_mcp import SessionMessage, TransportError
 from trio_mcp._nursery import background_nursery
-from trio_mcp.direct_channel import open_direct_channel
+from trio_mcp.direct_channel import BURST, open_direct_channel
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
-from trio_mcp.lines import File, LineSender, PipeReader, read_lines
+from trio_mcp.lines import CHUNK, File, LineSender, PipeReader, read_lines
 from trio_mcp.link import BUFFER
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
@@ -135,6 +139,236 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
 
     assert await cancel_everywhere(scenario, after) > 5
     assert len(stream.lines()) == 4
+
+
+# --- lines that are written at once ----------------------------------------------------------------------------------
+
+ROOM = 4096
+"""Bytes that the pipe of a test holds: a page, the least that there is (pipe(7))."""
+
+
+class Piped:
+    """A `LineSender` on a small pipe, whose writer waits for something to do."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ROOM)
+        os.set_blocking(self.reader, False)
+        self.stream = trio.lowlevel.FdStream(writer)
+        self.writing = Writing(self.stream, self.stream)
+        self.raised: list[BaseException] = []
+        self.sent = 0
+        self.scope = trio.CancelScope()
+        nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
+        try:
+            with self.scope:
+                await self.writing.run()
+        except trio.BrokenResourceError as exc:
+            self.raised.append(exc)
+        self.stream.close()
+
+    def put(self, size: int = 0) -> None:
+        self.writing.put(Notification("m", {"n": self.sent, "x": "x" * size}))
+        self.sent += 1
+
+    def take(self) -> bytes:
+        """Return what is in the pipe."""
+        try:
+            return os.read(self.reader, 10 * ROOM)
+        except BlockingIOError:
+            return b""
+
+    async def take_all(self) -> bytes:
+        """Return everything that can be written, as it is read."""
+        found = b""
+        while True:
+            await trio.testing.wait_all_tasks_blocked()
+            if not (piece := self.take()):
+                return found
+            found += piece
+
+
+@pytest.fixture
+async def piped() -> AsyncIterator[Piped]:
+    async with background_nursery() as nursery:
+        piped = Piped(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        try:
+            yield piped
+        finally:
+            piped.stream.close()
+            with contextlib.suppress(OSError):
+                os.close(piped.reader)
+
+
+def numbers(data: bytes) -> list[int]:
+    assert not data or data.endswith(b"\n")
+    return [json.loads(line)["params"]["n"] for line in data.splitlines()]
+
+
+async def test_a_line_is_written_at_once_if_nothing_waits(piped: Piped) -> None:
+    """No turn of the loop between a response and the client."""
+    for n in range(3):
+        piped.put()
+        assert numbers(piped.take()) == [n]
+
+
+async def test_lines_that_will_be_followed_by_others_are_joined(piped: Piped) -> None:
+    """Requests that came together: their responses are worth one system call."""
+    inbound, _ = open_direct_channel(BUFFER)
+    line = b'{"jsonrpc":"2.0","method":"m"}\n'
+    for together in (2, 1):
+        chunks = iter([line * together, b""])
+
+        async def receive(chunks: Any = chunks) -> bytes:
+            return next(chunks)
+
+        await read_lines(receive, LineDecoder(), inbound, piped.writing.sender)
+        piped.put()
+        assert bool(piped.take()) == (together == 1)
+        assert bool(await piped.take_all()) == (together > 1)
+
+
+@pytest.mark.parametrize("size", [ROOM - 100, 3 * ROOM, CHUNK, 3 * CHUNK])
+async def test_what_a_pipe_does_not_take_is_written_before_what_is_sent_later(piped: Piped, size: int) -> None:
+    """Whole lines in the order of sending, however little of the first one the system took."""
+    for later in (size, 0, 0, ROOM, 0):
+        piped.put(later)
+    data = await piped.take_all()
+    assert numbers(data) == [0, 1, 2, 3, 4]
+    # Nothing waits any more, so the next one goes at once again.
+    piped.put()
+    assert numbers(piped.take()) == [5]
+
+
+async def test_a_peer_that_does_not_read_stops_the_senders(piped: Piped) -> None:
+    """What waits is bounded, and nothing is lost or out of order once the peer reads again."""
+    with pytest.raises(trio.WouldBlock):
+        while piped.sent < 1000:
+            piped.put(ROOM // 4)
+            await trio.testing.wait_all_tasks_blocked()
+    # What the pipe took, what the task is writing, and what waits.
+    assert piped.sent <= 4 + CHUNK // (ROOM // 4) + BUFFER
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(piped.writing.sender.send, SessionMessage(Notification("never")))
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    assert numbers(await piped.take_all()) == list(range(piped.sent))
+
+
+async def test_a_peer_that_is_gone_is_found_by_the_writer(piped: Piped) -> None:
+    """A send does not fail; the transport reports the loss, and refuses what follows."""
+    os.close(piped.reader)
+    piped.put()
+    assert not piped.raised
+    await trio.testing.wait_all_tasks_blocked()
+    (raised,) = piped.raised
+    assert isinstance(raised.__cause__, BrokenPipeError)
+    piped.writing.sender.refuse()
+    with pytest.raises(trio.BrokenResourceError):
+        piped.put()
+
+
+@pytest.mark.parametrize("size", [0, 3 * ROOM])
+async def test_after_a_close_what_was_sent_is_written_and_nothing_else(piped: Piped, size: int) -> None:
+    """Closing ends the sending side once everything sent before has been written."""
+    piped.put(size)
+    piped.put()
+    await piped.writing.sender.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        piped.put()
+    with pytest.raises(trio.ClosedResourceError):
+        await piped.writing.sender.send(SessionMessage(Notification("m")))
+    assert numbers(await piped.take_all()) == [0, 1]
+    assert os.read(piped.reader, 1) == b""  # its end
+
+
+async def test_without_its_writer_nothing_is_written_at_once(piped: Piped) -> None:
+    """A rest that the system does not take would never follow, and the peer would see half a line."""
+    piped.scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    piped.put()
+    assert piped.take() == b""
+
+
+async def test_a_message_that_cannot_be_encoded_does_not_fail_its_sender(piped: Piped) -> None:
+    """It is reported as if the task had written it, which it does for the next one, too."""
+    piped.writing.put(Request(1, "bad", {"half": "\ud800"}))
+    piped.put()
+    assert numbers(await piped.take_all()) == [0]
+    (failure,) = piped.writing.reported()
+    assert isinstance(failure, Failure)
+    assert failure.request_id == 1
+
+
+async def test_cancelling_at_any_step_leaves_whole_lines_and_at_most_one_cut_short() -> None:
+    """A send that is cancelled has sent nothing; the writer that is cancelled stops in the middle of one line."""
+    returned = 0
+    data = b""
+
+    async def scenario() -> None:
+        nonlocal returned, data
+        returned, data = 0, b""
+        async with background_nursery() as nursery:
+            piped = Piped(nursery)
+            try:
+                for n, size in enumerate((0, 2 * ROOM, 0, ROOM, 0, 0)):
+                    message = Notification("m", {"n": n, "x": "x" * size})
+                    await piped.writing.sender.send(SessionMessage(message))
+                    returned += 1
+                    data += piped.take()
+                piped.writing.sender.close()
+                while not piped.stream.fileno() < 0:
+                    data += piped.take()
+                    await trio.lowlevel.checkpoint()
+            finally:
+                data += piped.take()
+                piped.stream.close()
+                os.close(piped.reader)
+
+    async def after() -> None:
+        whole = data[: data.rfind(b"\n") + 1]
+        assert numbers(whole) == list(range(whole.count(b"\n")))
+        assert whole.count(b"\n") <= returned
+
+    assert await cancel_everywhere(scenario, after) > 10
+    assert numbers(data) == list(range(6))
+
+
+async def test_a_flood_does_not_starve_other_tasks() -> None:
+    """A peer that sends as fast as it can: other tasks run after each burst, though the session never waits."""
+    taken: list[SessionMessage] = []
+    seen: list[int] = []
+
+    class Flood(trio.abc.ReceiveStream):
+        left = 5
+
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.lowlevel.checkpoint()
+            self.left -= 1
+            return b'{"jsonrpc":"2.0","method":"m"}\n' * 1000 if self.left else b""
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    async def other() -> None:
+        while True:
+            seen.append(len(taken))
+            await trio.lowlevel.checkpoint()
+
+    inbound, read = open_direct_channel(BUFFER)
+    async with background_nursery() as nursery:
+        nursery.start_soon(read.deliver_to, taken.append)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other)
+        await read_lines(Flood().receive_some, LineDecoder(), inbound, LineSender())
+        while len(taken) < 4000:
+            await trio.lowlevel.checkpoint()
+    # A burst as it is read, and one that waited; and Trio may give one task two turns between two of another.
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *seen])) <= 4 * BURST
 
 
 async def test_reading_stops_when_the_session_has_gone() -> None:

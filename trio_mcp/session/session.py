@@ -80,7 +80,7 @@ class SessionStatistics:
 
 
 class BaseSession(EnteredOnce):
-    """One side of a conversation: requests in both directions over a pair of memory channels of `SessionMessage`.
+    """One side of a conversation: requests in both directions over a pair of channels of `SessionMessage`.
 
     An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. An
     exception raised in the block leaves it as the same object. The loss of the link ends the session, never the block:
