@@ -90,7 +90,7 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
     def __init__(self, file: File | None = None) -> None:
         self.joining = False
         self._file = file
-        self._queue, self._queued = trio.open_memory_channel[SessionMessage | bytearray](BUFFER)
+        self._queue, self._queued = trio.open_memory_channel[SessionMessage | bytes](BUFFER)
         # Whether the task waits for something to write.
         self._idle = False
 
@@ -102,18 +102,18 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
             trio.BrokenResourceError: If the stream is broken.
             trio.ClosedResourceError: If this half is closed.
         """
-        item: SessionMessage | bytearray = value
+        item: SessionMessage | bytes = value
         if self._idle and self._file is not None and not self.joining:
             try:
-                item = _line(value)
+                line = _line(value)
             except (TypeError, ValueError):
                 pass  # the task finds out, and reports it
             else:
                 # What is long takes long to write, too, and others may follow meanwhile.
-                if len(item) <= CHUNK:
-                    self._write_now(item)
-                if not item:
+                written = self._write_now(line) if len(line) <= CHUNK else 0
+                if written == len(line):
                     return
+                item = line[written:]
         self._queue.send_nowait(item)
         self._idle = False
 
@@ -140,15 +140,14 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._queued.close()
         self._idle = False
 
-    def _write_now(self, line: bytearray) -> None:
-        """Write as much of a line as the system takes at once, and delete that from it."""
+    def _write_now(self, data: bytes) -> int:
+        """Write what the system takes at once, and return how many bytes that is."""
         assert self._file is not None
         # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
         try:
-            written = os.write(self._file.fileno(), line)
+            return os.write(self._file.fileno(), data)
         except OSError:
-            return
-        del line[:written]
+            return 0
 
     async def write(
         self, send: Callable[[memoryview], Awaitable[None]], inbound: Inbound, limit: trio.CancelScope | None = None
@@ -167,24 +166,20 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         try:
             while True:
                 lines = await self._next_lines(inbound)
-                if self._file is not None:
-                    self._write_now(lines)
-                # In pieces, so that a slow reader shows its progress. The views must be released before the bytearray
-                # can go.
-                with memoryview(lines) as view:
-                    for start in range(0, len(view), CHUNK):
-                        with view[start : start + CHUNK] as piece:
-                            await send(piece)
-                        if limit is not None:
-                            limit.deadline = trio.current_time() + CLOSE_GRACE
+                written = 0 if self._file is None else self._write_now(lines)
+                # In pieces, so that a slow reader shows its progress.
+                for start in range(written, len(lines), CHUNK):
+                    await send(memoryview(lines)[start : start + CHUNK])
+                    if limit is not None:
+                        limit.deadline = trio.current_time() + CLOSE_GRACE
         except trio.EndOfChannel:
             pass
         finally:
             self._idle = False  # a rest would not be written any more
 
-    async def _next_lines(self, inbound: Inbound) -> bytearray:
+    async def _next_lines(self, inbound: Inbound) -> bytes:
         """Wait for a message, and return the lines of all that wait together: one system call for many small ones."""
-        item: SessionMessage | bytearray | None
+        item: SessionMessage | bytes | None
         try:
             item = self._queued.receive_nowait()
         except trio.WouldBlock:
@@ -193,36 +188,38 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
             item = await self._queued.receive()
         else:
             await trio.lowlevel.checkpoint()
-        # Something was written at once, but for this rest, and whatever else waits has come later.
-        lines, item = (item, self._waiting()) if isinstance(item, bytearray) else (bytearray(), item)
+        lines: list[bytes] = []
+        size = 0
         while item is not None:
             try:
-                lines += _line(item)
+                # What the system did not take at once is written out already.
+                line: bytes | None = item if type(item) is bytes else _line(item)  # type: ignore[arg-type]
             except ValueError:
-                # Rare, so encoding a second time costs nothing that matters.
-                data, problem = encode_or_replace(item.message)
-                if data is not None:
-                    lines += data + b"\n"
-                if problem is not None:
-                    await report_unsent(item, problem, inbound)
-            item = self._waiting() if len(lines) < CHUNK else None
-        return lines
+                line = await self._replaced(item, inbound)  # type: ignore[arg-type]
+            if line is not None:
+                lines.append(line)
+                size += len(line)
+            item = self._waiting() if size < CHUNK else None
+        return b"".join(lines)
 
-    def _waiting(self) -> SessionMessage | None:
+    async def _replaced(self, item: SessionMessage, inbound: Inbound) -> bytes | None:
+        """Report a message that can't be encoded, and return the line that is written in its place, if any."""
+        # Rare, so encoding a second time costs nothing that matters.
+        data, problem = encode_or_replace(item.message)
+        if problem is not None:
+            await report_unsent(item, problem, inbound)
+        return None if data is None else data + b"\n"
+
+    def _waiting(self) -> SessionMessage | bytes | None:
         try:
-            item = self._queued.receive_nowait()
+            return self._queued.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):
             return None
-        # Nothing is written at once while anything waits, so there is no other rest.
-        assert not isinstance(item, bytearray)
-        return item
 
 
-def _line(item: SessionMessage) -> bytearray:
+def _line(item: SessionMessage) -> bytes:
     # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
-    line = bytearray(encode(item.message))
-    line += b"\n"
-    return line
+    return encode(item.message) + b"\n"
 
 
 async def read_socket(socket: trio.socket.SocketType) -> bytes:
