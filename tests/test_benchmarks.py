@@ -18,6 +18,7 @@ from benchmarks._earlier import Row, compare, verdict
 from benchmarks._http_load import Connection
 from benchmarks._measure import Comparison, Group, Target, interval_of_median
 from benchmarks._plan import Plan
+from benchmarks.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
 
