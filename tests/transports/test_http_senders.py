@@ -21,7 +21,9 @@ from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, 
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp._nursery import background_nursery
-from trio_mcp.http.client import wire as http_wire
+from trio_mcp.http.client.sending import cookies, http1
+from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE, Disconnected
+from trio_mcp.http.client.wire import http_wire
 
 # --- what servers may do ------------------------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ async def test_connections_that_have_been_idle_for_long_are_closed(autojump_cloc
     async with modern() as (server, client):
         await call_together(server, client, 10)
         assert server.live == 10
-        await trio.sleep(http_wire.KEPT_ALIVE + 0.1)
+        await trio.sleep(KEPT_ALIVE + 0.1)
         await works(client)
         await server.until_live(1)
 
@@ -247,7 +249,7 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
         async with background_nursery() as nursery:
             (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
             url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-            async with http_wire.http_wire(url, None, None) as wire:
+            async with http_wire(url, None, None) as wire:
 
                 async def exchange(content: bytes) -> None:
                     async with wire.exchange(method, {}, content) as response:
@@ -255,13 +257,13 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
 
                 for _ in steps[:-1].count("answer") * [None]:
                     await exchange(b"")
-                with contextlib.nullcontext() if works else pytest.raises(http_wire.Disconnected):
+                with contextlib.nullcontext() if works else pytest.raises(Disconnected):
                     await exchange(content)
     assert (server.connections, server.steps) == (connections, [])
 
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_wire, "MAX_KEPT_ALIVE", 3)
+    monkeypatch.setattr(http1, "MAX_KEPT_ALIVE", 3)
     async with modern() as (server, client):
         await call_together(server, client, 10)
         await server.until_live(3)
@@ -297,7 +299,7 @@ async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None
     async def half(asked: Asked) -> None:
         await asked.events(then="gone")
 
-    async with peer({"GET": half}) as server, http_wire.http_wire(server.url, None, None) as wire:
+    async with peer({"GET": half}) as server, http_wire(server.url, None, None) as wire:
         with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
             async with wire.exchange("GET", {}):
                 scope.cancel()
@@ -311,13 +313,13 @@ async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None
 async def test_a_server_that_does_not_shake_hands_costs_a_connect_timeout(autojump_clock: MockClock) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-    async with listener, http_wire.http_wire(url, None, None) as wire:
+    async with listener, http_wire(url, None, None) as wire:
         began = trio.current_time()
-        with pytest.raises(http_wire.Disconnected, match="ConnectTimeout") as caught:
+        with pytest.raises(Disconnected, match="ConnectTimeout") as caught:
             async with wire.exchange("GET", {}):
                 pass
         assert not caught.value.sent
-        assert trio.current_time() - began == pytest.approx(http_wire.CONNECT_TIMEOUT, abs=1)
+        assert trio.current_time() - began == pytest.approx(CONNECT_TIMEOUT, abs=1)
 
 
 async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +363,7 @@ async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load balancer may tell by a cookie which server holds the session."""
-    monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
+    monkeypatch.setattr(cookies, "MAX_COOKIES", 5)
     calls = 0
 
     async def baker(asked: Asked) -> None:
