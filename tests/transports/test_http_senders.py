@@ -7,6 +7,9 @@ import contextlib
 import json
 import socket
 import struct
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportE
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client.sending import cookies, http1
 from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE, Disconnected
-from trio_mcp.http.client.wire import http_wire
+from trio_mcp.http.client.wire import HttpWire, http_wire
 
 # --- what servers may do ------------------------------------------------------------------------------------------
 
@@ -260,6 +263,137 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
                 with contextlib.nullcontext() if works else pytest.raises(Disconnected):
                     await exchange(content)
     assert (server.connections, server.steps) == (connections, [])
+
+
+@contextlib.asynccontextmanager
+async def wire_to(serve: Callable[[trio.SocketStream], Awaitable[object]]) -> AsyncIterator[HttpWire]:
+    """Serve every connection with a function, and open a wire to it."""
+
+    async def until_reset(stream: trio.SocketStream) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            await serve(stream)
+
+    with trio.fail_after(2 * DEADLINE):
+        async with background_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, until_reset, 0, host="127.0.0.1"))
+            async with http_wire(f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp", None, None) as wire:
+                yield wire
+
+
+async def status_of(wire: HttpWire, content: bytes = b"x") -> int:
+    async with wire.exchange("POST", {}, content) as response:
+        await response.body(100)
+        return response.status
+
+
+EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("when", ["with the response", "later"])
+async def test_a_connection_with_bytes_that_no_request_asked_for_is_not_used_again(when: str) -> None:
+    """They would be read as the response to the next request (response smuggling)."""
+    served = 0
+    smuggle, smuggled = trio.Event(), trio.Event()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal served
+        served += 1
+        await stream.receive_some(65536)
+        extra = EMPTY.replace(b"200", b"500") if served == 1 else b""
+        if when == "later":
+            await stream.send_all(EMPTY)
+            await smuggle.wait()
+            await stream.send_all(extra)
+            smuggled.set()
+        else:
+            await stream.send_all(EMPTY + extra)
+        await stream.receive_some(65536)
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 200
+        if when == "later":
+            smuggle.set()
+            await smuggled.wait()
+        assert await status_of(wire) == 200
+        assert served == 2
+
+
+async def test_a_refusal_that_comes_before_the_request_is_written_is_read() -> None:
+    """RFC 9112, section 9.5: a server may respond to the head alone, and close."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire, LARGE) == 413
+
+
+async def test_a_server_that_reads_nothing_costs_a_write_timeout_and_gets_nothing_twice(
+    autojump_clock: MockClock,
+) -> None:
+    served = 0
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal served
+        served += 1
+        await stream.receive_some(65536)
+        await stream.send_all(EMPTY)
+        await trio.sleep_forever()
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 200
+        with pytest.raises(Disconnected, match="WriteTimeout") as caught:
+            await status_of(wire, LARGE)
+        assert caught.value.sent
+        assert served == 1
+
+
+async def test_what_is_cancelled_before_it_is_sent_is_not_sent() -> None:
+    """It takes no wait to hand a small request to the system."""
+    asked = 0
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal asked
+        while await stream.receive_some(65536):
+            asked += 1
+            await stream.send_all(EMPTY)
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 200
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await status_of(wire)
+        assert await status_of(wire) == 200
+        assert asked == 2
+
+
+async def test_without_system_calls_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a socket's number is not that of a file."""
+    monkeypatch.setattr(http1, "SOCKETS_ARE_FILES", False)
+    async with modern() as (server, client):
+        for _ in range(3):
+            await works(client)
+        assert server.connections == 1
+
+
+async def test_plain_http_needs_no_httpx() -> None:
+    """Importing it takes longer than many calls."""
+    program = """
+        import sys, trio
+        from trio_mcp import Client
+
+        async def main():
+            async with Client(sys.argv[1]) as client:
+                await client.call_tool("fine")
+
+        trio.run(main)
+        assert "httpx" not in sys.modules
+    """
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": discovered, "tools/call": ok}) as server:
+            await trio.run_process([sys.executable, "-c", textwrap.dedent(program), server.url])
 
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

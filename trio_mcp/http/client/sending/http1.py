@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
+import os
 import re
-import socket
+import select
 from collections import deque
 from collections.abc import Callable
 from http.cookiejar import CookieJar
@@ -14,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import trio
 
+from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp._version import __version__
 from trio_mcp.http.client.sending.incoming import Head, Heads, Incoming
 from trio_mcp.http.client.sending.outgoing import Place, head_of, place_of
@@ -40,6 +43,8 @@ PART: Final = 65536
 
 # Of the methods used here (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
+# How an exchange fails if the connection is closed under it.
+_CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError"})
 # As in `Keep-Alive: timeout=5, max=100`.
 _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
 
@@ -76,6 +81,7 @@ class Http1Sender:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
         self._heads = Heads()
+        self._place_of = functools.lru_cache(8)(place_of)
         self._cookies: CookieJar | None = None  # until a server sets one
         # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
         # the least likely to be closed by now, and the others can expire.
@@ -87,7 +93,7 @@ class Http1Sender:
         # What is cancelled already is not sent. From here on, the first wait is the one for the response.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
-            place = place_of(url)
+            place = self._place_of(url)
         except ValueError as exc:
             raise Disconnected.because("InvalidURL", str(exc), target) from None
         if self._cookies is not None:
@@ -104,12 +110,12 @@ class Http1Sender:
             if connection is not None:
                 try:
                     head = await connection.exchange(request, written)
-                except _Failed:
+                except _Failed as exc:
                     # The server may have closed a kept connection before it read the request. That is certain only if
                     # not all of the request could be written; an idempotent one may be sent again in any case (RFC
                     # 9110, section 9.2.2).
-                    known = not connection.written or method in _IDEMPOTENT
-                    if connection.incoming.begun or not known:
+                    unread = exc.kind in _CLOSED and not connection.incoming.begun
+                    if not unread or (connection.written and method not in _IDEMPOTENT):
                         raise
                     connection = None
             if connection is None:
@@ -117,8 +123,12 @@ class Http1Sender:
                 head = await connection.exchange(request, written)
         except _Failed as exc:
             raise Disconnected.because(exc.kind, str(exc), target) from None
-        if head.headers.count("set-cookie"):
-            self._keep_cookies(url, head)
+        try:
+            if values := head.headers.all("set-cookie"):
+                self._keep_cookies(url, values)
+        except BaseException:
+            connection.close()
+            raise
         return HttpResponse(head.status, head.headers, _Body(self, connection, head, target), target)
 
     async def _connected(self, place: Place) -> Connection:
@@ -147,13 +157,13 @@ class Http1Sender:
             self._idle.popleft()
             oldest.close()
 
-    def _keep_cookies(self, url: str, head: Head) -> None:
+    def _keep_cookies(self, url: str, values: list[str]) -> None:
         # Imported only now: most servers set none.
         from trio_mcp.http.client.sending.cookies import BoundedCookies, keep_cookies
 
         if self._cookies is None:
             self._cookies = BoundedCookies()
-        keep_cookies(self._cookies, url, head.headers.all("set-cookie"))
+        keep_cookies(self._cookies, url, values)
 
     def close(self) -> None:
         """Close every connection, once no request is under way."""
@@ -199,15 +209,14 @@ class Connection:
         written: Whether all of the current request has been handed to the system.
     """
 
-    __slots__ = ("_plain", "_socket", "_stream", "_tls", "incoming", "written")
+    __slots__ = ("_descriptor", "_direct", "_plain", "_stream", "incoming", "written")
 
     def __init__(self, stream: trio.abc.Stream, plain: trio.SocketStream, heads: Heads) -> None:
         self._stream = stream
         self._plain = plain
-        self._tls = stream is not plain
-        # The same descriptor, for system calls that return at once: those of a stream wait, or give other tasks a turn.
-        self._socket = socket.socket(plain.socket.family, plain.socket.type, fileno=plain.socket.fileno())
-        self._socket.setblocking(False)
+        self._descriptor = plain.socket.fileno()
+        # System calls of our own return at once; those of a stream wait, or give other tasks a turn.
+        self._direct = SOCKETS_ARE_FILES and stream is plain
         self.incoming = Incoming(heads)
         self.written = False
 
@@ -240,18 +249,15 @@ class Connection:
 
     def is_quiet(self) -> bool:
         """Return whether the server has neither closed the connection nor sent anything since the last response."""
-        try:
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        if not SOCKETS_ARE_FILES:
+            return not select.select([self._descriptor], [], [], 0)[0]
+        poll = select.poll()  # unlike `select`, for any number of descriptors
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """Close the connection at once."""
         # Without the TLS goodbye, which RFC 9112, section 9.8, would like, but which may wait for the server.
-        self._socket.detach()
         self._plain.socket.close()
 
     async def exchange(self, request: bytes, written: Written | None) -> Head:
@@ -296,11 +302,11 @@ class Connection:
 
     async def _write(self, data: bytes) -> None:
         sent = 0
-        if not self._tls:
+        if self._direct:
             # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
             # If its buffer is full, or the connection broken, the stream deals with the rest.
             with contextlib.suppress(OSError):
-                sent = self._socket.send(data)
+                sent = os.write(self._descriptor, data)
         if sent < len(data):
             try:
                 with trio.move_on_after(CONNECT_TIMEOUT) as scope:
@@ -314,7 +320,7 @@ class Connection:
     async def _read(self) -> bytes:
         """Return what has arrived; empty if the server has closed the connection and may do so now."""
         try:
-            data = bytes(await self._stream.receive_some(PART)) if self._tls else await self._received()
+            data = await self._received() if self._direct else bytes(await self._stream.receive_some(PART))
         except (OSError, trio.BrokenResourceError) as exc:
             raise _Failed("ReadError", text_of(exc)) from None
         if not data:
@@ -323,6 +329,6 @@ class Connection:
 
     async def _received(self) -> bytes:
         while True:
-            await trio.lowlevel.wait_readable(self._socket)
+            await trio.lowlevel.wait_readable(self._descriptor)
             with contextlib.suppress(BlockingIOError):
-                return self._socket.recv(PART)
+                return os.read(self._descriptor, PART)

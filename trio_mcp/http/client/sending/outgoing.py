@@ -87,7 +87,7 @@ def head_of(method: str, place: Place, fields: HeaderFields, size: int) -> bytes
     if size or method == "POST":  # RFC 9110, section 8.6: also for an empty body, if the method expects one
         lines.append(f"Content-Length: {size}\r\n")
     data = "".join(lines).encode("latin-1")
-    # The last look before they are sent: a line break in a value would begin another field.
-    if _FIELDS.fullmatch(data) is None:
+    # The last look before they are sent, in one search. A line break in a value would begin another field.
+    if _FIELDS.fullmatch(data) is None or data.count(b"\n") != len(lines):
         raise ValueError("a header field has characters that can't be sent")
     return b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode("ascii"), place.target.encode("ascii"), data)
