@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from benchmarks import peers
 from benchmarks._http_load import HttpLoad
 from benchmarks._link_load import LinkLoad
 from benchmarks._measure import Comparison, Group, Target, Times, interleave
@@ -39,6 +40,8 @@ def run(options: Options) -> Iterator[Group]:
     stdio: dict[str, Load] = {OURS: LinkLoad(server_command("ours"), "stdio")}
     if peer_installed():
         stdio["official"] = LinkLoad(server_command("official"), "stdio")
+    if command := peers.typescript("stdio", "v2"):
+        stdio["TypeScript v2"] = LinkLoad(command, "stdio")
     stdio["bare Trio loop"] = LinkLoad(server_command("bare"), "stdio")
     yield from _ladder("stdio", stdio, LADDER, options)
     yield from _ladder(
@@ -48,6 +51,8 @@ def run(options: Options) -> Iterator[Group]:
         http: dict[str, Load] = {OURS: HttpLoad(our_server("h11"))}
         if peer_installed():
             http["official"] = HttpLoad(server_command("http_official", "json"))
+        if command := peers.typescript("http", "v2"):
+            http["TypeScript v2"] = HttpLoad(command)
         yield from _ladder("HTTP", http, FEW, options)
 
 
@@ -77,7 +82,9 @@ def _ladder(transport: str, loads: dict[str, Load], ladder: tuple[int, ...], opt
         yield Group("load", f"{transport}: {case}", "µs", found)
     if LINUX:
         costs = {label: each.costs for label, each in times.items()}
-        yield Group("load", f"{transport}: {COST}", "µs/call", costs, [Comparison(peak, most, STEADY)])
+        yield Group(
+            "load", f"{transport}: {COST}", "µs/call", costs, [Comparison(peak, most, STEADY, about_right=True)]
+        )
 
 
 def _label(name: str, in_flight: int) -> str:
