@@ -18,6 +18,7 @@ from benchmarks._earlier import Row, compare, verdict
 from benchmarks._http_load import Connection
 from benchmarks._measure import Comparison, Group, Target, interval_of_median
 from benchmarks._plan import Plan
+from benchmarks.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
 
@@ -39,9 +40,7 @@ def labels(report: dict[str, Any]) -> dict[str, set[str]]:
 @pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    scenarios = ["memory", "stdio", "http", "transports", "http-client", "http-both"]
-    scenarios += ["idle", "connections", "slow", "listeners", "protected", "startup", "big"]
-    scenarios += ["load", "streams", "cancellation"]
+    scenarios = [each for each in SCENARIOS if each not in ("rss", "import", "signals", "hops")]
     installing = run("--install")
     assert installing.returncode == 0, installing.stderr
     done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))

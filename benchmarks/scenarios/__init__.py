@@ -22,6 +22,7 @@ from . import (
     slow_clients,
     startup,
     stdio,
+    stores,
     streams,
     transports,
 )
@@ -39,6 +40,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "transports": transports.run,
     "http-client": http_client.run_client,
     "http-both": http_client.run_both,
+    "stores": stores.run,
     "idle": idle_sessions.run,
     "connections": idle_connections.run,
     "slow": slow_clients.run,
