@@ -82,7 +82,9 @@ def _ladder(transport: str, loads: dict[str, Load], ladder: tuple[int, ...], opt
         yield Group("load", f"{transport}: {case}", "µs", found)
     if LINUX:
         costs = {label: each.costs for label, each in times.items()}
-        yield Group("load", f"{transport}: {COST}", "µs/call", costs, [Comparison(peak, most, STEADY)])
+        yield Group(
+            "load", f"{transport}: {COST}", "µs/call", costs, [Comparison(peak, most, STEADY, about_right=True)]
+        )
 
 
 def _label(name: str, in_flight: int) -> str:
