@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import (
     big_messages,
+    cancellation,
     hops,
     http,
     http_client,
@@ -13,6 +14,7 @@ from . import (
     idle_sessions,
     imports,
     listeners,
+    load,
     memory,
     protected,
     rss,
@@ -20,6 +22,8 @@ from . import (
     slow_clients,
     startup,
     stdio,
+    stores,
+    streams,
     transports,
 )
 
@@ -36,6 +40,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "transports": transports.run,
     "http-client": http_client.run_client,
     "http-both": http_client.run_both,
+    "stores": stores.run,
     "idle": idle_sessions.run,
     "connections": idle_connections.run,
     "slow": slow_clients.run,
@@ -44,6 +49,9 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "import": imports.run,
     "big": big_messages.run,
     "signals": signals.run,
+    "load": load.run,
+    "streams": streams.run,
+    "cancellation": cancellation.run,
     "listeners": listeners.run,
     "protected": protected.run,
     "hops": hops.run,
