@@ -206,9 +206,16 @@ class Call:
         return params
 
     async def wait(self) -> None:
-        """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was."""
+        """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was.
+
+        With an outcome it is always a checkpoint, also if that is already there.
+        """
+        # A peer in this process may answer before the call begins to wait. The call must still be a checkpoint; a
+        # cancellation can no longer undo it (rule 11 of docs/design.md).
+        if self.outcome is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()
         # Straight on Trio's scheduler: a trio.Event for each request would cost more, and can't be set twice.
-        if self.outcome is None and not self._progress:
+        elif not self._progress:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
