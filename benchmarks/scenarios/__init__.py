@@ -20,6 +20,7 @@ from . import (
     slow_clients,
     startup,
     stdio,
+    tools,
     transports,
 )
 
@@ -42,6 +43,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,
+    "tools": tools.run,
     "big": big_messages.run,
     "signals": signals.run,
     "listeners": listeners.run,

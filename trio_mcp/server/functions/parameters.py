@@ -221,7 +221,7 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
     if fields:
         field, metadata = fields[0], [each for each in metadata if not isinstance(each, FieldInfo)]
         # What several say is merged, by rules of pydantic's own.
-        if len(fields) > 1 or (metadata and field.metadata) or field.description == "":
+        if len(fields) > 1 or (metadata and field.metadata) or not (field.description is None or field.description):
             raise Unclear
         if any(getattr(field, name) != value for name, value in _ELSEWHERE.items()):
             raise Unclear
@@ -238,8 +238,6 @@ def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictF
         if not null:
             schema = without_null(schema)
     if description:
-        if type(description) is not str:
-            raise Unclear
         schema = {**schema, "description": description}
     return core_schema.typed_dict_field(core, required=required), _sorted(schema)
 
