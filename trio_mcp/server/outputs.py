@@ -17,6 +17,7 @@ from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
+from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.media import MEDIA, block_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
@@ -33,7 +34,6 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 # What becomes a block that is not just text with its JSON.
 _CONTENT = (*_BLOCKS, *MEDIA, bytes)
-# The return types that most tools have; they share one Output each.
 _SCALARS = (int, float, str, bool)
 # Return annotations that say nothing about a value; such a tool has no output schema.
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
@@ -140,18 +140,20 @@ def read_output(
     if _is_content(returns):
         return Output(None, to_content=_declared_content(returns))
     subject, wanted = f"{what}: the return type", options.structured_output if structured is None else structured
-    if returns in _SCALARS:
-        return _scalar(returns, wanted)
+    try:
+        return _shared(kind_of(returns, models=True), wanted, options.inline_definitions)
+    except (Unclear, TypeError):  # a TypeError is raised once more below, with the name of the tool
+        pass
     return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
 
 
-# The warnings flag differs from that of other types: see _serialized.
-@functools.cache
-def _scalar(returns: Any, structured: bool) -> Output:
-    """Return the shared output of all tools that return this scalar: building one takes longer than anything else."""
-    if structured:
-        return _structured(returns, "the return type", warnings=False)
-    return _unstructured(returns, "the return type", warnings=False)
+@functools.lru_cache(maxsize=250)  # chosen: enough for most servers; it keeps models alive
+def _shared(kind: Kind, structured: bool, inline: bool) -> Output:
+    """Return the shared output of all tools that return this kind: making one takes longer than the rest of a tool."""
+    returns, subject = kind.annotation, "the return type"
+    # The warnings flag differs for scalars: see _serialized.
+    warnings: Literal["error"] | bool = False if returns in _SCALARS else "error"
+    return _structured(returns, subject, inline, warnings) if structured else _unstructured(returns, subject, warnings)
 
 
 def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
