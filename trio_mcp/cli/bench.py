@@ -202,26 +202,23 @@ def _transport(target: Configured) -> str:
 
 def _announcement(servers: Sequence[Measured], plan: Plan, terms: Terms) -> str:
     """Return what will be done, before it is."""
-    from trio_mcp.testing.bench.plan import WARM_UP
+    from trio_mcp.testing.bench.plan import WARM_UP, shown_names
+    from trio_mcp.testing.bench.table import title_of
 
-    who = " and ".join(
-        f"{server.name}{f' ({server.info})' if server.info else ''} over {server.transport}, revision {server.revision}"
-        for server in servers
-    )
-    each = " each" if len(servers) > 1 else ""
+    where = " and ".join(map(title_of, servers))
+    each, turns = (" each", ", in turns") if len(servers) > 1 else ("", "")
     sets = f"{len(plan.calls)} sets of arguments" if len(plan.calls) > 1 else "one set of arguments"
-    kind = "" if plan.writing else ", annotated read-only,"
-    steps = ", ".join(map(str, terms.ladder))
+    hint = "" if plan.writing else ", annotated read-only,"
     seconds = len(servers) * len(terms.ladder) * terms.seconds * (1 + WARM_UP)
     text = (
-        f"Measures {who}: calls {', '.join(plan.tools)}{kind} with {sets}, first once to try. Then keeps {steps} calls"
-        f" in flight, for {terms.seconds:g} s{each} after a warm-up. At most {terms.max_calls:,} calls{each} and"
-        f" {terms.max_time:g} s, about {seconds:.0f} s if all is well; a call may take"
-        f" {terms.timeout:g} s. Ctrl-C ends it with what was measured."
+        f"Calls {shown_names(plan.tools)}{hint} with {sets} at {where}. First tries each once; then keeps"
+        f" {', '.join(map(str, terms.ladder))} calls in flight for {terms.seconds:g} s{each}{turns}, after a warm-up:"
+        f" about {seconds:.0f} s in all. Makes at most {terms.max_calls:,} calls{each}, and takes at most"
+        f" {terms.max_time:g} s; a call may take {terms.timeout:g} s. Ctrl-C ends it with what was measured."
     )
     if plan.writing:
         text += (
-            f" Not annotated as read-only: {', '.join(plan.writing)}; what they change, they change up to"
+            f" Not annotated as read-only: {shown_names(plan.writing)}; what they change, they change up to"
             f" {terms.max_calls:,} times."
         )
     return clean_line(text)

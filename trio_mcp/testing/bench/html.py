@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trio_mcp.testing.bench.figures import Step
+from trio_mcp.testing.bench.plan import shown_names
 from trio_mcp.testing.bench.report import BenchReport, Measured, error_lines
 from trio_mcp.testing.bench.table import COLUMNS, PAIRED, milliseconds, ratio_cells, step_cells, title_of
 from trio_mcp.testing.report.page import facts, html_page, safe
@@ -26,7 +27,7 @@ def _body(report: BenchReport, names: str) -> Iterator[str]:
         yield f'<p class="warning">{safe(report.ending)}</p>'
     yield from facts(
         {
-            "Tools": [tool.name for tool in report.tools] or ["none"],
+            "Tools": [shown_names([tool.name]) for tool in report.tools] or ["none"],
             "Seconds a step": [f"{report.terms.seconds:g}"],
             "Timeout": [f"{report.terms.timeout:g} s"],
             "Seed": [report.terms.seed],
@@ -47,7 +48,10 @@ def _body(report: BenchReport, names: str) -> Iterator[str]:
         yield f"<section><h2>Each tool, with {report.terms.ladder[0]} in flight</h2>"
         heads = ["tool", *(f"{server.name} {which} ms" for server in report.servers for which in ("p50", "p99"))]
         rows = [
-            [tool.name, *(milliseconds(each) for pair in zip(tool.p50, tool.p99, strict=True) for each in pair)]
+            [
+                shown_names([tool.name]),
+                *(milliseconds(each) for pair in zip(tool.p50, tool.p99, strict=True) for each in pair),
+            ]
             for tool in report.tools
         ]
         yield from _table(heads, rows)

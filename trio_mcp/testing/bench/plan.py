@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from trio_mcp.testing.report.view import clean
+from trio_mcp.testing.report.view import clean, shorten
 from trio_mcp.testing.strategies.drawing import draws
 from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
 from trio_mcp.types.tools import Tool
 
-__all__ = ["LARGEST", "Call", "Named", "Plan", "Terms", "choose"]
+__all__ = ["LONGEST_NAME", "Call", "Named", "Plan", "Terms", "choose", "shown_names"]
 
 MOST_TOOLS: Final = 20
 """Tools that are called unless named (chosen): with more, each would be called too rarely to say anything of it."""
@@ -21,8 +21,8 @@ MOST_TOOLS: Final = 20
 SETS: Final = 8
 """Sets of arguments that are made for a tool (chosen): a server that remembers its last result shows no other."""
 
-LARGEST: Final = 1024
-"""The most calls in flight (chosen): beyond it a single client only measures its own queue."""
+LONGEST_NAME: Final = 100
+"""Characters of a name that are shown (chosen): a server may give it any number."""
 
 WARM_UP: Final = 0.25
 """How long the warm-up of a sample takes, as a share of what counts (chosen)."""
@@ -101,7 +101,7 @@ class Plan:
         """Call a tool no more, and note the reason."""
         if tool in self.tools:
             self.calls = [call for call in self.calls if call.tool != tool]
-            self.notes.append(f"the tool {tool!r} is not called any more: {why}")
+            self.notes.append(f"the tool {shown_names([tool])!r} is not called any more: {why}")
 
 
 def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[Named], seed: int) -> Plan:
@@ -150,12 +150,19 @@ def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
     try:
         drawn = draws(from_schema(tool.input_schema), SETS, seed=seed)
     except CannotGenerate as exc:
-        notes.append(f"the tool {tool.name!r} is not called: no arguments can be generated from its schema: {exc}")
+        notes.append(
+            f"the tool {shown_names([tool.name])!r} is not called: no arguments can be generated from its schema: {exc}"
+        )
         return []
     # Each once, as otherwise what is drawn twice would be called twice as often.
     return list({json.dumps(each, sort_keys=True): each for each in drawn}.values())
 
 
+def shown_names(names: Iterable[str]) -> str:
+    """Return names of a server's for a line of text: however long they are, and whatever is in them."""
+    return ", ".join(shorten(clean(name), LONGEST_NAME) for name in names)
+
+
 def _note(head: str, names: Sequence[str]) -> list[str]:
-    shown = ", ".join(clean(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
+    shown = shown_names(names[:10]) + (", …" if len(names) > 10 else "")
     return [f"{head}: {shown}"] if names else []

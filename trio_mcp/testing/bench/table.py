@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from trio_mcp.testing.bench.figures import Ratio, Step
+from trio_mcp.testing.bench.plan import LONGEST_NAME
 from trio_mcp.testing.bench.report import BenchReport, Measured, error_lines, verdict
-from trio_mcp.testing.report.view import clean
+from trio_mcp.testing.report.view import clean, shorten
 
 __all__ = ["COLUMNS", "PAIRED", "milliseconds", "ratio_cells", "step_cells", "table", "title_of"]
 
@@ -55,7 +56,7 @@ def _lines(report: BenchReport) -> Iterator[str]:
 
 def title_of(server: Measured) -> str:
     """Return who a server is, in a line."""
-    info = f" ({server.info})" if server.info else ""
+    info = f" ({shorten(server.info, LONGEST_NAME)})" if server.info else ""
     return f"{server.name}{info} over {server.transport}, revision {server.revision}"
 
 
@@ -95,7 +96,10 @@ def _tools(report: BenchReport) -> Iterator[str]:
         of = f"{server.name} " if len(report.servers) > 1 else ""
         heads += [f"{of}p50 ms", f"{of}p99 ms"]
     rows = [
-        (tool.name, *(milliseconds(each) for pair in zip(tool.p50, tool.p99, strict=True) for each in pair))
+        (
+            shorten(tool.name, LONGEST_NAME),
+            *(milliseconds(each) for pair in zip(tool.p50, tool.p99, strict=True) for each in pair),
+        )
         for tool in report.tools
     ]
     yield f"each tool, with {in_flight} in flight"
