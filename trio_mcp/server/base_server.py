@@ -157,7 +157,7 @@ class BaseServer:
         # Last: the features read the settings and register with the dispatch.
         self._features = tuple(self.make_features())
         for feature in self._features:
-            self.dispatch.methods.update(feature.methods)
+            self.dispatch.add(feature)
 
     def make_features(self) -> Iterable[Feature]:
         """Make the server's features, in the order of their capabilities; called at the end of ``__init__``."""

@@ -28,11 +28,11 @@ from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
-from trio_mcp.types.resources import Resource, ResourceTemplate
-from trio_mcp.types.tools import Tool
 
-if TYPE_CHECKING:  # loaded when the first prompt is added
+if TYPE_CHECKING:  # loaded when the first one is added
     from trio_mcp.types.prompts import Prompt
+    from trio_mcp.types.resources import Resource, ResourceTemplate
+    from trio_mcp.types.tools import Tool
 
 __all__ = [
     "NO_SCOPES",
@@ -98,6 +98,10 @@ class Feature(Protocol):
     @property
     def methods(self) -> Mapping[str, Handler]:
         """The feature's handlers, by method."""
+
+    @property
+    def needs(self) -> Mapping[str, Needs]:
+        """What tells the scopes that a request needs, for methods whose requests may need some."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
