@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Never, TypedDict, TypeVar, Unpack, overload
 
-import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import RemoteProtocolError

@@ -9,12 +9,12 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
-import attrs
 import trio
 from pydantic import BeforeValidator, PydanticUndefinedAnnotation, PydanticUserError, ValidationError
 from pydantic_core import to_json
 from typing_extensions import TypeVar
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
 from trio_mcp.convert import as_result, brief

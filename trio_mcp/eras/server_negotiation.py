@@ -10,8 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeAlias, get_args
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.eras.capabilities import is_spec_method, requests_of_clients
 from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import McpError

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import attrs
 from pydantic_core import CoreSchema, core_schema
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, TextContent
 from trio_mcp.types.icons import image_type
 from trio_mcp.types.resources import BlobResourceContents, TextResourceContents

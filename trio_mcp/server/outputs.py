@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Never, NoReturn, get_args, get_origin
 
-import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.schema.validator import SchemaValidator

@@ -10,10 +10,10 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
-import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout

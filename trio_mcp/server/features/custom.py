@@ -6,9 +6,9 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import attrs
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_text
 from trio_mcp.convert import as_object, brief
 from trio_mcp.eras.capabilities import is_spec_method

@@ -7,10 +7,10 @@ import copy
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias
 
-import attrs
 import trio
 from typing_extensions import TypeVar
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError

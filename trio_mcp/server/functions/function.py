@@ -12,12 +12,12 @@ import types
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, Optional, TypeAlias, Union, get_args, get_origin
 
-import attrs
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, to_json
 from typing_extensions import TypedDict
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.server.functions.dependencies import Dependencies, Depends, Surroundings, marker_in, read_dependencies
 from trio_mcp.server.functions.introspection import (
     bare,
