@@ -16,7 +16,7 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.session.calls import UNLIMITED, Limits
 from trio_mcp.session.client import ClientSession
-from trio_mcp.types.notices import LoggingLevel
+from trio_mcp.types.common import LoggingLevel
 
 __all__ = ["ConnectedSession"]
 

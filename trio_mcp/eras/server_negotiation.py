@@ -16,8 +16,8 @@ from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
+from trio_mcp.types.common import LoggingLevel
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
-from trio_mcp.types.notices import LoggingLevel
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
 __all__ = [

@@ -26,7 +26,6 @@ from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.run import Run
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
-from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
 
 if TYPE_CHECKING:  # loaded when the first one is added
@@ -370,9 +369,13 @@ def described(details: Mapping[str, Any], function: Function, what: str) -> dict
         TypeError, ValueError: If an icon or a key of ``_meta`` is invalid.
     """
     description, icons, meta = details.get("description"), details.get("icons"), details.get("meta")
+    if icons is not None:
+        from trio_mcp.types.icons import checked_icons  # deferred: few servers have icons
+
+        icons = checked_icons(icons, what)
     return {
         "title": details.get("title"),
         "description": function.description if description is None else description,
-        "icons": None if icons is None else checked_icons(icons, what),
+        "icons": icons,
         "meta": None if meta is None else checked_meta(meta, what),
     }
