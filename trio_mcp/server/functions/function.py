@@ -11,10 +11,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args, get_origin
 
-import attrs
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, to_json
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.server.functions.dependencies import Dependencies, Depends, Surroundings, marker_in, read_dependencies
 from trio_mcp.server.functions.introspection import (
     bare,
