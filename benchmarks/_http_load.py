@@ -93,6 +93,7 @@ class HttpLoad(HttpServer):
 
     Attributes:
         measured: What was measured beside each `throughput`.
+        head_of_calls: The head of a call of ``add``, after `greet`.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class HttpLoad(HttpServer):
         self._era = era
         self._new_heads = new_heads
         self._template = _wire.add_template(era)
+        self.head_of_calls = b""
         self._connections: list[Connection] = []
         self._next_id = 1
 
@@ -112,10 +114,10 @@ class HttpLoad(HttpServer):
         with self.process.deadline():
             if self._era == "legacy":
                 with contextlib.closing(self.connect()) as first:
-                    self._head = self.head(*_of_session(self.open_session(first)))
+                    self.head_of_calls = self.head(*_of_session(self.open_session(first)))
             else:
                 revision = f"MCP-Protocol-Version: {_wire.MODERN_VERSION}"
-                self._head = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
+                self.head_of_calls = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
             self.open(1)
 
     def open(self, count: int) -> None:
@@ -151,7 +153,7 @@ class HttpLoad(HttpServer):
             self._connections.pop().close()
 
     def _request(self, number: int) -> bytes:
-        head = b"%bX-Differs: %d\r\n" % (self._head, number) if self._new_heads else self._head
+        head = b"%bX-Differs: %d\r\n" % (self.head_of_calls, number) if self._new_heads else self.head_of_calls
         return post(head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:

@@ -70,12 +70,14 @@ class Times:
         costs: Microseconds of the server's CPU time per call; Linux only.
         medians: Microseconds that half of the calls took at most.
         tails: Microseconds that 99 of 100 calls took at most.
+        slowest: Microseconds that the slowest call took.
     """
 
     def __init__(self) -> None:
         self.costs: list[float] = []
         self.medians: list[float] = []
         self.tails: list[float] = []
+        self.slowest: list[float] = []
 
     def add(self, seconds: Sequence[float], cpu_seconds: float) -> None:
         """Record a sample: how long each call took, and the server's CPU time for all of them."""
@@ -84,6 +86,7 @@ class Times:
         ordered = sorted(seconds)
         self.medians.append(statistics.median(ordered) * 1e6)
         self.tails.append(ordered[len(ordered) * 99 // 100] * 1e6)
+        self.slowest.append(ordered[-1] * 1e6)
 
 
 def interleave(

@@ -25,7 +25,8 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     scenarios = ["memory", "stdio", "http", "transports", "http-client", "http-both"]
-    scenarios += ["stores", "idle", "connections", "slow", "listeners", "protected"]
+    scenarios += ["stores", "payloads", "idle", "connections", "slow", "listeners", "protected", "load", "streams"]
+    scenarios += ["cancellation"]
     done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))
     assert done.returncode == 0, done.stderr
     for scenario in scenarios:

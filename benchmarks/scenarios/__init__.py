@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import (
-    big_messages,
+    cancellation,
     hops,
     http,
     http_client,
@@ -13,7 +13,9 @@ from . import (
     idle_sessions,
     imports,
     listeners,
+    load,
     memory,
+    payloads,
     protected,
     rss,
     signals,
@@ -21,6 +23,7 @@ from . import (
     startup,
     stdio,
     stores,
+    streams,
     transports,
 )
 
@@ -44,8 +47,11 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,
-    "big": big_messages.run,
+    "payloads": payloads.run,
     "signals": signals.run,
+    "load": load.run,
+    "streams": streams.run,
+    "cancellation": cancellation.run,
     "listeners": listeners.run,
     "protected": protected.run,
     "hops": hops.run,
