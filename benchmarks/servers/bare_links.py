@@ -6,6 +6,7 @@ They frame, parse, validate and answer, and nothing else; over HTTP with h11, ov
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import h11
@@ -80,7 +81,7 @@ async def http(stream: trio.SocketStream) -> None:
 async def main(kind: str, path: str) -> None:
     async with trio.open_nursery() as nursery:
         if kind == "websocket":
-            server = await nursery.start(serve_websocket, websocket, "127.0.0.1", 0, None)
+            server = await nursery.start(partial(serve_websocket, websocket, "127.0.0.1", 0, None, max_message_size=1 << 26))
             print(f"ws://127.0.0.1:{server.port}/mcp", flush=True)
             return
         if kind == "unix":
