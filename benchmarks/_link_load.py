@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from . import _wire
 from ._measure import Times
-from ._processes import DEADLINE, LINUX, Process, ProcessFailed
+from ._processes import DEADLINE, Process, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,9 +152,9 @@ class LinkLoad:
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Return the calls answered per second, with `in_flight` outstanding; every answer is checked."""
-        before = self.process.cpu_time() if LINUX else 0.0
+        before = self.process.used()
         took, elapsed = self._keep_busy(in_flight, seconds)
-        self.measured.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
+        self.measured.add(took, self.process.used() - before)
         return len(took) / elapsed
 
     def _requests(self, count: int) -> list[bytes]:

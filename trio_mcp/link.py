@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import trio
 
@@ -12,7 +12,7 @@ from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "Link", "connect_problem", "hand_on", "not_sent", "report_unsent", "unsent"]
+__all__ = ["BUFFER", "Inbound", "Link", "connect_problem", "hand_on", "not_sent", "report_unsent", "unsent"]
 
 BUFFER = 64
 """Messages buffered between a transport and the session, in each direction.
@@ -36,9 +36,17 @@ class Link(NamedTuple):
     write: trio.abc.SendChannel[SessionMessage]
 
 
-async def hand_on(
-    inbound: trio.MemorySendChannel[SessionMessage], message: Incoming, metadata: Mapping[str, Any] | None = None
-) -> bool:
+class Inbound(Protocol):
+    """The transport's half of the channel to the session: that of a direct channel, or of a memory channel."""
+
+    def send_nowait(self, value: SessionMessage, /) -> None:
+        """Deliver a message, or raise `trio.WouldBlock`."""
+
+    async def send(self, value: SessionMessage, /) -> None:
+        """Deliver a message, and wait for room."""
+
+
+async def hand_on(inbound: Inbound, message: Incoming, metadata: Mapping[str, Any] | None = None) -> bool:
     """Deliver a message to the session, with the transport's metadata, and return whether the session still reads."""
     item = SessionMessage(message, metadata=metadata)
     try:
@@ -53,7 +61,7 @@ async def hand_on(
     return True
 
 
-async def report_unsent(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
+async def report_unsent(item: SessionMessage, problem: str, inbound: Inbound) -> None:
     """Report a message that could not be encoded, at the cost of one call only: a request fails its own."""
     if (failure := unsent(item, problem)) is not None:
         await hand_on(inbound, failure)

@@ -20,7 +20,7 @@ from benchmarks._http_load import head_for, post
 from benchmarks._link_load import connect
 from benchmarks._measure import Comparison, Group, Target, interleave
 from benchmarks._options import peer_installed
-from benchmarks._processes import DEADLINE, LINUX, Process, ProcessFailed, server_command
+from benchmarks._processes import DEADLINE, LINUX, ROOT, Process, ProcessFailed, server_command
 from benchmarks._runners import our_server
 
 if TYPE_CHECKING:
@@ -33,7 +33,19 @@ SIZES = {"1 KiB": KIB, "64 KiB": 64 * KIB, "1 MiB": MIB, "4 MiB": 4 * MIB, "16 M
 # Quotes, a newline, an accent and an astral character: a copy that skips escaping or decoding would show.
 TEXT = 'The "quick" brown fox,\n naïve as ever 🦊, jumps over the lazy dog. '
 BASE64 = "iVBORw0KGgoAAAANSUhEUgAAB4AAAAQ4CAYAAADo08FDAAAAAXNSR0IArs4c6QAA"
-BARE = Target("<=", 1.3)
+OURS, BARE = "ours", "bare loop"
+LIMIT = Target("<=", 1.3)
+
+# Kind of the program in servers/, era, and whether answers are stored, which makes event streams of them.
+TRANSPORTS: dict[str, tuple[str, _wire.Era, bool]] = {
+    "stdio": ("stdio", "modern", False),
+    "TCP": ("tcp", "modern", False),
+    "Unix socket": ("unix", "modern", False),
+    "WebSocket": ("websocket", "modern", False),
+    "HTTP, modern": ("http", "modern", False),
+    "HTTP, legacy": ("http", "legacy", False),
+    "HTTP, events": ("http", "legacy", True),
+}
 
 
 class Channel(Protocol):
@@ -53,8 +65,8 @@ class Channel(Protocol):
 class Pipe:
     """The standard streams of a server."""
 
-    def __init__(self, command: list[str]) -> None:
-        self.process = Process(command)
+    def __init__(self, command: list[str], root: Path = ROOT) -> None:
+        self.process = Process(command, root)
 
     def open(self) -> None:
         pass
@@ -73,10 +85,11 @@ class Socket:
     Args:
         command: The command that starts the server.
         era: The era of the calls over HTTP.
+        root: The directory from which the server imports.
     """
 
-    def __init__(self, command: list[str], era: _wire.Era = "modern") -> None:
-        self.process = Process(command)
+    def __init__(self, command: list[str], era: _wire.Era = "modern", root: Path = ROOT) -> None:
+        self.process = Process(command, root)
         self._era = era
         self._socket: socket.socket | None = None
         self._head = b""
@@ -204,30 +217,28 @@ class Echo:
         return elapsed * 1000 / size
 
 
-def _channels(folder: str) -> dict[str, dict[str, Echo]]:
-    """Return the contenders, by transport."""
-    ours, bare = "ours", "bare loop"
-    sockets = {"TCP": "tcp", "Unix socket": "unix", "WebSocket": "websocket"}
-    stdio = {ours: Echo(Pipe(server_command("ours"))), bare: Echo(Pipe(server_command("bare")))}
-    if peer_installed():
-        stdio["official"] = Echo(Pipe(server_command("official")))
-    found = {"stdio": stdio}
-    for name, kind in sockets.items():
-        found[name] = {
-            ours: Echo(Socket(server_command("links", kind, f"{folder}/ours"))),
-            bare: Echo(Socket(server_command("bare_links", kind, f"{folder}/bare"))),
-        }
-    if LINUX:
-        for name, settings in {"HTTP, modern": "modern", "HTTP, legacy": "legacy"}.items():
-            era: _wire.Era = "legacy" if settings == "legacy" else "modern"
-            found[name] = {
-                ours: Echo(Socket(our_server("h11", max_message_size=64 * MIB), era), era),
-                bare: Echo(Socket(server_command("bare_links", "http"), "modern"), era),
-            }
-        found["HTTP, events"] = {
-            ours: Echo(Socket(server_command("http_stores", "memory"), "legacy"), "legacy"),
-            bare: Echo(Socket(server_command("bare_links", "events"), "modern"), "legacy"),
-        }
+def _echoes(transport: str, folder: str, before: Path | None) -> dict[str, Echo]:
+    """Return the contenders over a transport."""
+    found: dict[str, Echo] = {}
+    roots = {OURS: ROOT, **({} if before is None else {"before": before})}
+    if transport == "stdio":
+        for name, root in roots.items():
+            found[name] = Echo(Pipe(server_command("ours"), root))
+        found[BARE] = Echo(Pipe(server_command("bare")))
+        if peer_installed():
+            found["official"] = Echo(Pipe(server_command("official")))
+        return found
+    kind, era, store = TRANSPORTS[transport]
+    for name, root in roots.items():
+        if kind != "http":
+            command = server_command("links", kind, f"{folder}/{name}")
+        elif store:
+            command = server_command("http_stores", "memory")
+        else:
+            command = our_server("h11", max_message_size=64 * MIB)
+        found[name] = Echo(Socket(command, era, root), era)
+    command = server_command("bare_links", "events" if store else kind, f"{folder}/bare")
+    found[BARE] = Echo(Socket(command), era)
     return found
 
 
@@ -244,8 +255,11 @@ def run(options: Options) -> Iterator[Group]:
         cases["4 MiB of base64"] = BASE64 * (4 * MIB // len(BASE64)), 4
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        for transport, echoes in _channels(str(Path(folder))).items():
+        for transport, (kind, _, _) in TRANSPORTS.items():
+            if kind == "http" and not LINUX:  # where the runner h11 is
+                continue
             with ExitStack() as each:
+                echoes = _echoes(transport, folder, options.before)
                 for echo in echoes.values():
                     each.callback(echo.channel.close)
                 options.progress(f"payloads, {transport}")
@@ -275,15 +289,14 @@ def _groups(
     times = interleave(contenders, options.rounds, options.progress)
     found = []
     for case in cases:
-        large = case.endswith("MiB") or "base64" in case
+        limit = LIMIT if "MiB" in case else None
         found += [
-            Comparison(f"ours, {case}", f"{other}, {case}", BARE if large and other == "bare loop" else None)
+            Comparison(f"{OURS}, {case}", f"{other}, {case}", limit if other == BARE else None)
             for other in echoes
-            if other != "ours"
+            if other != OURS
         ]
     if "16 MiB" in cases:
-        found.append(Comparison("ours, 16 MiB", "ours, 1 MiB", BARE))
-        found.append(Comparison("bare loop, 16 MiB", "bare loop, 1 MiB"))
+        found += [Comparison(f"{each}, 16 MiB", f"{each}, 1 MiB", LIMIT if each == OURS else None) for each in echoes]
     if LINUX:
         yield Group("payloads", f"{transport}, CPU time of the server", "ms/MiB", costs, found)
     yield Group("payloads", f"{transport}, wall clock", "ms/MiB", times, found)

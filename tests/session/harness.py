@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import trio.lowlevel
 import trio.testing
 
 from tests.peer import Peer
-from trio_mcp import ClientSession, Link, RequestContext, ServerSession, SessionOptions, memory_link_pair
+from trio_mcp import ClientSession, Link, RequestContext, ServerSession, SessionOptions, memory_link_pair, stream_link
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.jsonrpc.messages import Notification
 
@@ -46,6 +47,14 @@ class ScriptedServer(ServerSession):
 
 
 @contextlib.asynccontextmanager
+async def socket_link_pair() -> AsyncIterator[tuple[Link, Link]]:
+    """Connect two links by sockets, on which messages are written at once and acted on as they are read."""
+    one, two = (trio.SocketStream(trio.socket.from_stdlib_socket(each)) for each in socket.socketpair())
+    async with stream_link(one) as here, stream_link(two) as there:
+        yield here, there
+
+
+@contextlib.asynccontextmanager
 async def session_pair(
     answer: Callable[[RequestContext], Awaitable[dict[str, Any]]] | None = None,
     *,
@@ -53,10 +62,11 @@ async def session_pair(
     encode: bool = True,
     client_options: SessionOptions | None = None,
     server_options: SessionOptions | None = None,
+    over_sockets: bool = False,
     **client_arguments: Any,
 ) -> AsyncIterator[tuple[ClientSession, ScriptedServer]]:
     """Yield a client's session and a server's, negotiated and open."""
-    async with memory_link_pair(encode=encode) as (ours, theirs):
+    async with socket_link_pair() if over_sockets else memory_link_pair(encode=encode) as (ours, theirs):
         server = ScriptedServer(theirs, answer, options=server_options)
         client_arguments.setdefault("capabilities", CLIENT_CAPABILITIES)
         client = ClientSession(*ours, options=client_options, **client_arguments)

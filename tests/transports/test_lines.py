@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
+import json
 import logging
 import os
 import pty
 import tty
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -17,28 +21,31 @@ import trio.testing
 from tests.injection import cancel_everywhere
 from tests.transports.support import Recorder
 from trio_mcp import SessionMessage, TransportError
+from trio_mcp._nursery import background_nursery
+from trio_mcp.direct_channel import BURST, open_direct_channel
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
-from trio_mcp.lines import PipeReader, read_lines, write_lines
+from trio_mcp.lines import CHUNK, File, LineSender, PipeReader, read_lines
+from trio_mcp.link import BUFFER
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
 CHANNEL = 10_000
 
 
 class Writing:
-    """`write_lines` and what surrounds it."""
+    """The sending half of a link, what surrounds it, and a pipe if there is one."""
 
-    def __init__(self, stream: trio.abc.SendStream) -> None:
+    def __init__(self, stream: trio.abc.SendStream, file: File | None = None) -> None:
         self.stream = stream
-        self.write, self._outbound = trio.open_memory_channel[SessionMessage](CHANNEL)
+        self.sender = LineSender(file)
         self._inbound, self.read = trio.open_memory_channel[SessionMessage](CHANNEL)
 
     def put(self, *messages: Incoming) -> None:
         for message in messages:
-            self.write.send_nowait(SessionMessage(message))
+            self.sender.send_nowait(SessionMessage(message))
 
     async def run(self) -> None:
-        await write_lines(self._outbound, self.stream.send_all, self._inbound)
+        await self.sender.write(self.stream.send_all, self._inbound)
 
     def reported(self) -> list[Incoming]:
         found = []
@@ -51,22 +58,22 @@ class Writing:
 async def test_small_messages_that_wait_together_are_written_together() -> None:
     """One system call carries all that is waiting, rather than one per message."""
     writing = Writing(stream := Recorder())
-    writing.put(*[Notification("m", {"n": n}) for n in range(100)])
-    writing.write.close()
+    writing.put(*[Notification("m", {"n": n}) for n in range(BUFFER)])
+    writing.sender.close()
     await writing.run()
     assert len(stream.written) == 1
-    assert [line["params"]["n"] for line in stream.lines()] == list(range(100))
+    assert [line["params"]["n"] for line in stream.lines()] == list(range(BUFFER))
 
 
 async def test_a_burst_does_not_grow_without_limit() -> None:
     """Bulk is written in pieces: what one write holds in memory is bounded by the burst plus one message."""
     size = 10_000
     writing = Writing(stream := Recorder())
-    writing.put(*[Notification("m", {"x": "x" * size}) for _ in range(100)])
-    writing.write.close()
+    writing.put(*[Notification("m", {"x": "x" * size}) for _ in range(BUFFER)])
+    writing.sender.close()
     await writing.run()
     assert max(map(len, stream.written)) < 100_000
-    assert len(stream.lines()) == 100
+    assert len(stream.lines()) == BUFFER
 
 
 async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,7 +83,7 @@ async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pyt
     writing.put(
         Notification("first"), Request(1, "bad", bad), Response(2, bad), Notification("bad", bad), Notification("last")
     )
-    writing.write.close()
+    writing.sender.close()
     await writing.run()
     assert [line.get("method") or line["error"]["code"] for line in stream.lines()] == ["first", -32603, "last"]
     (failure,) = writing.reported()
@@ -101,12 +108,15 @@ async def test_a_broken_stream_is_raised_to_the_transport() -> None:
 async def test_a_stream_that_blocks_holds_a_bounded_number_of_messages() -> None:
     """The writer takes one burst and waits: senders wait in turn, on a bounded channel."""
     writing = Writing(Recorder(trio.sleep_forever))
-    writing.put(*[Notification("m", {"x": "x" * 1000}) for _ in range(1000)])
-    async with trio.open_nursery() as nursery:
+    accepted = 0
+    async with background_nursery() as nursery:
         nursery.start_soon(writing.run)
-        await trio.testing.wait_all_tasks_blocked()
-        assert writing.write.statistics().current_buffer_used > 900
-        nursery.cancel_scope.cancel()
+        with pytest.raises(trio.WouldBlock):
+            while accepted < 1000:
+                writing.put(Notification("m", {"x": "x" * 1000}))
+                accepted += 1
+                await trio.testing.wait_all_tasks_blocked()
+    assert accepted <= BUFFER + 1
 
 
 async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> None:
@@ -121,7 +131,7 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
             for n in range(4):
                 writing.put(Notification("m", {"n": n}))
                 await trio.lowlevel.checkpoint()
-            writing.write.close()
+            writing.sender.close()
 
     async def after() -> None:
         numbers = [line["params"]["n"] for line in stream.lines()]
@@ -131,12 +141,242 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
     assert len(stream.lines()) == 4
 
 
+# --- lines that are written at once ----------------------------------------------------------------------------------
+
+ROOM = 4096
+"""Bytes that the pipe of a test holds: a page, the least that there is (pipe(7))."""
+
+
+class Piped:
+    """A `LineSender` on a small pipe, whose writer waits for something to do."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ROOM)
+        os.set_blocking(self.reader, False)
+        self.stream = trio.lowlevel.FdStream(writer)
+        self.writing = Writing(self.stream, self.stream)
+        self.raised: list[BaseException] = []
+        self.sent = 0
+        self.scope = trio.CancelScope()
+        nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
+        try:
+            with self.scope:
+                await self.writing.run()
+        except trio.BrokenResourceError as exc:
+            self.raised.append(exc)
+        self.stream.close()
+
+    def put(self, size: int = 0) -> None:
+        self.writing.put(Notification("m", {"n": self.sent, "x": "x" * size}))
+        self.sent += 1
+
+    def take(self) -> bytes:
+        """Return what is in the pipe."""
+        try:
+            return os.read(self.reader, 10 * ROOM)
+        except BlockingIOError:
+            return b""
+
+    async def take_all(self) -> bytes:
+        """Return everything that can be written, as it is read."""
+        found = b""
+        while True:
+            await trio.testing.wait_all_tasks_blocked()
+            if not (piece := self.take()):
+                return found
+            found += piece
+
+
+@pytest.fixture
+async def piped() -> AsyncIterator[Piped]:
+    async with background_nursery() as nursery:
+        piped = Piped(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        try:
+            yield piped
+        finally:
+            piped.stream.close()
+            with contextlib.suppress(OSError):
+                os.close(piped.reader)
+
+
+def numbers(data: bytes) -> list[int]:
+    assert not data or data.endswith(b"\n")
+    return [json.loads(line)["params"]["n"] for line in data.splitlines()]
+
+
+async def test_a_line_is_written_at_once_if_nothing_waits(piped: Piped) -> None:
+    """No turn of the loop between a response and the client."""
+    for n in range(3):
+        piped.put()
+        assert numbers(piped.take()) == [n]
+
+
+async def test_lines_that_will_be_followed_by_others_are_joined(piped: Piped) -> None:
+    """Requests that came together: their responses are worth one system call."""
+    inbound, _ = open_direct_channel(BUFFER)
+    line = b'{"jsonrpc":"2.0","method":"m"}\n'
+    for together in (2, 1):
+        chunks = iter([line * together, b""])
+
+        async def receive(chunks: Any = chunks) -> bytes:
+            return next(chunks)
+
+        await read_lines(receive, LineDecoder(), inbound, piped.writing.sender)
+        piped.put()
+        assert bool(piped.take()) == (together == 1)
+        assert bool(await piped.take_all()) == (together > 1)
+
+
+@pytest.mark.parametrize("size", [ROOM - 100, 3 * ROOM, CHUNK, 3 * CHUNK])
+async def test_what_a_pipe_does_not_take_is_written_before_what_is_sent_later(piped: Piped, size: int) -> None:
+    """Whole lines in the order of sending, however little of the first one the system took."""
+    for later in (size, 0, 0, ROOM, 0):
+        piped.put(later)
+    data = await piped.take_all()
+    assert numbers(data) == [0, 1, 2, 3, 4]
+    # Nothing waits any more, so the next one goes at once again.
+    piped.put()
+    assert numbers(piped.take()) == [5]
+
+
+async def test_a_peer_that_does_not_read_stops_the_senders(piped: Piped) -> None:
+    """What waits is bounded, and nothing is lost or out of order once the peer reads again."""
+    with pytest.raises(trio.WouldBlock):
+        while piped.sent < 1000:
+            piped.put(ROOM // 4)
+            await trio.testing.wait_all_tasks_blocked()
+    # What the pipe took, what the task is writing, and what waits.
+    assert piped.sent <= 4 + CHUNK // (ROOM // 4) + BUFFER
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(piped.writing.sender.send, SessionMessage(Notification("never")))
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    assert numbers(await piped.take_all()) == list(range(piped.sent))
+
+
+async def test_a_peer_that_is_gone_is_found_by_the_writer(piped: Piped) -> None:
+    """A send does not fail; the transport reports the loss, and refuses what follows."""
+    os.close(piped.reader)
+    piped.put()
+    assert not piped.raised
+    await trio.testing.wait_all_tasks_blocked()
+    (raised,) = piped.raised
+    assert isinstance(raised.__cause__, BrokenPipeError)
+    piped.writing.sender.refuse()
+    with pytest.raises(trio.BrokenResourceError):
+        piped.put()
+
+
+@pytest.mark.parametrize("size", [0, 3 * ROOM])
+async def test_after_a_close_what_was_sent_is_written_and_nothing_else(piped: Piped, size: int) -> None:
+    """Closing ends the sending side once everything sent before has been written."""
+    piped.put(size)
+    piped.put()
+    await piped.writing.sender.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        piped.put()
+    with pytest.raises(trio.ClosedResourceError):
+        await piped.writing.sender.send(SessionMessage(Notification("m")))
+    assert numbers(await piped.take_all()) == [0, 1]
+    assert os.read(piped.reader, 1) == b""  # its end
+
+
+async def test_without_its_writer_nothing_is_written_at_once(piped: Piped) -> None:
+    """A rest that the system does not take would never follow, and the peer would see half a line."""
+    piped.scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    piped.put()
+    assert piped.take() == b""
+
+
+async def test_a_message_that_cannot_be_encoded_does_not_fail_its_sender(piped: Piped) -> None:
+    """It is reported as if the task had written it, which it does for the next one, too."""
+    piped.writing.put(Request(1, "bad", {"half": "\ud800"}))
+    piped.put()
+    assert numbers(await piped.take_all()) == [0]
+    (failure,) = piped.writing.reported()
+    assert isinstance(failure, Failure)
+    assert failure.request_id == 1
+
+
+async def test_cancelling_at_any_step_leaves_whole_lines_and_at_most_one_cut_short() -> None:
+    """A send that is cancelled has sent nothing; the writer that is cancelled stops in the middle of one line."""
+    returned = 0
+    data = b""
+
+    async def scenario() -> None:
+        nonlocal returned, data
+        returned, data = 0, b""
+        async with background_nursery() as nursery:
+            piped = Piped(nursery)
+            try:
+                for n, size in enumerate((0, 2 * ROOM, 0, ROOM, 0, 0)):
+                    message = Notification("m", {"n": n, "x": "x" * size})
+                    await piped.writing.sender.send(SessionMessage(message))
+                    returned += 1
+                    data += piped.take()
+                piped.writing.sender.close()
+                while not piped.stream.fileno() < 0:
+                    data += piped.take()
+                    await trio.lowlevel.checkpoint()
+            finally:
+                data += piped.take()
+                piped.stream.close()
+                os.close(piped.reader)
+
+    async def after() -> None:
+        whole = data[: data.rfind(b"\n") + 1]
+        assert numbers(whole) == list(range(whole.count(b"\n")))
+        assert whole.count(b"\n") <= returned
+
+    assert await cancel_everywhere(scenario, after) > 10
+    assert numbers(data) == list(range(6))
+
+
+async def test_a_flood_does_not_starve_other_tasks() -> None:
+    """A peer that sends as fast as it can: other tasks run after each burst, though the session never waits."""
+    taken: list[SessionMessage] = []
+    seen: list[int] = []
+
+    class Flood(trio.abc.ReceiveStream):
+        left = 5
+
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.lowlevel.checkpoint()
+            self.left -= 1
+            return b'{"jsonrpc":"2.0","method":"m"}\n' * 1000 if self.left else b""
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    async def other() -> None:
+        while True:
+            seen.append(len(taken))
+            await trio.lowlevel.checkpoint()
+
+    inbound, read = open_direct_channel(BUFFER)
+    async with background_nursery() as nursery:
+        nursery.start_soon(read.deliver_to, taken.append)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other)
+        await read_lines(Flood().receive_some, LineDecoder(), inbound, LineSender())
+        while len(taken) < 4000:
+            await trio.lowlevel.checkpoint()
+    # A burst as it is read, and one that waited; and Trio may give one task two turns between two of another.
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *seen])) <= 4 * BURST
+
+
 async def test_reading_stops_when_the_session_has_gone() -> None:
     """A closed session ends the reader, which would otherwise read on for no one."""
     ours, theirs = trio.testing.memory_stream_one_way_pair()
-    inbound, read = trio.open_memory_channel[SessionMessage](0)
+    inbound, read = open_direct_channel(0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_lines, theirs.receive_some, LineDecoder(), inbound)
+        nursery.start_soon(read_lines, theirs.receive_some, LineDecoder(), inbound, LineSender())
         await ours.send_all(b'{"jsonrpc":"2.0","method":"m"}\n' * 3)
         assert (await read.receive()).message == Notification("m")
         await trio.testing.wait_all_tasks_blocked()
@@ -157,9 +397,9 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
         async def aclose(self) -> None:
             await trio.lowlevel.checkpoint()
 
-    inbound, _read = trio.open_memory_channel[SessionMessage](250)
+    inbound, _read = open_direct_channel(250)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_lines, Endless().receive_some, LineDecoder(), inbound)
+        nursery.start_soon(read_lines, Endless().receive_some, LineDecoder(), inbound, LineSender())
         await trio.testing.wait_all_tasks_blocked()
         assert reads == 3
         nursery.cancel_scope.cancel()
@@ -172,7 +412,7 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
     async def scenario() -> None:
         delivered.clear()
         ours, theirs = trio.testing.memory_stream_one_way_pair()
-        inbound, read = trio.open_memory_channel[SessionMessage](1)
+        inbound, read = open_direct_channel(1)
 
         async def collect() -> None:
             async for item in read:
@@ -183,7 +423,7 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
             for n in range(4):
                 await ours.send_all(b'%s{"jsonrpc":"2.0","method":"m","params":{"n":%d}}' % (b"\n" * (n > 0), n))
             await ours.aclose()
-            await read_lines(theirs.receive_some, LineDecoder(), inbound)
+            await read_lines(theirs.receive_some, LineDecoder(), inbound, LineSender())
             inbound.close()
 
     async def after() -> None:

@@ -170,19 +170,28 @@ async def test_nothing_runs_in_an_idle_connection() -> None:
         assert await steps_within(0.1) == 0
 
 
-async def test_leaving_the_block_wakes_a_task_that_waits_on_a_kept_channel() -> None:
-    """Clones of the link's ends don't wait forever for something that is gone."""
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(shell("read -r line; sleep 1000", shutdown_grace=0.05)) as (read, write):
-            assert isinstance(read, trio.MemoryReceiveChannel)
-            assert isinstance(write, trio.MemorySendChannel)
-            read, write = read.clone(), write.clone()
-        with pytest.raises(trio.BrokenResourceError):
-            while True:
-                await write.send(SessionMessage(Notification("m")))
-        with pytest.raises(trio.EndOfChannel):
-            while True:
-                await read.receive()
+async def test_leaving_the_block_wakes_tasks_that_wait_on_the_link() -> None:
+    """They don't wait forever for something that is gone."""
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(DEADLINE):
+            async with stdio_client(shell("read -r line; sleep 1000", shutdown_grace=0.05)) as (read, write):
+
+                @nursery.start_soon
+                async def receive() -> None:
+                    with pytest.raises(trio.ClosedResourceError):
+                        await read.receive()
+
+                @nursery.start_soon
+                async def send() -> None:
+                    with pytest.raises(trio.ClosedResourceError):
+                        while True:
+                            await write.send(SessionMessage(Notification("m", {"x": "x" * 10_000})))
+
+                await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.ClosedResourceError):
+            await read.receive()
+        with pytest.raises(trio.ClosedResourceError):
+            await write.send(SessionMessage(Notification("m")))
 
 
 async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:

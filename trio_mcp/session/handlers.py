@@ -326,7 +326,8 @@ class Handlers:
         if successor is not None:
             self.start(successor)
         # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too.
-        if not self._peer.running_count or incoming.lane is not None:
+        # `unpark_all` costs as much when no task waits.
+        if self._idle and (not self._peer.running_count or incoming.lane is not None):
             self._idle.unpark_all()
 
     async def wait_idle(self) -> None:

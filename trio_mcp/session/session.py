@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, NoReturn, TypeVar, Unpack, overload
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
+from trio_mcp.direct_channel import BURST, Take
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
@@ -43,10 +44,6 @@ __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
-
-# How many messages are read before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint,
-# small enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure).
-READ_BURST = 64
 
 MAX_LOGGED_FAULTS = 100
 """Faults of one peer that are logged. Chosen: enough to see what is wrong; a peer must not be able to fill a disk."""
@@ -83,7 +80,7 @@ class SessionStatistics:
 
 
 class BaseSession(EnteredOnce):
-    """One side of a conversation: requests in both directions over a pair of memory channels of `SessionMessage`.
+    """One side of a conversation: requests in both directions over a pair of channels of `SessionMessage`.
 
     An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. An
     exception raised in the block leaves it as the same object. The loss of the link ends the session, never the block:
@@ -311,35 +308,28 @@ class BaseSession(EnteredOnce):
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def _read_all(self, read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
-        """Read and act on messages until the link ends."""
+        """Act on messages as they arrive, until the link ends."""
         # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
         # their writers would block each other forever.
-        # Memory channels have `receive_nowait`; a channel of another class need not.
-        receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
+        # A `DirectReceiveChannel` has messages acted on in the transport's task; a channel of another class need not.
+        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = getattr(read, "deliver_to", None)
         lost: Exception | None = None
-        item: SessionMessage | None = None
-        left = 0
         try:
-            while True:
-                if item is None:
-                    item, left = await read.receive(), READ_BURST
-                message = item.message
-                # Without a request id, the transport reports that the whole link is lost.
-                if type(message) is Failure and message.request_id is None:
-                    lost = message.error
-                    break
-                self.feed(message, item.metadata)
-                item = None
-                # Take what has arrived meanwhile, too: a checkpoint for each message would cost more than the message.
-                if left and receive_nowait is not None:
-                    left -= 1
-                    with contextlib.suppress(trio.WouldBlock):
-                        item = receive_nowait()
+            await (_deliver(read, self._take) if deliver_to is None else deliver_to(self._take))
         except trio.EndOfChannel:
             pass  # the orderly end: the peer has closed its sending side
+        except _LinkLostError as exc:
+            lost = exc.cause
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
+
+    def _take(self, item: SessionMessage) -> None:
+        message = item.message
+        # Without a request id, the transport reports that the whole link is lost.
+        if type(message) is Failure and message.request_id is None:
+            raise _LinkLostError(message.error)
+        self.feed(message, item.metadata)
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None) -> None:
         """Act on an incoming message, without waiting.
@@ -593,3 +583,26 @@ class BaseSession(EnteredOnce):
         Raises:
             LocalProtocolError: If the revision lacks the method, or a capability is missing.
         """
+
+
+class _LinkLostError(Exception):
+    """Raised by what acts on messages: the transport has reported the loss of the link, and nothing follows."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+async def _deliver(read: trio.abc.ReceiveChannel[SessionMessage], take: Take) -> NoReturn:
+    """Do what `DirectReceiveChannel.deliver_to` does, for a channel of another class."""
+    # Memory channels have `receive_nowait`; other classes need not.
+    receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
+    while True:
+        take(await read.receive())
+        # Take what has arrived meanwhile, too: a checkpoint for each message would cost more than the message.
+        for _ in range(0 if receive_nowait is None else BURST):
+            try:
+                item = receive_nowait()  # type: ignore[misc]
+            except trio.WouldBlock:
+                break
+            take(item)

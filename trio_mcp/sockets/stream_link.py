@@ -14,10 +14,11 @@ import trio
 from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder, decode
-from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
-from trio_mcp.lines import CLOSE_GRACE, read_lines, write_lines
+from trio_mcp.jsonrpc.messages import Failure, Malformed
+from trio_mcp.lines import CLOSE_GRACE, LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.sockets.wire import Wire
 from trio_mcp.types.error_codes import PARSE_ERROR
@@ -111,9 +112,9 @@ class _Lines:
         self._decoder = decoder
         self._terms = terms
         self._metadata = metadata
-        self.inbound, self._read_end = trio.open_memory_channel[SessionMessage](BUFFER)
-        self._write_end, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
-        self.link = Link(self._read_end, self._write_end)
+        self.inbound, self._read_end = open_direct_channel(BUFFER)
+        self.outbound = LineSender(wire.socket)
+        self.link = Link(self._read_end, self.outbound)
         self._reading = trio.CancelScope()
         self._last_words = trio.CancelScope()
         self._written = trio.Event()
@@ -122,14 +123,14 @@ class _Lines:
 
     async def end(self) -> None:
         """Write what has been sent, and close the stream's directions one after the other."""
-        self._write_end.close()
+        self.outbound.close()
         # The reader now drops what arrives, but it reads on: the peer may be blocked in a write.
         self._read_end.close()
         # The stream was closed by force, so nothing can be written and no end of the peer will be seen.
         if self._lost:
             return
         with trio.move_on_after(LAST_WORDS):
-            # `write_lines` moves the deadline on while there is progress.
+            # `LineSender.write` moves the deadline on while there is progress.
             self._last_words.deadline = trio.current_time() + CLOSE_GRACE
             with self._last_words:
                 await self._written.wait()
@@ -157,7 +158,7 @@ class _Lines:
             self._lost = True
             # From here on sending fails, too, and does not wait for a peer that is gone. One that has ended only its
             # own sending learns that nothing more comes.
-            self.outbound.close()
+            self.outbound.refuse()
             await self._wire.abort()
             # Last, because it may wait until the session makes room.
             await hand_on(self.inbound, Failure(error))
@@ -165,7 +166,7 @@ class _Lines:
 
     async def _read(self) -> None:
         start = await self._first_line() if self._terms.guarded else b""
-        await read_lines(self._wire.receive, self._decoder, self.inbound, self._metadata, start)
+        await read_lines(self._wire.receive, self._decoder, self.inbound, self.outbound, self._metadata, start)
         while await self._wire.receive():
             pass  # the session has stopped reading, but the peer may have to write before it can leave
         # Only clients have a hint: a server that closes first has refused the session or has ended.
@@ -209,11 +210,11 @@ class _Lines:
     async def write(self) -> None:
         """Write to the end, and tell the reader if the peer does not take it."""
         try:
-            await write_lines(self.outbound, self._wire.send, self.inbound, self._last_words)
+            await self.outbound.write(self._wire.send, self.inbound, self._last_words)
             await self._wire.end_sending()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             # From now on senders fail; they must not wait on a channel that is not emptied any more.
-            self.outbound.close()
+            self.outbound.refuse()
             self._unwritten = exc
             # What the peer has sent before still counts.
             self._reading.deadline = trio.current_time() + MOMENT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import trio
 
@@ -26,12 +25,13 @@ class Wire:
 
     Attributes:
         ended: Whether this side sends nothing more.
+        socket: The socket, if that is all that the stream is; it may be written to between two calls of `send`.
     """
 
     def __init__(self, stream: trio.abc.Stream, write_timeout: float = math.inf) -> None:
         self.ended = False
         self._stream = stream
-        self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
+        self.socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._write_timeout = write_timeout
         self._chunks = 0
         self._peer_ended = trio.Event()
@@ -43,7 +43,7 @@ class Wire:
             trio.BrokenResourceError: If the stream breaks.
             trio.ClosedResourceError: If it was closed here.
         """
-        chunk = await (self._stream.receive_some() if self._socket is None else read_socket(self._socket))
+        chunk = await (self._stream.receive_some() if self.socket is None else read_socket(self.socket))
         self._chunks += 1
         if not chunk:
             self._peer_ended.set()
@@ -65,19 +65,8 @@ class Wire:
             trio.BrokenResourceError: If the stream breaks, or the peer does not read.
             trio.ClosedResourceError: If it was closed here.
         """
-        sent = 0
-        if self._socket is not None:
-            # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
-            # scheduler. If it fails, `send_all` finds out why.
-            try:
-                sent = os.write(self._socket.fileno(), data)
-            except OSError:
-                pass
-        if sent == len(data):
-            return
-        # Both views end with the block: a bytearray can't be resized while a view of it exists.
-        with trio.move_on_after(self._write_timeout) as scope, memoryview(data) as view, view[sent:] as rest:
-            await self._stream.send_all(rest)
+        with trio.move_on_after(self._write_timeout) as scope:
+            await self._stream.send_all(data)
         # Part of a line may have left, so nothing may follow: to the caller the stream is broken.
         if scope.cancelled_caught:
             raise trio.BrokenResourceError(f"the peer has not read for {self._write_timeout:g} seconds")

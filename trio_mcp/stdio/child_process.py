@@ -107,10 +107,10 @@ class ChildProcess:
     """
 
     def __init__(self, process: trio.Process) -> None:
-        assert process.stdin is not None
+        assert isinstance(process.stdin, trio.lowlevel.FdStream)
         assert isinstance(process.stdout, trio.lowlevel.FdStream)
         assert isinstance(process.stderr, trio.lowlevel.FdStream)
-        self.stdin: trio.abc.SendStream = process.stdin
+        self.stdin = process.stdin
         self.stdout = ChildOutput(PipeReader(process.stdout))
         self.stderr = ChildOutput(PipeReader(process.stderr))
         self.pid = process.pid

@@ -11,10 +11,11 @@ import trio
 from trio_mcp._checks import as_written, check_on_trio
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_pipes
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
-from trio_mcp.jsonrpc.messages import Failure, SessionMessage
-from trio_mcp.lines import read_lines, write_lines
+from trio_mcp.jsonrpc.messages import Failure
+from trio_mcp.lines import LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
@@ -64,10 +65,9 @@ class _Connection:
         self._decoder = decoder
         self._child = child
         self._stderr = StderrCopier(child.stderr, params.stderr, params.label)
-        self.inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-        write, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
-        self.link = Link(read, write)
-        self._read, self._write = read, write
+        self.inbound, self._read = open_direct_channel(BUFFER)
+        self.outbound = LineSender(child.stdin)
+        self.link = Link(self._read, self.outbound)
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
         self.tasks = (
@@ -86,7 +86,7 @@ class _Connection:
         # Without a reader, what the child still writes is discarded; see `_read_output`.
         self._read.close()
         # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
-        self._write.close()
+        self.outbound.close()
         await self._child.end(self._params.shutdown_grace)
         # The nursery cancels the tasks after this; what the child wrote last should still reach the sink.
         with trio.move_on_after(EXIT_MOMENT):
@@ -96,7 +96,7 @@ class _Connection:
         stdout = self._child.stdout
         async with closing(stdout.aclose):
             try:
-                await read_lines(stdout.receive_some, self._decoder, self.inbound)
+                await read_lines(stdout.receive_some, self._decoder, self.inbound, self.outbound)
                 while await stdout.receive_some():
                     pass  # the session has stopped reading, but a server blocked in a write could not exit
             except trio.BrokenResourceError:
@@ -108,9 +108,9 @@ class _Connection:
         stdin = self._child.stdin
         async with closing(stdin.aclose):
             try:
-                await write_lines(self.outbound, stdin.send_all, self.inbound)
+                await self.outbound.write(stdin.send_all, self.inbound)
             except trio.BrokenResourceError:
-                self.outbound.close()
+                self.outbound.refuse()
                 self._something_ended.set()  # a server that takes no more requests is of no more use
 
     async def _reap(self) -> None:

@@ -17,10 +17,11 @@ from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp._platform import check_pipes
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
-from trio_mcp.jsonrpc.messages import Failure, SessionMessage
-from trio_mcp.lines import CLOSE_GRACE, read_lines, write_lines
+from trio_mcp.jsonrpc.messages import Failure
+from trio_mcp.lines import CLOSE_GRACE, LineSender, read_lines
 from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.stdio.standard_streams import private_streams
 
@@ -53,8 +54,8 @@ async def stdio_server(
     decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
-        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-        write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        inbound, read = open_direct_channel(BUFFER)
+        outbound = LineSender(stdout if isinstance(stdout, trio.lowlevel.FdStream) else None)
         reading = trio.CancelScope()
         written = trio.Event()
         closing = trio.CancelScope()
@@ -65,7 +66,7 @@ async def stdio_server(
                 # Standard input has ended: the session answers what it has, and ends (`basic/transports/stdio`,
                 # Shutdown).
                 with reading:
-                    await read_lines(stdin.receive_some, decoder, inbound)
+                    await read_lines(stdin.receive_some, decoder, inbound, outbound)
                     inbound.close()
                     deserted()
             except trio.BrokenResourceError as exc:
@@ -73,9 +74,9 @@ async def stdio_server(
 
         async def writer() -> None:
             try:
-                await write_lines(outbound, stdout.send_all, inbound, closing)
+                await outbound.write(stdout.send_all, inbound, closing)
             except trio.BrokenResourceError as exc:
-                outbound.close()
+                outbound.refuse()
                 # Further requests would be carried out for nothing.
                 reading.cancel("the client does not read the responses")
                 await lose("standard output can't be written", exc)
@@ -93,17 +94,17 @@ async def stdio_server(
             deserted()
 
         async def close() -> None:
-            # The last messages still go out; `write_lines` moves the deadline on while there is progress.
-            write.close()
+            # The last messages still go out; `LineSender.write` moves the deadline on while there is progress.
+            outbound.close()
             closing.deadline = trio.current_time() + CLOSE_GRACE
             with closing:
                 await written.wait()
 
-        with inbound, outbound, read, write:
+        with inbound, read, outbound:
             async with background_nursery(close) as nursery:
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
-                yield Link(read, write)
+                yield Link(read, outbound)
         # Raised only here, so that the session, which got the failure as a message, ends in an orderly way first.
         if failures:
             raise failures[0]

@@ -1,0 +1,200 @@
+"""A bounded channel whose receiver may be handed each message at once, by the sender, without a turn of the loop.
+
+A transport reads a message, and the session acts on it: with a memory channel in between, the message waits for the
+session's task to run, which costs more than acting on it. Here the session's task says what is to be called with each
+message (`DirectReceiveChannel.deliver_to`) and sleeps until the channel ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import NoReturn, Self, TypeAlias
+
+import trio
+
+from trio_mcp.jsonrpc.messages import SessionMessage
+
+__all__ = ["BURST", "Closeable", "DirectReceiveChannel", "DirectSendChannel", "Take", "open_direct_channel"]
+
+Take: TypeAlias = Callable[[SessionMessage], object]
+"""What is called with each message: a plain function, which does not wait."""
+
+BURST = 64
+"""Messages that are taken before other tasks get to run. Chosen: large enough to hide the cost of the checkpoint, small
+enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure)."""
+
+
+def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
+    """Open a channel that holds up to `limit` messages while nothing is called with them: a sender and a receiver."""
+    into, out_of = trio.open_memory_channel[SessionMessage](limit)
+    sender = DirectSendChannel(into)
+    return sender, DirectReceiveChannel(out_of, sender)
+
+
+class Closeable:
+    """A half of a channel, which a ``with`` block closes, too."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, and let other tasks run."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+
+class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
+    """The sending half: that of a memory channel, until the receiver has named a function.
+
+    Args:
+        queue: The sending half of the memory channel.
+    """
+
+    def __init__(self, queue: trio.MemorySendChannel[SessionMessage]) -> None:
+        self._queue = queue
+        # What the receiver's task has named, that task, and the rest of the burst; None before and after.
+        self._take: Take | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self._left = 0
+        self._failure: BaseException | None = None
+
+    def send_nowait(self, value: SessionMessage) -> None:
+        """Hand a message over, or let it wait in the channel.
+
+        Raises:
+            trio.WouldBlock: If the channel is full.
+            trio.BrokenResourceError: If the receiver is closed.
+            trio.ClosedResourceError: If this half is closed.
+        """
+        take, task, left = self._take, self._task, self._left
+        if take is None or task is None or not left:
+            # When the burst is spent, other tasks have to run first; and while a message is being taken, no other one
+            # is. So it waits, and the receiver's task takes it.
+            self.detach()
+            self._queue.send_nowait(value)
+            return
+        self._left = 0
+        try:
+            # With the context variables of the receiver's task, as if it had received the message.
+            task.context.run(take, value)
+        except BaseException as exc:
+            # It is the receiver's failure, and the message has been taken.
+            self._failure = exc
+            self.detach()
+        self._left = left - 1
+
+    def renew(self) -> None:
+        """Begin a new burst: the sender has passed a checkpoint."""
+        self._left = BURST
+
+    async def send(self, value: SessionMessage) -> None:
+        """Hand a message over, or wait for room in the channel. If cancelled, it has not been sent.
+
+        Raises:
+            trio.BrokenResourceError: If the receiver is closed.
+            trio.ClosedResourceError: If this half is closed.
+        """
+        await trio.lowlevel.checkpoint()
+        self.renew()
+        try:
+            self.send_nowait(value)
+        except trio.WouldBlock:
+            await self._queue.send(value)
+
+    def close(self) -> None:
+        """Close this half: the receiver gets what waits, and then the end."""
+        self._queue.close()
+        self.detach()
+
+    async def attach(self, take: Take) -> None:
+        """Call a function with each message that is sent, until either half is closed; for the receiver.
+
+        Raises:
+            BaseException: What the function raised.
+        """
+        if self._take is not None:
+            raise trio.BusyResourceError("another task receives from this channel")
+        self._take, self._task, self._left = take, trio.lowlevel.current_task(), BURST
+
+        # Called within the cancellation: nothing is handed over after it.
+        def abort(_: Callable[[], NoReturn]) -> trio.lowlevel.Abort:
+            self._take = self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        try:
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        finally:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+
+    def detach(self) -> None:
+        """Let the task in `attach` go on; do nothing if no task is in it."""
+        task, self._take, self._task = self._task, None, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+
+class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
+    """The receiving half: that of a memory channel, whose task may name a function that gets the values instead.
+
+    Args:
+        queue: The receiving half of the memory channel.
+        sender: The other half.
+    """
+
+    def __init__(self, queue: trio.MemoryReceiveChannel[SessionMessage], sender: DirectSendChannel) -> None:
+        self._queue = queue
+        self._sender = sender
+
+    async def deliver_to(self, take: Take) -> NoReturn:
+        """Call a function with each message in turn: with those that wait, and then with each as it is sent.
+
+        It is called in the task of the sender, with the context variables of this one, and never inside a call of
+        itself. What it raises is raised here, and it is not called again. If cancelled, neither is it called again.
+        Only one task may do this at a time, and no other may receive meanwhile.
+
+        Args:
+            take: A plain function, which does not wait.
+
+        Raises:
+            trio.EndOfChannel: When the sender is closed, and everything has been taken.
+            trio.ClosedResourceError: When this half is closed.
+            BaseException: What the function raised.
+        """
+        while True:
+            left = BURST
+            while left:
+                try:
+                    value = self._queue.receive_nowait()
+                except trio.WouldBlock:
+                    break
+                left -= 1
+                take(value)
+            # Without a checkpoint after an empty queue, so nothing can get in between.
+            if left:
+                await self._sender.attach(take)
+            else:
+                await trio.lowlevel.checkpoint()
+
+    def receive_nowait(self) -> SessionMessage:
+        """Do what `trio.MemoryReceiveChannel.receive_nowait` does."""
+        return self._queue.receive_nowait()
+
+    async def receive(self) -> SessionMessage:
+        """Do what `trio.MemoryReceiveChannel.receive` does."""
+        return await self._queue.receive()
+
+    def close(self) -> None:
+        """Close this half: what waits is dropped, and later messages are refused."""
+        self._queue.close()
+        self._sender.detach()
