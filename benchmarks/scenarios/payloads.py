@@ -1,9 +1,8 @@
-"""CPU time and wall clock per MiB of text that a server echoes, over each transport, against a bare loop on the same."""
+"""CPU time and wall clock per MiB of text that a server echoes, over each transport, and a bare loop on the same."""
 
 from __future__ import annotations
 
 import contextlib
-
 import re
 import socket
 import tempfile

@@ -81,7 +81,9 @@ async def http(stream: trio.SocketStream) -> None:
 async def main(kind: str, path: str) -> None:
     async with trio.open_nursery() as nursery:
         if kind == "websocket":
-            server = await nursery.start(partial(serve_websocket, websocket, "127.0.0.1", 0, None, max_message_size=1 << 26))
+            server = await nursery.start(
+                partial(serve_websocket, websocket, "127.0.0.1", 0, None, max_message_size=1 << 26)
+            )
             print(f"ws://127.0.0.1:{server.port}/mcp", flush=True)
             return
         if kind == "unix":

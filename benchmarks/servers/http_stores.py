@@ -18,7 +18,10 @@ async def main(kind: str = "none", *file: str) -> None:
         elif kind == "sqlite":
             store = await stack.enter_async_context(SqliteEventStore(*file))
         async with trio.open_nursery() as nursery:
-            print(await nursery.start(partial(server.serve_http, port=0, event_store=store, max_message_size=64 << 20)), flush=True)
+            print(
+                await nursery.start(partial(server.serve_http, port=0, event_store=store, max_message_size=64 << 20)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

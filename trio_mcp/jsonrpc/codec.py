@@ -52,8 +52,8 @@ TAIL = 512
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
 LONG = 4096
-"""Bytes. In a text that has so many for each part, a look at the parts is cheaper than a search for two words (measured:
-the search costs as much as writing the JSON)."""
+"""Bytes. A text that has so many for each of its parts is looked at part by part, as a search for two words in all of
+it costs as much as writing the JSON (measured)."""
 
 # Messages. Chosen: a batch is handled as a whole, so one line must not stand for any number of requests.
 MAX_BATCH = 1000
@@ -191,17 +191,19 @@ def encode(message: Incoming) -> bytes:
     return data
 
 
-def _is_finite(value: object, most: int) -> bool:
-    """Return whether a value surely contains neither NaN nor infinity, by a look at no more than `most` parts of it."""
+def _is_finite(value: Any, most: int) -> bool:
+    """Return whether a value surely holds neither NaN nor infinity, by a look at no more than `most` parts of it."""
     waiting = [value]
     for _ in range(most):
         if not waiting:
             return True
         each = waiting.pop()
         kind = type(each)
-        if (kind is dict or kind is list) and len(each) <= most:  # type: ignore[arg-type]
-            waiting += each.values() if kind is dict else each  # type: ignore[attr-defined, misc]
-        elif not (kind is str or kind is int or kind is bool or each is None or (kind is float and isfinite(each))):  # type: ignore[arg-type]
+        if kind is dict and len(each) <= most:
+            waiting += each.values()
+        elif kind is list and len(each) <= most:
+            waiting += each
+        elif not (kind is str or kind is int or kind is bool or each is None or (kind is float and isfinite(each))):
             return False
     return False
 
