@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import (
-    big_messages,
     cancellation,
     hops,
     http,
@@ -16,6 +15,7 @@ from . import (
     listeners,
     load,
     memory,
+    payloads,
     protected,
     rss,
     signals,
@@ -49,7 +49,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "startup": startup.run,
     "import": imports.run,
     "tools": tools.run,
-    "big": big_messages.run,
+    "payloads": payloads.run,
     "signals": signals.run,
     "load": load.run,
     "streams": streams.run,
