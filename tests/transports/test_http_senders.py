@@ -22,6 +22,7 @@ from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
+from tests.waiting import eventually
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client.sending import cookies, http1
@@ -476,6 +477,42 @@ async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                 for text in ("a", "b" * 1_000_000):
                     assert (await client.call_tool("echo", {"text": text})).data == text
             nursery.cancel_scope.cancel()
+
+
+async def test_a_cancellation_anywhere_over_tls_leaves_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake, kept connections, and large requests included."""
+    config, _ = over_tls(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(config.certfile))
+    tls = config.create_ssl_context()
+    assert tls is not None
+    live = 0
+
+    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        nonlocal live
+        live += 1
+        with contextlib.suppress(trio.BrokenResourceError):
+            while data := await stream.receive_some(65536):
+                if data.endswith(b"."):
+                    await stream.send_all(EMPTY)
+        live -= 1
+
+    async with background_nursery() as nursery:
+        start = partial(trio.serve_ssl_over_tcp, serve, 0, tls, host="127.0.0.1", https_compatible=True)
+        (listener,) = await nursery.start(start)
+        port = listener.transport_listener.socket.getsockname()[1]
+
+        async def scenario() -> None:
+            async with http_wire(f"https://127.0.0.1:{port}/mcp", None, None) as wire:
+                for content in (b".", b"x" * 100_000 + b"."):
+                    assert await status_of(wire, content) == 200
+
+        async def check() -> None:
+            await eventually(lambda: live == 0)
+
+        with trio.fail_after(2 * DEADLINE):
+            assert await cancel_everywhere(scenario, check) > 10
 
 
 # --- what goes along ----------------------------------------------------------------------------------------------

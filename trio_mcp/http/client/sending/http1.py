@@ -11,7 +11,7 @@ import select
 from collections import deque
 from collections.abc import Callable
 from http.cookiejar import CookieJar
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import trio
@@ -209,12 +209,16 @@ class Connection:
         written: Whether all of the current request has been handed to the system.
     """
 
-    __slots__ = ("_descriptor", "_direct", "_plain", "_stream", "incoming", "written")
+    __slots__ = ("_descriptor", "_direct", "_plain", "_poll", "_stream", "incoming", "written")
 
     def __init__(self, stream: trio.abc.Stream, plain: trio.SocketStream, heads: Heads) -> None:
         self._stream = stream
         self._plain = plain
         self._descriptor = plain.socket.fileno()
+        self._poll: Any = None
+        if SOCKETS_ARE_FILES:
+            self._poll = select.poll()  # unlike `select`, for any number of descriptors
+            self._poll.register(self._descriptor, select.POLLIN)
         # System calls of our own return at once; those of a stream wait, or give other tasks a turn.
         self._direct = SOCKETS_ARE_FILES and stream is plain
         self.incoming = Incoming(heads)
@@ -249,11 +253,9 @@ class Connection:
 
     def is_quiet(self) -> bool:
         """Return whether the server has neither closed the connection nor sent anything since the last response."""
-        if not SOCKETS_ARE_FILES:
+        if self._poll is None:
             return not select.select([self._descriptor], [], [], 0)[0]
-        poll = select.poll()  # unlike `select`, for any number of descriptors
-        poll.register(self._descriptor, select.POLLIN)
-        return not poll.poll(0)
+        return not self._poll.poll(0)
 
     def close(self) -> None:
         """Close the connection at once."""
