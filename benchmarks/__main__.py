@@ -6,10 +6,15 @@ import argparse
 import json
 import math
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _report
+from . import _report, peers
+from ._checkouts import prepare
+from ._earlier import HEADING, compare, earlier, verdict
 from ._options import Options, Parser, checkout, peer_installed, whole_number
+from ._plan import Plan, about
 from ._processes import ProcessFailed
 from ._wire import WrongAnswer
 from .scenarios import SCENARIOS
@@ -42,13 +47,29 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "scenarios", nargs="*", type=_scenario, metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default"
     )
-    parser.add_argument("--seconds", type=_seconds, help="length of a throughput sample (default 1)")
-    parser.add_argument("--rounds", type=whole_number, help="interleaved samples per contender (default 5)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a look at every scenario: small cases, by default 1 round of 0.05 s"
+    parser.add_argument("--seconds", type=_seconds, help="length of a throughput sample (default 0.5)")
+    parser.add_argument("--rounds", type=whole_number, help="interleaved samples per contender (default 7)")
+    shorter = parser.add_mutually_exclusive_group()
+    shorter.add_argument(
+        "--quick", action="store_true", help="the main contenders and smaller cases, by default 3 rounds of 0.2 s"
     )
-    parser.add_argument("--before", type=checkout, metavar="CHECKOUT", help="add the HTTP server of another checkout")
+    shorter.add_argument(
+        "--smoke", action="store_true", help="only see that everything runs: as --quick, with 1 round of 0.05 s"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="of memory, stdio, http, http-client, http-both and startup: only contenders with this in their names; "
+        "may be repeated",
+    )
+    parser.add_argument("--before", type=checkout, metavar="CHECKOUT", help="add another checkout as a contender")
+    parser.add_argument("--against", type=earlier, metavar="FILE", help="say what is worse than in this earlier --json")
     parser.add_argument("--explain", action="store_true", help="add the breakdown of imports to startup")
+    parser.add_argument(
+        "--install", action="store_true", help="install the TypeScript SDK and FastMCP as contenders, and exit"
+    )
     return parser.parse_with_files(arguments)
 
 
@@ -56,34 +77,81 @@ def _progress(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
+def _say(text: str) -> None:
+    print(f"benchmarks: {text}", file=sys.stderr, flush=True)
+
+
+def _install() -> int:
+    try:
+        peers.install(_say)
+    except peers.InstallError as error:
+        _say(str(error))
+        return 1
+    _say(f"{' and '.join((peers.TYPESCRIPT, peers.FASTMCP))} are installed")
+    return 0
+
+
+def _lengths(chosen: argparse.Namespace) -> tuple[float, int, bool, float]:
+    """Return the length of a sample, the rounds, whether it is quick, and the run's length relative to its default."""
+    seconds, rounds = (0.05, 1) if chosen.smoke else (0.2, 3) if chosen.quick else (0.5, 7)
+    wanted = chosen.seconds or seconds, chosen.rounds or rounds
+    # A run this short can't be meant as a measurement, so leave out the large cases, too.
+    quick = chosen.quick or chosen.smoke or (wanted[1] == 1 and wanted[0] < 0.2)
+    usual = (0.2, 3) if quick else (0.5, 7)
+    # A sample takes some time beside the one that it is given.
+    scale = (wanted[0] + 0.1) * (wanted[1] + 1) / ((usual[0] + 0.1) * (usual[1] + 1))
+    return *wanted, quick, scale
+
+
+def _run(chosen: argparse.Namespace, stage: Path) -> None:
+    """Run the scenarios, and write the reports."""
+    seconds, rounds, quick, scale = _lengths(chosen)
+    before = prepare(stage / "before", chosen.before) if chosen.before else None
+    options = Options(seconds, rounds, quick, chosen.explain, before, _progress, tuple(chosen.only))
+    around = _report.surroundings(options)
+    if chosen.before:
+        around["versions"]["before"] = _report.version_of(chosen.before)
+    if not peer_installed():
+        _say("the official SDK (mcp) is not installed: rows against it are left out")
+    if missing := peers.missing():
+        _say(f"rows against {' and '.join(missing)} are left out: python -m benchmarks --install makes them available")
+    names = list(dict.fromkeys(chosen.scenarios or SCENARIOS))
+    plan = Plan(names, quick=quick, scale=scale)
+    _say(f"{len(names)} {'scenario' if len(names) == 1 else 'scenarios'}, {about(plan.left())} on a quiet machine")
+    groups: list[Group] = []
+    for place, name in enumerate(names, 1):
+        for group in SCENARIOS[name](options):
+            groups.append(group)
+            print(_report.as_text(group), flush=True)
+        plan.done(name)
+        if place < len(names):
+            _say(f"{name} is done, {place} of {len(names)}: {about(plan.left())} to go")
+    around["load_at_end"] = _report.load_average()
+    report = _report.as_json(groups, around)
+    if chosen.against:
+        rows = compare(chosen.against, report)
+        print("\n".join(_report.text_table([HEADING, *(row.cells() for row in rows)])))
+        print(f"  {verdict(rows, chosen.against)}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report, indent=1) + "\n")
+    if chosen.markdown:
+        chosen.markdown.write_text(_report.as_markdown(groups, around))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the scenarios that `arguments` choose. Return 0, or 1 if a contender failed or gave a wrong answer."""
     chosen = _parse(arguments)
-    seconds = chosen.seconds or (0.05 if chosen.quick else 1.0)
-    rounds = chosen.rounds or (1 if chosen.quick else 5)
-    # A run this short can't be meant as a measurement, so leave out the large cases, too.
-    quick = chosen.quick or (rounds == 1 and seconds < 0.2)
-    options = Options(seconds, rounds, quick, chosen.explain, chosen.before, _progress)
-    around = _report.surroundings(options)
-    if not peer_installed():
-        print("the official SDK (mcp) is not installed: rows against it are left out", file=sys.stderr)
-    groups: list[Group] = []
+    if chosen.install:
+        return _install()
     try:
-        for name in dict.fromkeys(chosen.scenarios or SCENARIOS):
-            for group in SCENARIOS[name](options):
-                groups.append(group)
-                print(_report.as_text(group), flush=True)
+        with tempfile.TemporaryDirectory() as directory:
+            _run(chosen, Path(directory).resolve())
     except (ProcessFailed, WrongAnswer) as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
+        _say(str(error))
         return 1
     except KeyboardInterrupt:
-        print("benchmarks: interrupted", file=sys.stderr)
+        _say("interrupted")
         return 130
-    around["load_at_end"] = _report.load_average()
-    if chosen.json:
-        chosen.json.write_text(json.dumps(_report.as_json(groups, around), indent=1) + "\n")
-    if chosen.markdown:
-        chosen.markdown.write_text(_report.as_markdown(groups, around))
     return 0
 
 

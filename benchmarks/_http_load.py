@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from . import _wire
 from ._measure import Times
-from ._processes import DEADLINE, LINUX, ROOT, Process, ProcessFailed
+from ._processes import DEADLINE, ROOT, Process, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,10 +48,10 @@ class HttpServer:
         return head_for(self.url, *fields)
 
     def open_session(self, connection: Connection) -> str:
-        """Do the handshake of the legacy era, and return the id of the session."""
+        """Do the handshake of the legacy era, and return the id of the session: empty if the server keeps none."""
         connection.send(post(self.head(), _wire.initialize(0)))
         _wire.result_of(connection.answer(), 0)
-        session = connection.fields[b"mcp-session-id"].decode()
+        session = connection.fields.get(b"mcp-session-id", b"").decode()
         connection.send(post(self.head(*_of_session(session)), _wire.initialized()))
         connection.answer()
         return session
@@ -61,7 +61,8 @@ class HttpServer:
 
 
 def _of_session(session: str) -> list[str]:
-    return [f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}", f"Mcp-Session-Id: {session}"]
+    revision = f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}"
+    return [revision, f"Mcp-Session-Id: {session}"] if session else [revision]
 
 
 def head_for(url: str, *fields: str) -> bytes:
@@ -93,6 +94,7 @@ class HttpLoad(HttpServer):
 
     Attributes:
         measured: What was measured beside each `throughput`.
+        head_of_calls: The head of a call of ``add``, after `greet`.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class HttpLoad(HttpServer):
         self._era = era
         self._new_heads = new_heads
         self._template = _wire.add_template(era)
+        self.head_of_calls = b""
         self._connections: list[Connection] = []
         self._next_id = 1
 
@@ -112,10 +115,10 @@ class HttpLoad(HttpServer):
         with self.process.deadline():
             if self._era == "legacy":
                 with contextlib.closing(self.connect()) as first:
-                    self._head = self.head(*_of_session(self.open_session(first)))
+                    self.head_of_calls = self.head(*_of_session(self.open_session(first)))
             else:
                 revision = f"MCP-Protocol-Version: {_wire.MODERN_VERSION}"
-                self._head = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
+                self.head_of_calls = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
             self.open(1)
 
     def open(self, count: int) -> None:
@@ -151,7 +154,7 @@ class HttpLoad(HttpServer):
             self._connections.pop().close()
 
     def _request(self, number: int) -> bytes:
-        head = b"%bX-Differs: %d\r\n" % (self._head, number) if self._new_heads else self._head
+        head = b"%bX-Differs: %d\r\n" % (self.head_of_calls, number) if self._new_heads else self.head_of_calls
         return post(head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
@@ -160,9 +163,9 @@ class HttpLoad(HttpServer):
         Every answer is checked, after the clock has stopped.
         """
         self.open(connections)
-        before = self.process.cpu_time() if LINUX else 0.0
+        before = self.process.used()
         took, elapsed = self._keep_busy(seconds)
-        self.measured.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
+        self.measured.add(took, self.process.used() - before)
         return len(took) / elapsed
 
     def answer(self, calls: int) -> None:
@@ -211,8 +214,18 @@ class HttpLoad(HttpServer):
         super().close()
 
 
+def _joined(chunks: bytes) -> bytes:
+    """Return the body that comes in these chunks."""
+    parts = []
+    size, _, rest = chunks.partition(b"\r\n")
+    while length := int(size, 16):
+        parts.append(rest[:length])
+        size, _, rest = rest[length + 2 :].partition(b"\r\n")
+    return b"".join(parts)
+
+
 class Connection:
-    """A persistent connection. It understands bodies with a length, and one event in chunks, as the contenders send.
+    """A persistent connection. It understands bodies with a length, and JSON or one event in chunks.
 
     Attributes:
         fields: The header fields of the last response, by lower-case name.
@@ -255,7 +268,9 @@ class Connection:
         elif body != b"0\r\n\r\n" and not body.endswith(b"\r\n0\r\n\r\n"):
             return None
         else:
-            body = body.partition(b"data: ")[2].partition(b"\r\n")[0]
+            body = _joined(body)
+            if fields.get(b"content-type", b"").startswith(b"text/event-stream"):
+                body = body.partition(b"data: ")[2].partition(b"\n")[0].rstrip(b"\r")
         self._buffer, self.fields = b"", fields
         if head.startswith(b"HTTP/1.1 202"):
             return b""

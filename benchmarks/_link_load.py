@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from . import _wire
 from ._measure import Times
-from ._processes import DEADLINE, LINUX, Process, ProcessFailed
+from ._processes import DEADLINE, Process, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,6 +120,8 @@ class LinkLoad:
 
     Attributes:
         measured: What was measured beside the throughput.
+        framing: How messages are told apart.
+        write: Writes bytes to the server.
     """
 
     def __init__(self, command: Sequence[str], transport: str, *, echo: bool = False) -> None:
@@ -127,19 +129,19 @@ class LinkLoad:
         self.measured = Times()
         self._transport = transport
         self._echo = echo
-        self._framing: Framing = Frames() if transport == "websocket" else Lines()
+        self.framing: Framing = Frames() if transport == "websocket" else Lines()
         self._template = _wire.add_template("modern")
         self._next_id = 1
         self._socket: socket.socket | None = None
         self._read: Callable[[], bytes] = self.process.read
-        self._write: Callable[[bytes], None] = self.process.write
+        self.write: Callable[[bytes], object] = self.process.write
 
     def greet(self) -> None:
         """Connect, and make some calls: the imports and caches of the first ones count as start-up."""
         with self.process.deadline():
             if self._transport != "stdio":
                 self._socket = _connect(self.process.read_line().decode().strip())
-                self._read, self._write = self._receive, self._socket.sendall
+                self._read, self.write = self._receive, self._socket.sendall
         self._keep_busy(1, DEADLINE, 20)
 
     def _receive(self) -> bytes:
@@ -150,9 +152,9 @@ class LinkLoad:
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Return the calls answered per second, with `in_flight` outstanding; every answer is checked."""
-        before = self.process.cpu_time() if LINUX else 0.0
+        before = self.process.used()
         took, elapsed = self._keep_busy(in_flight, seconds)
-        self.measured.add(took, (self.process.cpu_time() if LINUX else 0.0) - before)
+        self.measured.add(took, self.process.used() - before)
         return len(took) / elapsed
 
     def _requests(self, count: int) -> list[bytes]:
@@ -165,7 +167,7 @@ class LinkLoad:
         While the clock runs, answers are only counted and replaced by new requests. A call begins when its request is
         handed to the system, alone or with others, and ends when its answer is at hand.
         """
-        read, write, frame, take = self._read, self._write, self._framing.frame, self._framing.take
+        read, write, frame, take = self._read, self.write, self.framing.frame, self.framing.take
         first_id, outstanding = self._next_id, 0
         begun: list[float] = []
         arrived: list[tuple[float, list[bytes]]] = []

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from . import _wire
+from ._measure import Times
 from ._processes import DEADLINE, ROOT, Process
 
 if TYPE_CHECKING:
@@ -54,10 +55,15 @@ def closed_loop(
 
 
 class Load:
-    """A server process that answers ``add`` calls in one era, after `greet`."""
+    """A server process that answers ``add`` calls in one era, after `greet`.
+
+    Attributes:
+        measured: What was measured beside each `throughput`.
+    """
 
     def __init__(self, command: Sequence[str], era: Era, root: Path = ROOT) -> None:
         self.process = Process(command, root)
+        self.measured = Times()
         self.era = era
         self._template = _wire.add_template(era)
         self._next_id = 1
@@ -93,7 +99,9 @@ class Load:
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Return the calls answered per second of wall clock, with `in_flight` outstanding; every answer is checked."""
+        before = self.process.used()
         count, elapsed = self._keep_busy(in_flight, seconds)
+        self.measured.add_cost(count, self.process.used() - before)
         return count / elapsed
 
     def answer(self, in_flight: int, calls: int) -> None:
@@ -117,6 +125,7 @@ class Ceiling:
 
     def __init__(self) -> None:
         self.process = Process(["cat"])
+        self.measured = Times()  # nothing: what cat costs means nothing
         self._template = _wire.add_template("modern")
 
     def throughput(self, in_flight: int, seconds: float) -> float:

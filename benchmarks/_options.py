@@ -64,16 +64,22 @@ class Options:
     rounds: int  # interleaved samples per contender
     quick: bool  # run only the fewest and smallest cases that still exercise every scenario
     explain: bool  # add breakdowns where a scenario has one
-    before: Path | None  # another checkout, whose server is measured as well
+    before: Path | None  # where programs find the package of another checkout, which is measured as well
     progress: Callable[[str], None]
 
+    only: tuple[str, ...] = ()  # words of which the label of a contender must contain one; none for all contenders
+
     def select(self, contenders: dict[str, ContenderT]) -> dict[str, ContenderT]:
-        """Return the contenders; for a quick look, without the legacy era and the peer's second event loop."""
-        if not self.quick:
-            return contenders
-        return {label: each for label, each in contenders.items() if "legacy" not in label and "on Trio" not in label}
+        """Return the contenders asked for; of a quick run, without the legacy era and a second event loop."""
+        unwanted = ("legacy", "on Trio") if self.quick else ()
+        return {
+            label: each
+            for label, each in contenders.items()
+            if not any(word in label for word in unwanted)
+            and (not self.only or any(word in label for word in self.only))
+        }
 
     @property
     def short_rounds(self) -> int:
         """The number of rounds for scenarios whose samples are single, short events, which scatter more."""
-        return self.rounds if self.quick or self.rounds == 1 else self.rounds * 3
+        return self.rounds if self.quick or self.rounds == 1 else self.rounds * 2

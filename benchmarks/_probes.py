@@ -82,13 +82,13 @@ def client(era: Era, root: Path, calls: int) -> Values:
     """Measure a client over HTTP, against a server that is the same for both sides."""
     with closing(HttpServer(server_command("http_fast"))) as server:
         server.wait_ready()
-        with closing(Worker("our_http", era, server.url, root=root)) as worker:
+        with closing(Worker.of("our_http", era, server.url, root=root)) as worker:
             return _caller(worker, 32, calls)
 
 
 def in_memory(era: Era, root: Path, calls: int) -> Values:
     """Measure a client and a server that exchange bytes in one process."""
-    with closing(Worker("our_memory", f"{era}-encoded", root=root)) as worker:
+    with closing(Worker.of("our_memory", f"{era}-encoded", root=root)) as worker:
         return _caller(worker, 64, calls)
 
 

@@ -12,7 +12,7 @@ MODERN_VERSION = "2026-07-28"
 
 _CLIENT_INFO = {"name": "load-generator", "version": "1.0.0"}
 # On every modern request: 2026-07-28, basic/index, "Per-request protocol fields".
-_MODERN_META = {
+MODERN_META = {
     "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
     "io.modelcontextprotocol/clientInfo": _CLIENT_INFO,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -30,7 +30,7 @@ def line(message: dict[str, Any]) -> bytes:
 
 def request(request_id: int, method: str, params: dict[str, Any], era: Era) -> bytes:
     if era == "modern":
-        params = {**params, "_meta": _MODERN_META}
+        params = {**params, "_meta": MODERN_META}
     return line({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 

@@ -1,8 +1,8 @@
 """Run one contender in its own process: ``python -m benchmarks._worker LOOP MODULE VARIANT [ARGUMENT ...]``.
 
 In a shared process, what other contenders have imported and allocated would burden its garbage collector. For each line
-``IN_FLIGHT SECONDS [CALLS]`` on stdin it measures, and prints the calls per second. LOOP is ``trio``, or ``asyncio``
-for contenders that are faster there.
+``IN_FLIGHT SECONDS [CALLS]`` on stdin it measures, and prints the calls per second and how many there were. LOOP is
+``trio``, or ``asyncio`` for contenders that are faster there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _B = 7
 
 
-async def throughput(call: Call, in_flight: int, seconds: float, limit: float = math.inf) -> float:
-    """Return the calls answered per second, with `in_flight` tasks that each call again as soon as they are answered.
+async def throughput(call: Call, in_flight: int, seconds: float, limit: float = math.inf) -> tuple[float, int]:
+    """Return the calls answered per second, and how many, with `in_flight` tasks that each call again once answered.
 
     It ends after `seconds`, or as soon as `limit` calls have been made.
 
@@ -54,7 +54,7 @@ async def throughput(call: Call, in_flight: int, seconds: float, limit: float = 
     async with anyio.create_task_group() as tasks:
         for number in range(in_flight):
             tasks.start_soon(lane, number)
-    return calls / (time.perf_counter() - started)
+    return calls / (time.perf_counter() - started), calls
 
 
 async def main(module: str, *arguments: str) -> None:
@@ -65,7 +65,7 @@ async def main(module: str, *arguments: str) -> None:
         # Waiting for an order blocks the event loop on purpose: nothing may run while another contender is measured.
         for order in sys.stdin:
             in_flight, seconds, *limit = order.split()
-            print(await throughput(call, int(in_flight), float(seconds), *map(float, limit)), flush=True)
+            print(*await throughput(call, int(in_flight), float(seconds), *map(float, limit)), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import sys
 import tempfile
@@ -18,31 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _report
+from ._checkouts import prepare
+from ._measure import interval_of_median
 from ._options import Parser, checkout, whole_number
 from ._probes import PROBES, must_fall, unit_of
-from ._processes import ROOT, ProcessFailed, run_python
+from ._processes import ROOT, ProcessFailed
 from ._wire import WrongAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 BEFORE, AFTER = "before", "after"
-CONFIDENCE = 0.95
 NO_MORE, LESS = 1.03, 1.0
-
-
-def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return a 95 % confidence interval of the median, from the order of the values alone; None for fewer than six.
-
-    The number of n values below the true median is binomial with p = 1/2, whatever their distribution.
-    """
-    count = len(values)
-    outside, cut = 0.0, 0  # what the interval without its `cut` values on either side misses
-    while (missed := outside + 2 * math.comb(count, cut) / 2**count) <= 1 - CONFIDENCE:
-        outside = missed
-        cut += 1
-    ordered = sorted(values)
-    return (ordered[cut - 1], ordered[count - cut]) if cut else None
 
 
 @dataclass
@@ -124,22 +110,6 @@ def measure(
         left = (time.perf_counter() - started) / (pair + 1) * (pairs - pair - 1)
         progress(f"pair {pair + 1}/{pairs} done, about {left / 60:.1f} minutes to go")
     return list(rows.values())
-
-
-def prepare(stage: Path, checkout: Path) -> Path:
-    """Make a directory in which programs find the package of a checkout and these benchmarks; compile both.
-
-    Raises:
-        ProcessFailed: If the package can't be imported.
-    """
-    stage.mkdir()
-    (stage / "trio_mcp").symlink_to(checkout / "trio_mcp", target_is_directory=True)
-    (stage / "benchmarks").symlink_to(ROOT / "benchmarks", target_is_directory=True)
-    run_python("-m", "compileall", "-q", "trio_mcp", "benchmarks", root=stage)
-    found = run_python("-c", "import trio_mcp; print(trio_mcp.__file__)", root=stage).strip()
-    if Path(found).parent != stage / "trio_mcp":
-        raise ProcessFailed(f"trio_mcp was imported from {found}, not from {checkout}")
-    return stage
 
 
 def _calls(text: str) -> int:

@@ -19,7 +19,8 @@ from . import __main__
 from ._options import whole_number
 from ._processes import ROOT
 from ._report import markdown_table, number
-from .scenarios.transports import CASES, COST, MEDIAN, TAIL
+from ._throughput import COST, MEDIAN, TAIL
+from .scenarios.transports import CASES
 
 REPORT = ROOT / "benchmarks" / "transports.md"
 PAGE = ROOT / "docs" / "how-to" / "choosing_a_transport.md"

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import transports
-from benchmarks.against import interval_of_median
+from benchmarks import _report, peers, transports
+from benchmarks.__main__ import main as benchmarks_main
+from benchmarks._earlier import Row, compare, verdict
+from benchmarks._http_load import Connection
+from benchmarks._measure import Comparison, Group, Target, interval_of_median
+from benchmarks._plan import Plan
+from benchmarks.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,18 +28,35 @@ def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+def labels(report: dict[str, Any]) -> dict[str, set[str]]:
+    """Return the contenders of each scenario."""
+    found: dict[str, set[str]] = {}
+    for group in report["groups"]:
+        found.setdefault(group["scenario"], set()).update(group["samples"])
+    return found
+
+
 @pytest.mark.again
 @pytest.mark.interop
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    scenarios = ["memory", "stdio", "http", "transports", "http-client", "http-both"]
-    scenarios += ["idle", "connections", "slow", "listeners", "protected"]
+    scenarios = [each for each in SCENARIOS if each not in ("rss", "import", "signals", "hops")]
+    installing = run("--install")
+    assert installing.returncode == 0, installing.stderr
     done = run(*scenarios, "--seconds", "0.02", "--rounds", "1", "--before", str(ROOT), "--json", str(report))
     assert done.returncode == 0, done.stderr
+    assert "left out" not in done.stderr
     for scenario in scenarios:
         assert f"== {scenario}:" in done.stdout
     for contender in ("ours on hypercorn, modern, new heads", "official on uvicorn, modern, JSON", "before, modern"):
         assert contender in done.stdout
+    rows = labels(json.loads(report.read_text()))
+    for scenario in ("stdio", "http", "http-client", "startup"):
+        assert {"before, modern", "TypeScript v2, modern"} <= rows[scenario]
+    for scenario, label in (("stdio", "FastMCP, modern"), ("http", "FastMCP on uvicorn, modern, JSON")):
+        assert label in rows[scenario]
+    assert "before, modern, encoded" in rows["memory"]
+    assert "before, 1 MiB" in rows["big"]
     figures = transports.tables(json.loads(report.read_text()))
     for row in ("Unix socket / stdio", "WebSocket / bare trio-websocket echo", "client of a list, WebSocket first /"):
         assert f"| {row}" in figures
@@ -43,20 +68,161 @@ def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
 
 @pytest.mark.interop
 def test_the_official_client_and_server_are_measured_in_both_eras() -> None:
-    """`--quick` leaves the legacy era out, so the rows that need it have a run of their own."""
-    done = run("http", "http-client", "--seconds", "0.2", "--rounds", "1")
+    """A quick run leaves the legacy era out, so the rows that need it have a run of their own."""
+    only = ("--only", "ours", "--only", "official")
+    done = run("http", "http-client", "--seconds", "0.05", "--rounds", "2", *only)
     assert done.returncode == 0, done.stderr
+    assert "TypeScript v" not in done.stdout
     ours, official = ("ours on hypercorn, legacy", "ours, legacy"), ("official on uvicorn, legacy, as it comes",)
     for row in (*ours, *official, "official on Trio, legacy", "events"):
         assert row in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["memroy"], ["--seconds", "soon"], ["--rounds", "0"], ["--before", "nowhere"]])
-def test_wrong_arguments_get_one_message_and_status_2(arguments: list[str]) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert done.stderr.strip()
+@pytest.mark.again
+@pytest.mark.interop
+def test_the_peers_of_other_languages_are_measured_in_both_eras() -> None:
+    installing = run("--install")
+    assert installing.returncode == 0, installing.stderr
+    only = ("--only", "TypeScript", "--only", "FastMCP")
+    done = run("stdio", "http", "http-client", "--seconds", "0.05", "--rounds", "2", *only)
+    assert done.returncode == 0, done.stderr
+    for label in ("TypeScript v2, legacy", "TypeScript v1, legacy", "FastMCP, legacy", "FastMCP on uvicorn, legacy"):
+        assert label in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["memroy"],
+        ["--seconds", "soon"],
+        ["--rounds", "0"],
+        ["--before", "nowhere"],
+        ["--against", "nowhere.json"],
+        ["--against", "README.md"],
+        ["--against", "tests/interop/package.json"],
+        ["--quick", "--smoke"],
+    ],
+)
+def test_wrong_arguments_get_one_line_and_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as exited:
+        benchmarks_main(arguments)
+    assert exited.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("benchmarks: ")
+
+
+@pytest.mark.again
+def test_cpu_time_stands_beside_calls_per_second_and_runs_are_compared(tmp_path: Path) -> None:
+    """The JSON has a format, all samples, and ratios that a later run is judged by."""
+    file = tmp_path / "first.json"
+    done = run("memory", "--smoke", "--rounds", "2", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "1 scenario, about" in done.stderr
+    report = json.loads(file.read_text())
+    assert report["format"] == 2
+    assert {"mcp", "node", "fastmcp", "trio-mcp"} <= report["versions"].keys()
+    cases = {group["case"]: group for group in report["groups"]}
+    rate, cost = cases["add(a, b), sequential"], cases["add(a, b), sequential: CPU time of the process"]
+    assert (rate["unit"], cost["unit"]) == ("calls/s", "µs/call")
+    assert rate["samples"].keys() == cost["samples"].keys()
+    ratios = [ratio for group in report["groups"] for ratio in group["ratios"]]
+    for ratio in ratios:
+        assert ratio["better"] == "higher"
+        ratio["values"] = [value * 100 for value in ratio["values"]]
+    file.write_text(json.dumps(report))  # as if it had been a hundred times as good
+    done = run("memory", "--smoke", "--rounds", "2", "--against", str(file))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("WORSE") == len(ratios)
+    assert f"{len(ratios)} of {len(ratios)} ratios" in done.stdout
+
+
+def _row(better: str, then: list[float], now: list[float]) -> Row:
+    return Row("row", better, then, now)
+
+
+def test_a_row_is_worse_if_its_median_is_by_more_than_5_percent_and_the_intervals_do_not_overlap() -> None:
+    assert _row("higher", [1.0, 1.1, 1.2], [0.7, 0.8, 0.9]).worse
+    assert not _row("lower", [1.0, 1.1, 1.2], [0.7, 0.8, 0.9]).worse
+    assert _row("lower", [0.7, 0.8, 0.9], [1.0, 1.1, 1.2]).worse
+    assert not _row("higher", [1.0, 1.1, 1.2], [0.7, 0.8, 1.0]).worse  # the intervals touch
+    assert not _row("higher", [1.0, 1.0, 1.0], [0.96, 0.96, 0.96]).worse  # they are apart, but by 4 %
+    # Of six samples or more it is the 95 % interval of the median that counts, not the range.
+    assert _row("higher", [1.0] * 8 + [0.1], [0.5] * 8 + [1.5]).worse
+
+
+def _report_of(left: str, right: str, values: list[float]) -> dict[str, Any]:
+    samples = {left: values, right: [1.0] * len(values)}
+    group = Group("memory", "sequential", "calls/s", samples, [Comparison(left, right)])
+    return _report.as_json([group], {"date": "then"})
+
+
+def test_only_what_both_runs_have_and_what_is_ours_is_compared() -> None:
+    then = _report_of("ours, modern", "official, modern", [5.0, 5.1])
+    now = _report_of("ours, modern", "official, modern", [2.0, 2.1])
+    rows = compare(then, now)
+    assert [(row.name, row.worse) for row in rows] == [("memory: sequential: ours, modern / official, modern", True)]
+    assert verdict(rows, then).startswith("1 of 1 ratios that the run of then has, too, is worse")
+    assert compare(_report_of("ours, legacy", "official, modern", [5.0]), now) == []
+    assert compare(_report_of("bare h11", "cat", [5.0]), _report_of("bare h11", "cat", [1.0])) == []
+
+
+def test_a_ratio_of_costs_is_better_the_other_way_round() -> None:
+    samples = {"ours": [1.0], "official": [2.0]}
+    plain = Comparison("ours", "official", calls={1: 2}, cpu={1: 3})
+    turned = plain.by_cpu(1)
+    assert turned == Comparison("official", "ours", Target(">=", 3), about_right=True)
+    assert plain.by_calls(1).target == Target(">=", 2)
+    assert plain.by_calls(64).target is None
+    for unit, comparison, better in (
+        ("calls/s", plain, "higher"),
+        ("ms", plain, "lower"),
+        ("µs/call", turned, "higher"),
+    ):
+        assert Group("scenario", "case", unit, samples).better(comparison) == better
+
+
+def test_the_time_to_go_follows_the_pace_of_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 30.0])
+    monkeypatch.setattr("benchmarks._plan.time.perf_counter", lambda: next(clock))
+    plan = Plan(["fast", "slow"], quick=False, scale=1, typical={"fast": (10, 1), "slow": (100, 10)})
+    assert plan.left() == 110
+    plan.done("fast")  # it took three times as long as on a quiet machine
+    assert plan.left() == 300
+
+
+CHUNKED = {
+    "application/json": (rb'{"id":1,"result":"\r\n0\r\n\r\n"}', 20),
+    "text/event-stream": (b'event: message\ndata: {"id":1,"result":"\\r\\n0\\r\\n\\r\\n"}\n\n', 1000),
+}
+
+
+@pytest.mark.parametrize("kind", CHUNKED)
+def test_the_load_generator_reads_bodies_in_chunks(kind: str) -> None:
+    """RFC 9112 section 7.1: a chunk is as long as its size says. It may arrive in any pieces."""
+    body, size = CHUNKED[kind]
+    parts = [body[place : place + size] for place in range(0, len(body), size)]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in [*parts, b""])
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    with socket.create_server(("127.0.0.1", 0)) as listener, closing(Connection(listener.getsockname())) as connection:
+        peer, _ = listener.accept()
+        with peer:
+            for piece in (head[:20], head[20:] + chunks[:7]):
+                peer.sendall(piece)
+                assert connection.take() is None
+            peer.sendall(chunks[7:])
+            answer = connection.answer()
+    assert json.loads(answer) == {"id": 1, "result": "\r\n0\r\n\r\n"}
+
+
+def test_what_an_installation_lacks_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("benchmarks.peers.installs.CACHE", tmp_path)
+    assert peers.missing() == [peers.TYPESCRIPT, peers.FASTMCP]
+    assert peers.typescript("stdio", "v2") is None
+    assert peers.fastmcp() is None
+    assert set(peers.versions().values()) == {"not installed"}
 
 
 def test_a_checkout_is_compared_with_itself(tmp_path: Path) -> None:

@@ -6,9 +6,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trio_mcp import Client
-from trio_mcp.auth import MemoryTokens, OAuth
-from trio_mcp.auth.rules.dpop import Prover
-from trio_mcp.auth.rules.login import ClientRecord, Login
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,10 +19,13 @@ ISSUER = "https://id.example.com"
 TOKEN = "a" * 800  # as long as a JWT with a few claims
 
 
-async def _auth(kind: str, url: str) -> Auth | None:
-    """Return what signs the requests: a login that was stored, with a bearer token or one for DPoP; or nothing."""
-    if kind == "none":
-        return None
+async def _auth(kind: str, url: str) -> Auth:
+    """Return what signs the requests: a login that was stored, with a bearer token or one for DPoP."""
+    # Imported here, because an older checkout to compare with may have no authorization.
+    from trio_mcp.auth import MemoryTokens, OAuth
+    from trio_mcp.auth.rules.dpop import Prover
+    from trio_mcp.auth.rules.login import ClientRecord, Login
+
     login = Login(
         resource=url,
         issuer=ISSUER,
@@ -45,7 +45,8 @@ async def _auth(kind: str, url: str) -> Auth | None:
 @asynccontextmanager
 async def connect(variant: str, url: str, auth: str = "none") -> AsyncIterator[Callable[[int, int], Awaitable[int]]]:
     """Yield a function that calls ``add`` at a URL; `variant` is the era, `auth` what signs the requests."""
-    async with Client(url, mode=MODES[variant], auth=await _auth(auth, url)) as client:
+    settings = {} if auth == "none" else {"auth": await _auth(auth, url)}
+    async with Client(url, mode=MODES[variant], **settings) as client:
 
         async def call(a: int, b: int) -> int:
             result = await client.call_tool("add", {"a": a, "b": b})

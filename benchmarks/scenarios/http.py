@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from benchmarks import peers
 from benchmarks._http_load import HttpLoad
 from benchmarks._measure import Comparison, Group, Target
 from benchmarks._options import peer_installed
-from benchmarks._processes import LINUX, ROOT, server_command
-from benchmarks._report import version_of
+from benchmarks._processes import ROOT, server_command
 from benchmarks._runners import installed_runners, our_server
 from benchmarks._throughput import groups
 
@@ -65,6 +65,12 @@ def _contenders(before: Path | None) -> dict[str, Contender]:
             if importlib.util.find_spec("httptools"):
                 command = server_command("http_official", "json", "httptools")
                 found[OFFICIAL_FAST.format(era)] = Contender(command, era)
+        if command := peers.typescript("http", "v2"):
+            found[f"TypeScript v2, {era}"] = Contender(command, era)
+        if command := peers.fastmcp("http"):
+            found[f"FastMCP on uvicorn, {era}, JSON"] = Contender(command, era)
+    if command := peers.typescript("http", "v1"):
+        found["TypeScript v1, legacy"] = Contender(command, "legacy")
     for label in [*(OURS.format(runner, "modern") for runner in installed_runners()), OFFICIAL_JSON.format("modern")]:
         if label in found:
             found[NEW_HEADS.format(label)] = attrs.evolve(found[label], new_heads=True)
@@ -88,7 +94,10 @@ def _comparisons() -> list[Comparison]:
         modern = OURS.format(runner, "modern"), OFFICIAL_JSON.format("modern")
         found.append(Comparison(*map(NEW_HEADS.format, modern), times))
         found.append(Comparison(NEW_HEADS.format(modern[0]), modern[0]))
-    found += [Comparison(OURS.format("httptools", era), OFFICIAL_FAST.format(era)) for era in ERAS]
+    for era in ERAS:
+        found.append(Comparison(OURS.format("httptools", era), OFFICIAL_FAST.format(era)))
+        others = ("TypeScript v2, {}", "TypeScript v1, {}", "FastMCP on uvicorn, {}, JSON")
+        found += [Comparison(OURS.format("h11", era), other.format(era)) for other in others]
     return found
 
 
@@ -102,18 +111,4 @@ def run(options: Options) -> Iterator[Group]:
             stack.callback(loads[label].close)
         for load in loads.values():
             load.greet()
-        for group in groups("http", loads, {1: "one connection", 32: "32 connections"}, _comparisons(), options):
-            if options.before is not None:
-                group.notes.append(f"before: trio-mcp {version_of(options.before)}")
-            yield group
-            if LINUX:
-                yield _costs(group, loads)
-
-
-def _costs(group: Group, loads: dict[str, HttpLoad]) -> Group:
-    """Return the CPU time that the servers took for the calls of a group: how many times as much as ours."""
-    samples = {}
-    for label, load in loads.items():
-        samples[label], load.measured.costs = load.measured.costs, []
-    turned = [Comparison(each.right, each.left, each.target) for each in group.comparisons]
-    return Group(group.scenario, f"{group.case}, CPU time of the server", "µs/call", samples, turned, notes=group.notes)
+        yield from groups("http", loads, {1: "one connection", 32: "32 connections"}, _comparisons(), options)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks._measure import Comparison, Target
+from benchmarks._measure import Comparison
 from benchmarks._options import peer_installed
+from benchmarks._processes import ROOT
 from benchmarks._throughput import Worker, groups
 
 if TYPE_CHECKING:
@@ -30,23 +31,34 @@ PEER = {
 }
 BARE = {"bare Trio loop, encoded": ("bare_memory", "encoded")}
 
+BEFORE = {
+    "before, modern, encoded": ("our_memory", "modern-encoded"),
+    "before, legacy, encoded": ("our_memory", "legacy-encoded"),
+}
+
 COMPARISONS = [
-    Comparison("ours, modern, encoded", "official, modern, encoded", Target(">=", 6)),
-    Comparison("ours, legacy, encoded", "official, legacy, encoded", Target(">=", 6)),
+    Comparison("ours, modern, encoded", "official, modern, encoded", calls={1: 5.5, 64: 8.3}),
+    Comparison("ours, legacy, encoded", "official, legacy, encoded", calls={1: 5, 64: 6.8}),
     Comparison("ours, modern, encoded", "official, modern, as it comes"),
     Comparison("ours, modern, as it comes", "official, modern, as it comes"),
+    Comparison("ours, modern, encoded", "before, modern, encoded"),
+    Comparison("ours, legacy, encoded", "before, legacy, encoded"),
     Comparison("ours, modern, encoded", "bare Trio loop, encoded"),
 ]
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Yield a group for sequential calls and one for 64 in flight."""
-    chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
+    """Yield two groups for sequential calls and two for 64 in flight: calls per second, and CPU time per call."""
+    chosen = options.select(
+        {**OURS, **(PEER if peer_installed() else {}), **(BEFORE if options.before else {}), **BARE}
+    )
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         for label, (module, variant) in chosen.items():
-            workers[label] = Worker(module, variant)
+            root = options.before if label in BEFORE and options.before else ROOT
+            workers[label] = Worker.of(module, variant, root=root)
             stack.callback(workers[label].close)
         for worker in workers.values():
             worker.wait_ready()
-        yield from groups("memory", workers, {1: "sequential", 64: "64 in flight"}, COMPARISONS, options)
+        cases = {1: "sequential", 64: "64 in flight"}
+        yield from groups("memory", workers, cases, COMPARISONS, options, of="process")

@@ -10,26 +10,29 @@ from typing import TYPE_CHECKING
 from benchmarks import _wire
 from benchmarks._measure import Comparison, Group, Target, interleave
 from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT, Process, environment, python, server_command
+from benchmarks._processes import ROOT, Process, environment, python
+from benchmarks._stdio_servers import StdioServer, stdio_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from benchmarks._options import Options
     from benchmarks._wire import Era
 
-OURS: dict[str, tuple[str, Era]] = {"ours, modern": ("ours", "modern"), "ours, legacy": ("ours", "legacy")}
-PEER: dict[str, tuple[str, Era]] = {
-    "official, modern": ("official", "modern"),
-    "official, legacy": ("official", "legacy"),
-}
-BARE: dict[str, tuple[str, Era]] = {"bare Trio loop": ("bare", "modern")}
 INTERPRETER = "python -c pass (to its exit)"
 
+OF_OFFICIAL, OF_TYPESCRIPT, OF_BARE = Target("<=", 0.38), Target("<=", 1.35), Target("<=", 1.2)
 COMPARISONS = [
-    Comparison("ours, modern", "official, modern", Target("<=", 0.5)),
-    Comparison("ours, legacy", "official, legacy", Target("<=", 0.5)),
-    Comparison("ours, modern", "bare Trio loop"),
+    Comparison("ours, modern", "official, modern", OF_OFFICIAL),
+    Comparison("ours, legacy", "official, legacy", OF_OFFICIAL),
+    Comparison("ours, modern", "TypeScript v2, modern", OF_TYPESCRIPT),
+    Comparison("ours, legacy", "TypeScript v2, legacy", OF_TYPESCRIPT),
+    Comparison("ours, legacy", "TypeScript v1, legacy"),
+    Comparison("ours, modern", "FastMCP, modern"),
+    Comparison("ours, legacy", "FastMCP, legacy"),
+    Comparison("ours, modern", "before, modern"),
+    Comparison("ours, legacy", "before, legacy"),
+    Comparison("ours, modern", "bare Trio loop", OF_BARE),
     Comparison("ours, modern", INTERPRETER),
 ]
 
@@ -46,10 +49,10 @@ def list_tools(process: Process, era: Era) -> None:
         raise _wire.WrongAnswer(f"tools/list gave {sorted(names)}")
 
 
-def _first_tools_list(name: str, era: Era) -> float:
+def _first_tools_list(server: StdioServer) -> float:
     """Return the milliseconds from the start of a server to its first ``tools/list`` answer."""
-    with Process(server_command(name)) as process, process.deadline():
-        list_tools(process, era)
+    with Process(server.command, server.root) as process, process.deadline():
+        list_tools(process, server.era)
         return (time.perf_counter() - process.started) * 1000
 
 
@@ -78,9 +81,11 @@ def _import_breakdown(name: str) -> list[str]:
 def run(options: Options) -> Iterator[Group]:
     """Measure a new process for each sample. Unless for a quick look, an unmeasured run caches byte code first."""
     options.progress("start-up")
-    programs = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
-    contenders = {label: partial(_first_tools_list, name, era) for label, (name, era) in programs.items()}
-    contenders[INTERPRETER] = partial(_interpreter_alone)
+    servers = stdio_servers(options)
+    contenders: dict[str, Callable[[], float]] = {
+        label: partial(_first_tools_list, server) for label, server in servers.items() if "on Trio" not in label
+    }
+    contenders[INTERPRETER] = _interpreter_alone
     if not options.quick:
         for contender in contenders.values():
             contender()
@@ -88,6 +93,6 @@ def run(options: Options) -> Iterator[Group]:
     group = Group("startup", "spawn to the first tools/list answer", "ms", samples)
     group.comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]
     if options.explain:
-        for name in dict.fromkeys(name for name, _ in programs.values()):
+        for name in ("ours", *(["official"] if peer_installed() else []), "bare"):
             group.notes += _import_breakdown(name)
     yield group

@@ -6,9 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from benchmarks._load import Ceiling, Load
-from benchmarks._measure import Comparison, Target
-from benchmarks._options import peer_installed
-from benchmarks._processes import server_command
+from benchmarks._measure import Comparison
+from benchmarks._stdio_servers import stdio_servers
 from benchmarks._throughput import Measurable, groups
 
 if TYPE_CHECKING:
@@ -16,39 +15,32 @@ if TYPE_CHECKING:
 
     from benchmarks._measure import Group
     from benchmarks._options import Options
-    from benchmarks._wire import Era
 
-# label -> (command, era)
-OURS: dict[str, tuple[list[str], Era]] = {
-    "ours, modern": (server_command("ours"), "modern"),
-    "ours, legacy": (server_command("ours"), "legacy"),
-}
-PEER: dict[str, tuple[list[str], Era]] = {
-    "official, modern": (server_command("official"), "modern"),
-    "official, legacy": (server_command("official"), "legacy"),
-    "official on Trio, modern": (server_command("official", "trio"), "modern"),
-    "official on Trio, legacy": (server_command("official", "trio"), "legacy"),
-}
-BARE: dict[str, tuple[list[str], Era]] = {"bare Trio loop": (server_command("bare"), "modern")}
 CEILING = "load generator against cat"
 
 COMPARISONS = [
-    Comparison("ours, modern", "official, modern", Target(">=", 4)),
-    Comparison("ours, legacy", "official, legacy", Target(">=", 4)),
-    Comparison("ours, modern", "official on Trio, modern", Target(">=", 4)),
-    Comparison("ours, legacy", "official on Trio, legacy", Target(">=", 4)),
-    Comparison("ours, modern", "bare Trio loop"),
+    Comparison("ours, modern", "official, modern", calls={1: 4, 64: 20}),
+    Comparison("ours, legacy", "official, legacy", calls={1: 4, 64: 20}),
+    Comparison("ours, modern", "official on Trio, modern"),
+    Comparison("ours, legacy", "official on Trio, legacy"),
+    Comparison("ours, modern", "TypeScript v2, modern", calls={1: 0.8, 64: 0.85}),
+    Comparison("ours, legacy", "TypeScript v2, legacy"),
+    Comparison("ours, legacy", "TypeScript v1, legacy"),
+    Comparison("ours, modern", "FastMCP, modern"),
+    Comparison("ours, legacy", "FastMCP, legacy"),
+    Comparison("ours, modern", "before, modern", calls={1: 1.35}),
+    Comparison("ours, legacy", "before, legacy", calls={1: 1.35}),
+    Comparison("ours, modern", "bare Trio loop", calls={1: 0.85, 64: 0.34}),
     Comparison("bare Trio loop", CEILING),
 ]
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Yield a group for sequential calls and one for 64 in flight."""
-    chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
+    """Yield two groups for sequential calls and two for 64 in flight: calls per second, and CPU time per call."""
     with ExitStack() as stack:
         servers: dict[str, Load] = {}
-        for label, (command, era) in chosen.items():
-            servers[label] = Load(command, era)
+        for label, each in stdio_servers(options).items():
+            servers[label] = Load(each.command, each.era, each.root)
             stack.callback(servers[label].close)
         for server in servers.values():
             server.greet()

@@ -18,10 +18,10 @@ import httpx
 import pytest
 import trio
 
+from benchmarks.peers.installs import InstallError
 from tests import forks
 from tests.conftest import per_runner
 from tests.interop import node_peers
-from tests.interop.installs import InstallError
 from tests.modern_copy import LEGACY, copy_without_legacy, environment
 from trio_mcp.auth.testing import AuthorizationServer
 

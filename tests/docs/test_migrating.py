@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.peers.installs import InstallError
 from tests.docs.pages import ROOT
 from tests.interop import python_peers
-from tests.interop.installs import InstallError
 
 pytestmark = pytest.mark.interop
 

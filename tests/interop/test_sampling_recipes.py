@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import trio
 
+from benchmarks.peers.installs import CACHE
+
 from . import python_peers
 from .conftest import installed_peers
-from .installs import CACHE
 from .model_apis import VENDORS, Asked, Refusal, Said, served
 
 pytestmark = [pytest.mark.again, pytest.mark.interop]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.installs import installed, run_installer
 from tests.interop import python_peers
-from tests.interop.installs import installed, run_installer
 from trio_mcp import StdioServerParameters
 
 from .cases import CASES, filled, nothing, observe

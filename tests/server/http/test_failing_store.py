@@ -18,6 +18,7 @@ from tests.server.http.harness import Made, Name, served
 from tests.waiting import eventually
 from trio_mcp import Context, HttpOptions, MemoryEventStore, SqliteEventStore, TransportError
 from trio_mcp.http.server.event_store import StoredEvent
+from trio_mcp.http.server.legacy.streams import MAX_WAITING_BYTES
 
 pytestmark = pytest.mark.legacy
 
@@ -65,16 +66,15 @@ def told(r: Any) -> Any:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
-@pytest.mark.parametrize("failing", ["append", "after"])
 async def test_the_exchange_fails_with_an_explanation_and_the_session_goes_on(
-    failing: str, revision: str, caplog: pytest.LogCaptureFixture
+    revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stream that has begun, as it has in the latest revision, ends with the error."""
     store = Failing("")
     async with served(HttpOptions(event_store=store)) as (_, http, _):
         raw = Raw(http)
         await raw.initialize(revision)
-        store.failing = failing
+        store.failing = "append"
         for id in (5, 6):
             r = await raw.post("tools/call", ADD, id=id)
             assert r.status_code == (200 if revision == LATEST else 500)
@@ -194,16 +194,44 @@ async def test_a_full_sqlite_store_fails_only_what_does_not_fit(
     assert "database or disk is full" in caplog.text
 
 
+@pytest.mark.parametrize("store", [Failing("after"), MemoryEventStore(max_bytes=1)], ids=["failing", "forgetful"])
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
-async def test_a_response_that_the_store_does_not_keep_is_an_error(revision: str) -> None:
-    """A store in memory drops the oldest beyond its bound, and may have room for nothing."""
-    async with served(HttpOptions(event_store=MemoryEventStore(max_bytes=1))) as (_, http, _):
+async def test_what_is_read_as_it_is_sent_does_not_depend_on_reading_the_store(
+    revision: str, store: MemoryEventStore
+) -> None:
+    """It comes from the stream's queue: a store that can't be read costs only those who come back."""
+    async with served(HttpOptions(event_store=store)) as (_, http, _):
         raw = Raw(http)
         await raw.initialize(revision)
         r = await raw.post("tools/call", ADD, id=5)
-        assert r.status_code == (200 if revision == LATEST else 500)
-        assert told(r)["id"] == 5
-        assert "are no longer stored" in told(r)["error"]["message"]
+        assert r.status_code == 200
+        assert told(r)["result"]["structuredContent"] == {"result": 3}
+
+
+@pytest.mark.parametrize("failing", [True, False])
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
+async def test_a_response_too_large_for_the_queue_needs_the_store(
+    revision: str, failing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a store, a stream's queue holds `MAX_WAITING_BYTES`; what the store can't return is an error."""
+    store, made = Failing(""), Made()
+
+    @made.server.tool
+    async def large(ctx: Context) -> str:
+        return "x" * MAX_WAITING_BYTES
+
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize(revision)
+        store.failing = "after" if failing else ""
+        r = await raw.post("tools/call", {"name": "large"}, id=5)
+        answer = told(r)
+        assert answer["id"] == 5
+        if failing:
+            assert r.status_code == (200 if revision == LATEST else 500)
+            assert answer["error"]["message"] == "the request got no response: the event store failed"
+        else:
+            assert len(answer["result"]["content"][0]["text"]) == MAX_WAITING_BYTES
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "unknown session"])

@@ -364,6 +364,8 @@ async def test_a_client_comes_back_with_an_event_that_the_store_has_not_yet_conf
             return "done"
 
         async with raw.call("twice") as r:
+            assert (await Events(r).message())["params"]["progress"] == 1
+        async with raw.listen("1-0") as r:
             events = Events(r)
             assert [(await events.message())["params"]["progress"] for _ in range(2)] == [1, 2]
         async with raw.listen(events.decoder.last_event_id) as r:

@@ -399,9 +399,9 @@ class HttpAnswer:
         if not self.finished:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def finish(self) -> None:
-        """End the stream; repeating it does nothing."""
+    async def finish(self, data: bytes = b"") -> None:
+        """End the stream after a last piece, which leaves together with the end; repeating it does nothing."""
         if self.started and not self.finished:
             # Before sending, as in `whole`; and a second call during the wait must not send a second end.
             self.finished = True
-            await self._send({"type": "http.response.body", "body": b""})
+            await self._send({"type": "http.response.body", "body": data})

@@ -402,7 +402,11 @@ class HttpSession:
                     if writer.until is not None and event.number > writer.until:
                         break
                     given = event_id(stream.number, event.number) if stream.stored else None
-                    await answer.send(encode_event(event.data, event="message", id=given))
+                    data = encode_event(event.data, event="message", id=given)
+                    if stream.ended and event.number == stream.last and writer.until is None:
+                        await answer.finish(data)
+                    else:
+                        await answer.send(data)
                     cursor = event.number
                     stream.taken = max(cursor, stream.taken)
                 stream.wake()
@@ -425,8 +429,10 @@ class HttpSession:
         return writer.expires <= trio.current_time() and not (self._one_stream and self.connection.busy)
 
     async def _next(self, stream: Stream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
-        if self.router.store is None:
-            return stream.take()
+        # With a store, the queue may begin after a gap, or with what a replay has sent already.
+        events = stream.take()
+        if self.router.store is None or (events and events[0].number == cursor + 1):
+            return events
         try:
             return await self._stored(stream.number, cursor)
         except EventsLost as exc:

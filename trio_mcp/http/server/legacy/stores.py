@@ -7,16 +7,15 @@ import sqlite3
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import trio
 
 from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
+from trio_mcp.http.server.legacy.database import Database
 
 __all__ = ["MemoryEventStore", "SqliteEventStore"]
-
-T = TypeVar("T")
 
 PAGE = 100
 """How many events `after` returns at once (chosen), so that a long replay is never in memory as a whole."""
@@ -135,7 +134,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         OSError: When the file is opened: it can't be created or read.
         sqlite3.Error: When the file is opened: it is not a database.
 
-    A cancelled operation ends only when the database has finished it.
+    An operation that is cancelled before the thread has begun it has no effect; otherwise it ends when the database has
+    finished it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:
@@ -144,11 +144,10 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         self._path = os.fspath(path)
         self._max_events = max_events
         self._max_age = max_age
-        self._connection: sqlite3.Connection | None = None
-        self._lock = trio.Lock()
+        self._database = Database(self._open)
 
     async def __aenter__(self) -> Self:
-        await self._run(lambda _: None)
+        await self._database.run(lambda _: None)
         return self
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -157,18 +156,15 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         rows = [(session, event.stream, event.number, now, event.data) for event in events]
 
         def insert(connection: sqlite3.Connection) -> None:
-            with connection:  # one transaction: all events or none
-                connection.executemany(
-                    "INSERT OR IGNORE INTO events (session, stream, number, time, data) VALUES (?, ?, ?, ?, ?)", rows
-                )
-                connection.execute("DELETE FROM events WHERE time < ?", (now - self._max_age,))
-                # By id instead of by count: counting rows would read the whole index at each append. Deletions leave
-                # gaps in the ids, so fewer than max_events may be kept.
-                connection.execute(
-                    "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (self._max_events,)
-                )
+            connection.executemany(
+                "INSERT OR IGNORE INTO events (session, stream, number, time, data) VALUES (?, ?, ?, ?, ?)", rows
+            )
+            connection.execute("DELETE FROM events WHERE time < ?", (now - self._max_age,))
+            # By id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps
+            # in the ids, so fewer than max_events may be kept.
+            connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (self._max_events,))
 
-        await self._run(insert)
+        await self._database.run(insert)
 
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
         oldest = time.time() - self._max_age
@@ -182,38 +178,22 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             ).fetchall()
 
         # The query includes the event of ``number`` itself: it tells "nothing follows yet" from "all of it is gone".
-        rows = await self._run(select)
+        rows = await self._database.run(select)
         if not rows or rows[0][0] > number + 1:
             raise EventsLost(f"the events after event {number} of stream {stream} are no longer stored")
         return [StoredEvent(stream, each, data) for each, data in rows if each > number]
 
     async def forget(self, session: str) -> None:
         def delete(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.execute("DELETE FROM events WHERE session = ?", (session,))
+            connection.execute("DELETE FROM events WHERE session = ?", (session,))
 
-        await self._run(delete)
+        await self._database.run(delete)
 
     async def aclose(self) -> None:
         """Close the file; using the store again reopens it."""
         with trio.CancelScope(shield=True):  # a cancelled caller wants the file closed, too; it takes no network
-            async with self._lock:
-                connection, self._connection = self._connection, None
-                if connection is not None:
-                    await trio.to_thread.run_sync(connection.close)
+            await self._database.close()
         await trio.lowlevel.checkpoint_if_cancelled()
-
-    async def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        # Opened in the thread, too: opening a file can block.
-        def work() -> T:
-            if self._connection is None:
-                self._connection = self._open()
-            return function(self._connection)
-
-        # One thread at a time: the connection is opened with check_same_thread=False, and sqlite3 then leaves the
-        # locking to us.
-        async with self._lock:
-            return await trio.to_thread.run_sync(work)
 
     def _open(self) -> sqlite3.Connection:
         # SQLite alone would create the file with the umask's permissions, and other users could read the messages. The

@@ -3,8 +3,9 @@
 A message goes on the stream of the request it belongs to, or on the one for messages of no request.
 
 A stream outlives the HTTP responses that carry it: with an event store, a client whose connection broke comes back for
-the rest. The messages on a stream are numbered, and a writer is a cursor over the numbers, in the store or, without
-one, in the stream's own queue. So nothing is lost or sent twice between the replay and live messages.
+the rest. The messages on a stream are numbered, and a writer is a cursor over the numbers. It takes messages from the
+stream's own queue, and, with a store, from there whenever the queue doesn't have the next one. So nothing is lost or
+sent twice between the replay and live messages.
 
 2025-11-25 `basic/transports`, Sending Messages, 6, and Listening for Messages, 4: every message is sent on one stream
 only. Routing never waits for a stream. It waits for the event store, which all streams share.
@@ -146,9 +147,21 @@ class Stream:
         self.last += 1
         self._queue.append(StoredEvent(self.number, self.last, data))
         self._bytes += len(data)
-        self.advance(self.last)
+        self._advance(self.last)
 
-    def advance(self, number: int) -> None:
+    def keep(self, event: StoredEvent) -> None:
+        """Allow a message to be sent, now that the store has it, and spare its writer the look into the store."""
+        if self.writer is not None:
+            if self._queue is None:
+                self._queue = deque()
+            self._queue.append(event)
+            self._bytes += len(event.data)
+            # The store has them all: a client that reads slowly costs no memory.
+            if len(self._queue) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
+                self.take()
+        self._advance(event.number)
+
+    def _advance(self, number: int) -> None:
         """Allow the messages up to a number to be sent."""
         self.ready = number
         self.wake()
@@ -171,7 +184,7 @@ class Stream:
         self.ready = self.last
 
     def take(self) -> Sequence[StoredEvent]:
-        """Return the queue, and empty it."""
+        """Return the queue, and empty it. With a store, the messages in it may not be the next ones."""
         queue, self._queue, self._bytes = self._queue or (), None, 0
         return queue
 
@@ -203,6 +216,8 @@ class Stream:
         if self.writer is writer:  # else a newer response has taken over
             self.writer = None
             self.taken = self.start  # messages taken from the queue but not written are lost
+            if self.stored:
+                self.take()  # the next writer begins with the store
             self.wake()
 
 
@@ -518,7 +533,7 @@ class Router:
             failed = await self._append(some)
             for each in some:
                 if each.stream not in failed:
-                    each.stream.advance(each.event.number)
+                    each.stream.keep(each.event)
             # Nothing may follow on a stream that failed, as there would be a gap in its numbers.
             kept = deque(each for each in tuple(self._unstored)[len(some) :] if each.stream not in failed)
             for each in set(self._unstored).difference(kept):

@@ -1,0 +1,67 @@
+"""How long a run takes: said before it begins, and corrected as it goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Seconds on a quiet machine with two cores and all peers, by default and with --quick.
+TYPICAL = {
+    "memory": (70, 8),
+    "stdio": (110, 16),
+    "http": (180, 24),
+    "transports": (65, 13),
+    "http-client": (150, 21),
+    "http-both": (35, 6),
+    "idle": (50, 4),
+    "connections": (80, 8),
+    "slow": (90, 10),
+    "rss": (30, 5),
+    "startup": (80, 12),
+    "import": (40, 6),
+    "big": (60, 6),
+    "signals": (60, 6),
+    "load": (120, 15),
+    "streams": (110, 14),
+    "cancellation": (30, 8),
+    "listeners": (40, 5),
+    "protected": (90, 15),
+    "hops": (12, 12),
+}
+_UNKNOWN = (60.0, 8.0)
+
+
+class Plan:
+    """The scenarios of a run, and how much time they have left.
+
+    Args:
+        names: The scenarios.
+        quick: Whether the run is a quick one.
+        scale: How long a sample and its rounds are, compared with those of such a run by default.
+    """
+
+    def __init__(
+        self, names: Sequence[str], *, quick: bool, scale: float, typical: Mapping[str, tuple[float, float]] = TYPICAL
+    ) -> None:
+        self._left = {name: typical.get(name, _UNKNOWN)[quick] * scale for name in names}
+        self._done = 0.0
+        self._started = time.perf_counter()
+
+    def done(self, name: str) -> None:
+        """Take note of a scenario's end."""
+        self._done += self._left.pop(name)
+
+    def left(self) -> float:
+        """Return the seconds to go: as the typical ones say, times how much longer those done have taken."""
+        pace = (time.perf_counter() - self._started) / self._done if self._done else 1.0
+        return sum(self._left.values()) * pace
+
+
+def about(seconds: float) -> str:
+    """Return a duration in words."""
+    if seconds < 100:
+        return f"about {5 * max(1, round(seconds / 5))} seconds"
+    return f"about {seconds / 60:.0f} minutes"

@@ -1,0 +1,48 @@
+"""FastMCP's server on stdio as it comes; with the argument ``http``, over HTTP on uvicorn, answering in JSON."""
+
+import sys
+
+import anyio
+from fastmcp import FastMCP
+
+server = FastMCP("benchmark", version="1.0.0")
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool
+async def pause(seconds: float) -> str:
+    """Sleep for a while."""
+    await anyio.sleep(seconds)
+    return "done"
+
+
+async def over_http() -> None:
+    import uvicorn
+
+    class Telling(uvicorn.Server):
+        """A uvicorn server that prints its URL. It opens its own sockets: one passed to it lacks TCP_NODELAY."""
+
+        async def startup(self, sockets=None):
+            await super().startup(sockets)
+            print(f"http://127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]}/mcp", flush=True)
+
+    app = server.http_app(json_response=True)
+    await Telling(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", timeout_keep_alive=3600)).serve()
+
+
+if __name__ == "__main__":
+    if "http" in sys.argv:
+        anyio.run(over_http)
+    else:
+        server.run(show_banner=False)

@@ -1,0 +1,289 @@
+"""The figures of a report as pictures: two SVGs of each, one for light pages and one for dark.
+
+This needs matplotlib, which the extra ``benchmarks`` brings.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._report import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Report = dict[str, Any]
+Points = list[tuple[float, float]]
+"""The points of a line, from left to right."""
+
+# Furo's own backgrounds, so that a picture lies on the page without a frame. The colours of the contenders can be told
+# apart by people who don't see red or green (after Okabe and Ito), and keep a contrast of 3:1 to the page.
+THEMES: dict[str, dict[str, str]] = {
+    "light": {
+        "page": "#ffffff", "text": "#3b4856", "line": "#c8d0da",
+        "trio_mcp": "#0b6e4f", "official SDK": "#b35900", "FastMCP": "#8a4b9a", "TypeScript v1": "#7a8594",
+        "TypeScript v2": "#0072b2", "bare": "#8b97a6",
+    },
+    "dark": {
+        "page": "#131416", "text": "#c3ccd8", "line": "#3a4350",
+        "trio_mcp": "#3ddc97", "official SDK": "#ffa04d", "FastMCP": "#d39be0", "TypeScript v1": "#98a4b3",
+        "TypeScript v2": "#56b4e9", "bare": "#7b8ba3",
+    },
+}  # fmt: skip
+
+# The contender that a label of a report belongs to, by how the label begins.
+CONTENDERS = {
+    "ours": "trio_mcp",
+    "official": "official SDK",
+    "FastMCP": "FastMCP",
+    "TypeScript v1": "TypeScript v1",
+    "TypeScript v2": "TypeScript v2",
+    "bare": "bare",
+}
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A panel with a bar for each contender.
+
+    Attributes:
+        scenario: The scenario of the figures.
+        case: Their case.
+        title: What stands above the panel.
+        labels: The rows of the table that are drawn, with the names that they get.
+    """
+
+    scenario: str
+    case: str
+    title: str
+    labels: dict[str, str]
+
+    def draw(self, report: Report, axes: Axes, theme: dict[str, str]) -> bool:
+        """Draw the panel; return whether the report has anything for it."""
+        samples = _samples(report, self.scenario, self.case)
+        rows = [
+            (name, statistics.median(samples[label]), label) for label, name in self.labels.items() if label in samples
+        ]
+        if not rows:
+            return False
+        rows.sort(key=lambda row: row[1])
+        colours = [theme[_contender(label)] for _, _, label in rows]
+        bars = axes.barh([name for name, _, _ in rows], [value for _, value, _ in rows], color=colours, height=0.72)
+        axes.bar_label(bars, [f" {number(value)}" for _, value, _ in rows], color=theme["text"], fontsize=9)
+        axes.set_xlim(0, rows[-1][1] * 1.22)
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_title(self.title, loc="left", fontsize=10.5, color=theme["text"])
+        return True
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A panel with a line for each contender, over a number that its labels end with, on logarithmic axes.
+
+    Attributes:
+        scenario: The scenario of the figures.
+        case: Their case.
+        title: What stands above the panel.
+        over: The pattern of the end of a label, whose group is the number.
+        across: What that number is.
+        shown: Returns a figure with its unit.
+        labels: The beginnings of labels that are drawn, with the names that they get.
+    """
+
+    scenario: str
+    case: str
+    title: str
+    over: re.Pattern[str]
+    across: str
+    shown: Callable[[float], str]
+    labels: dict[str, str]
+
+    def draw(self, report: Report, axes: Axes, theme: dict[str, str]) -> bool:
+        """Draw the panel; return whether the report has anything for it."""
+        samples = _samples(report, self.scenario, self.case)
+        places: set[float] = set()
+        for beginning, name in self.labels.items():
+            points = sorted(self._points(samples, beginning))
+            if not points:
+                continue
+            places.update(place for place, _ in points)
+            axes.plot(
+                *zip(*points, strict=True), marker="o", markersize=4, color=theme[_contender(beginning)], label=name
+            )
+        if not places:
+            return False
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(sorted(places))
+        axes.xaxis.set_major_formatter("{x:,g}")
+        axes.yaxis.set_major_formatter(lambda value, _: self.shown(value))
+        axes.minorticks_off()
+        axes.set_xlabel(self.across, color=theme["text"])
+        axes.grid(color=theme["line"], linewidth=0.6)
+        axes.spines[:].set_color(theme["line"])
+        axes.tick_params(colors=theme["text"], length=0)
+        axes.set_title(self.title, loc="left", fontsize=10.5, color=theme["text"])
+        axes.legend(frameon=False, labelcolor=theme["text"], fontsize=9)
+        return True
+
+    def _points(self, samples: dict[str, list[float]], beginning: str) -> Iterator[tuple[float, float]]:
+        for label, values in samples.items():
+            found = self.over.search(label)
+            if found is not None and label[: found.start()] == beginning:
+                yield float(found[1]), statistics.median(values)
+
+
+Panel = Bars | Lines
+
+
+def _time(microseconds: float) -> str:
+    for size, unit in (1e6, "s"), (1e3, "ms"):
+        if microseconds >= size:
+            return f"{microseconds / size:,g} {unit}"
+    return f"{microseconds:,g} µs"
+
+
+def _samples(report: Report, scenario: str, case: str) -> dict[str, list[float]]:
+    for group in report["groups"]:
+        if (group["scenario"], group["case"]) == (scenario, case):
+            samples: dict[str, list[float]] = group["samples"]
+            return samples
+    return {}
+
+
+def _contender(label: str) -> str:
+    return next(name for beginning, name in CONTENDERS.items() if label.startswith(beginning))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Panels side by side, row by row.
+
+    Attributes:
+        title: What the picture shows, for those who don't see it.
+        panels: Its panels; those that the report has nothing for are left out.
+        width: Inches of each panel.
+        height: Inches of each panel.
+    """
+
+    title: str
+    panels: list[Panel]
+    width: float = 4.9
+    height: float = 1.6
+
+    def draw(self, report: Report, theme: dict[str, str]) -> Figure | None:
+        """Return the picture; None if the report has nothing for it."""
+        from matplotlib.figure import Figure
+
+        present = [panel for panel in self.panels if _present(panel, report)]
+        if not present:
+            return None
+        rows = (len(present) + 1) // 2
+        columns = min(2, len(present))
+        figure = Figure((self.width * columns, self.height * rows), layout="constrained", facecolor=theme["page"])
+        for place, panel in enumerate(present):
+            axes = figure.add_subplot(rows, columns, place + 1, facecolor=theme["page"])
+            panel.draw(report, axes, theme)
+            for text in axes.get_yticklabels():
+                text.set_color(theme["text"])
+        return figure
+
+
+def _present(panel: Panel, report: Report) -> bool:
+    samples = _samples(report, panel.scenario, panel.case)
+    return any(label.startswith(beginning) for label in samples for beginning in panel.labels)
+
+
+def _server(ours: str) -> dict[str, str]:
+    return {
+        ours: "trio_mcp",
+        "TypeScript v2, modern": "TypeScript v2",
+        "TypeScript v1, legacy": "TypeScript v1",
+        "official, modern": "official SDK",
+        "official on uvicorn, modern, JSON": "official SDK",
+        "FastMCP, modern": "FastMCP",
+        "FastMCP on uvicorn, modern, JSON": "FastMCP",
+    }
+
+
+MEMORY = {
+    "ours, modern, encoded": "trio_mcp",
+    "official, modern, encoded": "official SDK",
+    "bare Trio loop, encoded": "bare Trio loop",
+}
+STDIO = _server("ours, modern") | {"bare Trio loop": "bare Trio loop"}
+HTTP = _server("ours on h11, modern") | {"ours on httptools, modern": "trio_mcp, httptools"}
+CLIENT = _server("ours, modern") | {"ours with httptools, modern": "trio_mcp, httptools"}
+LOAD = {
+    "ours": "trio_mcp",
+    "official": "official SDK",
+    "TypeScript v2": "TypeScript v2",
+    "bare Trio loop": "bare Trio loop",
+}
+IN_FLIGHT = re.compile(r", (\d+) in flight$")
+
+
+def _under_load(transport: str, case: str, title: str) -> Lines:
+    title = f"{transport} server: {title}"
+    return Lines("load", f"{transport}: {case}", title, IN_FLIGHT, "calls in flight", _time, LOAD)
+
+
+PICTURES: dict[str, Picture] = {
+    "throughput": Picture(
+        "Calls per second of one tool, by transport and library",
+        [
+            Bars("stdio", "add(a, b), sequential", "stdio server, one call after the other", STDIO),
+            Bars("stdio", "add(a, b), 64 in flight", "stdio server, 64 calls in flight", STDIO),
+            Bars("http", "add(a, b), one connection", "HTTP server, one connection", HTTP),
+            Bars("http", "add(a, b), 32 connections", "HTTP server, 32 connections", HTTP),
+            Bars("http-client", "add(a, b), sequential", "HTTP client, one call after the other", CLIENT),
+            Bars("http-client", "add(a, b), 32 in flight", "HTTP client, 32 calls in flight", CLIENT),
+            Bars("memory", "add(a, b), sequential", "in memory, one call after the other", MEMORY),
+            Bars("memory", "add(a, b), 64 in flight", "in memory, 64 calls in flight", MEMORY),
+        ],
+    ),
+    "latency": Picture(
+        "How long calls take while more and more are in flight",
+        [
+            _under_load("stdio", "half of the calls take at most", "half of the calls take at most"),
+            _under_load("stdio", "99 of 100 calls take at most", "99 of 100 calls take at most"),
+            _under_load("HTTP", "half of the calls take at most", "half of the calls take at most"),
+            _under_load("HTTP", "99 of 100 calls take at most", "99 of 100 calls take at most"),
+        ],
+        height=2.9,
+    ),
+}
+
+
+def draw_all(report: Report, images: Path) -> Iterator[Path]:
+    """Write every picture that a report has figures for, in each theme, and yield the files.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed.
+    """
+    import matplotlib
+
+    # Text stays text; and the same report gives the same file.
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "trio_mcp", "font.family": "sans-serif", "font.size": 10}
+    for name, picture in PICTURES.items():
+        for theme, colours in THEMES.items():
+            with matplotlib.rc_context(settings):
+                figure = picture.draw(report, colours)
+                if figure is None:
+                    continue
+                file = images / f"{name}-{theme}.svg"
+                figure.savefig(file, metadata={"Title": picture.title, "Date": None, "Description": described(report)})
+                yield file
+
+
+def described(report: Report) -> str:
+    """Return the run that a report comes from, in one line."""
+    return f"{report['versions']['trio-mcp']}, {report['date']}"

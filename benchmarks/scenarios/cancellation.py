@@ -1,0 +1,173 @@
+"""How long a cancellation takes to reach the cancel scope of a handler, while other calls keep the server busy."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from benchmarks import _wire
+from benchmarks._http_load import Connection, HttpLoad, post
+from benchmarks._link_load import LinkLoad
+from benchmarks._measure import Comparison, Group, Target, Times
+from benchmarks._processes import LINUX, ProcessFailed, server_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from benchmarks._options import Options
+    from benchmarks._wire import Era
+
+IN_FLIGHT = 64
+CANCELLED, CALL = "until the scope is cancelled", "round trip of a call that does nothing"
+SOON = Target("<=", 1.5)
+_FIRST = 1 << 40  # ids of calls that are cancelled are above those of others
+_MOMENT = 0.001  # seconds between two looks at the file
+
+
+class Waiting(Protocol):
+    """A server that is kept busy, and gets calls that wait to be cancelled."""
+
+    load: LinkLoad | HttpLoad
+
+    def wait(self, number: int, file: str) -> None:
+        """Make a call that waits."""
+
+    def cancel(self, number: int) -> None:
+        """Cancel it."""
+
+
+def _call(number: int, file: str, era: Era) -> bytes:
+    return _wire.call(number, "wait", {"number": number, "file": file}, era)
+
+
+def _cancellation(number: int) -> bytes:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+    return _wire.line(message)
+
+
+class OverLink:
+    """Over stdio or a WebSocket, where everything shares one stream, and a notification cancels."""
+
+    def __init__(self, transport: str) -> None:
+        self.load = LinkLoad(server_command("more_tools", transport), transport)
+        # Two threads write, and a long write to a pipe is not atomic.
+        lock = threading.Lock()
+
+        def locked(write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+            def locked_write(data: bytes) -> None:
+                with lock:
+                    write(data)
+
+            return locked_write
+
+        self._locked = locked
+
+    def greet(self) -> None:
+        self.load.greet()
+        self.load.write = self._locked(self.load.write)
+
+    def wait(self, number: int, file: str) -> None:
+        self.load.write(self.load.framing.frame(_call(number, file, "modern")))
+
+    def cancel(self, number: int) -> None:
+        self.load.write(self.load.framing.frame(_cancellation(number)))
+
+
+class OverHttp:
+    """Over HTTP, where a call has a connection: its end cancels in the modern era, a notification in the legacy era."""
+
+    def __init__(self, era: Era) -> None:
+        self.load = HttpLoad(server_command("more_tools", "http"), era)
+        self._era = era
+        self._connection: Connection | None = None
+        self._other: Connection | None = None
+
+    def greet(self) -> None:
+        self.load.greet()
+
+    def wait(self, number: int, file: str) -> None:
+        if self._era == "legacy" and self._other is None:
+            self._other = self.load.connect()
+        self._connection = self.load.connect()
+        head = self.load.head_of_calls.replace(b"Mcp-Name: add", b"Mcp-Name: wait")
+        self._connection.send(post(head, _call(number, file, self._era)))
+
+    def cancel(self, number: int) -> None:
+        assert self._connection is not None
+        if self._other is None:
+            self._connection.close()
+            return
+        self._other.send(post(self.load.head_of_calls, _cancellation(number)))
+        self._other.answer()
+        self._connection.close()
+
+
+def run(options: Options) -> Iterator[Group]:
+    """Yield a group for each transport."""
+    if not LINUX:
+        return  # its clock is the same in all processes
+    kinds: dict[str, OverLink | OverHttp] = {
+        "stdio": OverLink("stdio"),
+        "WebSocket": OverLink("websocket"),
+        "HTTP, modern": OverHttp("modern"),
+        "HTTP, legacy": OverHttp("legacy"),
+    }
+    with ExitStack() as stack:
+        for kind in kinds.values():
+            stack.callback(kind.load.close)
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        for place, (case, kind) in enumerate(kinds.items()):
+            options.progress(f"cancellation, {case}")
+            file = Path(directory, str(place))
+            file.touch()
+            kind.greet()
+            kind.load.throughput(IN_FLIGHT, min(0.3, options.seconds))
+            kind.load.measured = Times()
+            samples: dict[str, list[float]] = {CANCELLED: [], CALL: []}
+            for turn in range(options.rounds):
+                took = _sample(kind, file, _FIRST + (turn << 20), options.seconds)
+                samples[CANCELLED].append(took)
+                samples[CALL].append(kind.load.measured.tails[-1])
+                options.progress(f"round {turn + 1}/{options.rounds}  {case}: {took:,.4g}")
+            title = f"{case}, {IN_FLIGHT} in flight: 99 of 100 take at most"
+            yield Group("cancellation", title, "µs", samples, [Comparison(CANCELLED, CALL, SOON)])
+
+
+def _sample(kind: Waiting, file: Path, first: int, seconds: float) -> float:
+    """Cancel one call after the other, and return the 99th percentile of the microseconds that it took."""
+    took: list[int] = []
+    busy = threading.Thread(target=kind.load.throughput, args=(IN_FLIGHT, seconds))
+    busy.start()
+    with file.open() as lines:
+        lines.seek(0, os.SEEK_END)
+        number = first
+        while busy.is_alive():
+            kind.wait(number, str(file))
+            _expect(lines, number)
+            begun = time.perf_counter_ns()
+            kind.cancel(number)
+            took.append(_expect(lines, number) - begun)
+            number += 1
+    busy.join()
+    return sorted(took)[len(took) * 99 // 100] / 1000
+
+
+def _expect(lines: TextIO, number: int) -> int:
+    """Return the time in the next line of a file, once it is there; 0 if it has none. It must begin with a number."""
+    deadline = time.monotonic() + 60
+    line = ""
+    while not line.endswith("\n"):
+        if time.monotonic() > deadline:
+            raise ProcessFailed("a cancellation reached no handler within a minute")
+        time.sleep(_MOMENT)
+        line += lines.readline()
+    found, _, moment = line.partition(" ")
+    if int(found) != number:
+        raise ProcessFailed(f"not call {number} but {found} was cancelled")
+    return int(moment or 0)

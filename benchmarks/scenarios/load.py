@@ -1,0 +1,96 @@
+"""How long a call takes, and how many there are in a second, while more and more of them are in flight."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks import peers
+from benchmarks._http_load import HttpLoad
+from benchmarks._link_load import LinkLoad
+from benchmarks._measure import Comparison, Group, Target, Times, interleave
+from benchmarks._options import peer_installed
+from benchmarks._processes import LINUX, server_command
+from benchmarks._runners import our_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks._options import Options
+
+OURS = "ours"
+LADDER = (1, 4, 16, 64, 256, 1024)
+FEW = (1, 4, 16, 64, 256)  # over HTTP each has a connection
+STEADY = Target(">=", 0.9)
+
+# What is measured beside the calls per second, and the attribute of `Times` that has it.
+TIMES = {
+    "half of the calls take at most": "medians",
+    "99 of 100 calls take at most": "tails",
+    "the slowest call takes": "slowest",
+}
+COST = "CPU time of the server"
+
+Load = LinkLoad | HttpLoad
+
+
+def run(options: Options) -> Iterator[Group]:
+    """Yield the groups of each transport: calls per second, how long they took, and what they cost the server."""
+    stdio: dict[str, Load] = {OURS: LinkLoad(server_command("ours"), "stdio")}
+    if peer_installed():
+        stdio["official"] = LinkLoad(server_command("official"), "stdio")
+    if command := peers.typescript("stdio", "v2"):
+        stdio["TypeScript v2"] = LinkLoad(command, "stdio")
+    stdio["bare Trio loop"] = LinkLoad(server_command("bare"), "stdio")
+    yield from _ladder("stdio", stdio, LADDER, options)
+    yield from _ladder(
+        "WebSocket", {OURS: LinkLoad(server_command("links", "websocket"), "websocket")}, LADDER, options
+    )
+    if LINUX:
+        http: dict[str, Load] = {OURS: HttpLoad(our_server("h11"))}
+        if peer_installed():
+            http["official"] = HttpLoad(server_command("http_official", "json"))
+        if command := peers.typescript("http", "v2"):
+            http["TypeScript v2"] = HttpLoad(command)
+        yield from _ladder("HTTP", http, FEW, options)
+
+
+def _ladder(transport: str, loads: dict[str, Load], ladder: tuple[int, ...], options: Options) -> Iterator[Group]:
+    """Climb the ladder once in each round, each time with all contenders."""
+    options.progress(f"load, {transport}")
+    if options.quick:
+        ladder = (1, 64, ladder[-1])
+    with ExitStack() as stack:
+        for load in loads.values():
+            stack.callback(load.close)
+        for load in loads.values():
+            load.greet()
+            load.throughput(64, min(0.3, options.seconds))  # what is slow only at first is start-up
+        times: dict[str, Times] = {}
+        rungs = {}
+        for in_flight in ladder:
+            for name, load in loads.items():
+                label = _label(name, in_flight)
+                times[label] = Times()
+                rungs[label] = partial(_sample, load, times[label], in_flight, options.seconds)
+        samples = interleave(rungs, options.rounds, options.progress)
+    most, peak = _label(OURS, ladder[-1]), _label(OURS, 64)
+    yield Group("load", f"{transport}: calls per second", "calls/s", samples, [Comparison(most, peak, STEADY)])
+    for case, attribute in TIMES.items():
+        found = {label: getattr(each, attribute) for label, each in times.items()}
+        yield Group("load", f"{transport}: {case}", "µs", found)
+    if LINUX:
+        costs = {label: each.costs for label, each in times.items()}
+        yield Group(
+            "load", f"{transport}: {COST}", "µs/call", costs, [Comparison(peak, most, STEADY, about_right=True)]
+        )
+
+
+def _label(name: str, in_flight: int) -> str:
+    return f"{name}, {in_flight} in flight"
+
+
+def _sample(load: Load, times: Times, in_flight: int, seconds: float) -> float:
+    load.measured = times
+    return load.throughput(in_flight, seconds)

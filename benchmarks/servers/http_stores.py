@@ -1,0 +1,25 @@
+"""trio_mcp's server over HTTP, with an event store or without: ``http_stores.py [memory | sqlite FILE]``."""
+
+import contextlib
+import sys
+from functools import partial
+
+import trio
+from ours import server
+
+from trio_mcp import MemoryEventStore, SqliteEventStore
+
+
+async def main(kind: str = "none", *file: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        store = None
+        if kind == "memory":
+            store = MemoryEventStore()
+        elif kind == "sqlite":
+            store = await stack.enter_async_context(SqliteEventStore(*file))
+        async with trio.open_nursery() as nursery:
+            print(await nursery.start(partial(server.serve_http, port=0, event_store=store)), flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])
