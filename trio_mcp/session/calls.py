@@ -7,12 +7,12 @@ import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
-import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
@@ -23,14 +23,16 @@ from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.notices import DELIVERY_TIME, Delivery
 from trio_mcp.session.sink import Sink
 from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
-from trio_mcp.types.notices import ProgressNotificationParams
+
+if TYPE_CHECKING:
+    from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task that runs an async function."""
 
-ProgressCallback = Callable[[ProgressNotificationParams], Awaitable[object] | object]
+ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
 # An enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be the
@@ -443,6 +445,8 @@ class Calls:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
+                from trio_mcp.types.notices import ProgressNotificationParams  # deferred: a server needs none
+
                 try:
                     progress = ProgressNotificationParams.from_wire(params)
                 except ValidationError as exc:

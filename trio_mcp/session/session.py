@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 
-import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
