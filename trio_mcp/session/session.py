@@ -535,9 +535,10 @@ class BaseSession(EnteredOnce):
 
         If cancelled, the call tells the peer (with the reason) and ends at once, without waiting for anything.
         """
+        merged = self._calls.usual
         if limits:
             refuse_unknown(BaseSession.send_request, limits, CallLimits)
-        merged = Limits.of(self.options.calls, limits)
+            merged = Limits.of(self.options.calls, limits)
         self._check_outgoing(method)
         # Plain data goes out as it is, without a copy: params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")
