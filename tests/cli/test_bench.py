@@ -16,7 +16,7 @@ from tests import forks
 from tests.cli.running import environment, run
 from trio_mcp.cli.parser import parse
 
-# A few lines instead of a server of ours, which would take a second to start: `many.py [KIND [NUMBER]]`.
+# A few lines instead of one of our servers, which would take a second to start: `many.py [KIND [NUMBER]]`.
 MANY = """
 import json, os, pathlib, sys, time
 
@@ -50,6 +50,7 @@ for line in sys.stdin:
         if calls == 300:
             pathlib.Path("called").touch()
         if kind == "dies" and calls > number:
+            print("dying", file=sys.stderr, flush=True)
             os._exit(7)
         if kind == "hangs" and calls > number:
             continue
@@ -62,7 +63,7 @@ for line in sys.stdin:
         say(id=id, error={"code": -32601, "message": "no such method"})
 """
 KIT = ("hypothesis", "trio_mcp.testing.bench.html", "trio_mcp.cli.bench")
-# They end by the number of calls: 8 for the trial, 96 in each step. The time is no matter.
+# They end by the number of calls: 8 for the trial, 96 in each step. The time does not matter.
 QUICK = ("--ladder", "1,2", "--seconds", "600", "--max-calls", "200")
 
 
