@@ -67,6 +67,14 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._left = 0
         self._failure: BaseException | None = None
 
+    @property
+    def full(self) -> bool:
+        """Whether `send_nowait` raises `trio.WouldBlock` now."""
+        if self._take is not None:
+            return False
+        queue = self._queue.statistics()
+        return queue.current_buffer_used >= queue.max_buffer_size and queue.open_receive_channels > 0
+
     def send_nowait(self, value: SessionMessage) -> None:
         """Hand a message over, or let it wait in the channel.
 

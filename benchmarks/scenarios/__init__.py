@@ -24,6 +24,7 @@ from . import (
     stdio,
     stores,
     streams,
+    tools,
     transports,
 )
 
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,
+    "tools": tools.run,
     "payloads": payloads.run,
     "signals": signals.run,
     "load": load.run,

@@ -47,11 +47,12 @@ class Contender:
 
 
 TYPESCRIPT = "typescript"
-FAST, EVENTS = ("http_fast",), ("http_fast", "sse")
+FAST, EVENTS, NEW_HEADS = ("http_fast",), ("http_fast", "sse"), ("http_fast", "heads")
 CLIENTS = {
     "ours, modern": Contender("our_http", "modern", FAST),
     "ours, legacy": Contender("our_http", "legacy", FAST),
     "ours, modern, events": Contender("our_http", "modern", EVENTS),
+    "ours, modern, new heads": Contender("our_http", "modern", NEW_HEADS),
     "ours, modern, signed in": Contender("our_http", "modern", FAST, more=("bearer",)),
     "ours, modern, signed in with DPoP": Contender("our_http", "modern", FAST, more=("dpop",)),
     "bare httpx": Contender("bare_http", "modern", FAST),
@@ -89,6 +90,7 @@ CLIENT_COMPARISONS = [
     Comparison("ours, legacy", "before, legacy"),
     Comparison("ours, modern", "bare httpx"),
     Comparison("ours, modern", "bare h11", calls=OF_H11),
+    Comparison("ours, modern, new heads", "ours, modern"),
     Comparison("ours, modern, signed in", "ours, modern"),
     Comparison("ours, modern, signed in with DPoP", "ours, modern"),
     Comparison("bare h11", CEILING),

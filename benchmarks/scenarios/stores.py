@@ -38,7 +38,7 @@ class Pair:
     def connect(self) -> None:
         """Wait for the server, and start the client."""
         self.server.wait_ready()
-        self.worker = Worker("our_http", "legacy", self.server.url)
+        self.worker = Worker.of("our_http", "legacy", self.server.url)
         self.worker.wait_ready()
 
     def cost(self, in_flight: int, calls: int) -> float:

@@ -1,9 +1,10 @@
 """A server to measure clients against: raw sockets, so fast that no client waits for it.
 
 It has one tool, ``add``, and knows as much of both eras as a client needs to call it. With the argument ``sse`` it
-answers in event streams.
+answers in event streams; with ``heads``, no two heads of its responses are the same.
 """
 
+import itertools
 import json
 import selectors
 import socket
@@ -27,6 +28,8 @@ RESULTS = {
 }
 STAMP = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": INFO}}
 EVENTS = sys.argv[1:] == ["sse"]
+DIFFERS = (b"Differs: %d\r\n" % number for number in itertools.count())
+NEW_HEADS = sys.argv[1:] == ["heads"]
 
 
 def answer_to(message):
@@ -54,7 +57,7 @@ def respond(method, body):
     if "id" not in message:
         return b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
     text = json.dumps(answer_to(message), separators=(",", ":")).encode()
-    head = b"HTTP/1.1 200 OK\r\n"
+    head = b"HTTP/1.1 200 OK\r\n" + (next(DIFFERS) if NEW_HEADS else b"")
     if message["method"] == "initialize":
         head += b"Mcp-Session-Id: the-only-one\r\n"
     if EVENTS:

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from math import inf
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
-import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
@@ -24,14 +24,16 @@ from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.notices import DELIVERY_TIME, Delivery
 from trio_mcp.session.sink import Sink
 from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
-from trio_mcp.types.notices import ProgressNotificationParams
+
+if TYPE_CHECKING:
+    from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task that runs an async function."""
 
-ProgressCallback = Callable[[ProgressNotificationParams], Awaitable[object] | object]
+ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
 # An enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be the
@@ -206,9 +208,16 @@ class Call:
         return params
 
     async def wait(self) -> None:
-        """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was."""
+        """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was.
+
+        With an outcome it is always a checkpoint, also if that is already there.
+        """
+        # A peer in this process may answer before the call begins to wait. The call must still be a checkpoint; a
+        # cancellation can no longer undo it (rule 11 of docs/design.md).
+        if self.outcome is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()
         # Straight on Trio's scheduler: a trio.Event for each request would cost more, and can't be set twice.
-        if self.outcome is None and not self._progress:
+        elif not self._progress:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
@@ -414,6 +423,8 @@ class Calls:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
+                from trio_mcp.types.notices import ProgressNotificationParams  # deferred: a server needs none
+
                 try:
                     progress = ProgressNotificationParams.from_wire(params)
                 except ValidationError as exc:
