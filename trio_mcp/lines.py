@@ -141,9 +141,10 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         self._queued.close()
         self._idle = False
 
-    def _write_now(self, data: bytes) -> int:
+    def _write_now(self, data: bytes | memoryview) -> int:
         """Write what the system takes at once, and return how many bytes that is."""
-        assert self._file is not None
+        if self._file is None:
+            return 0
         # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
         try:
             return os.write(self._file.fileno(), data)
@@ -167,10 +168,12 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         try:
             while True:
                 lines = await self._next_lines(inbound)
-                written = 0 if self._file is None else self._write_now(lines)
-                # In pieces, so that a slow reader shows its progress.
-                for start in range(written, len(lines), CHUNK):
-                    await send(memoryview(lines)[start : start + CHUNK])
+                rest = memoryview(lines)
+                # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait for
+                # each piece would cost a long message up to a quarter of its time.
+                while rest := rest[self._write_now(rest) :]:
+                    await send(rest[:CHUNK])
+                    rest = rest[CHUNK:]
                     if limit is not None:
                         limit.deadline = trio.current_time() + CLOSE_GRACE
         except trio.EndOfChannel:
