@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 
 def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
 def labels(report: dict[str, Any]) -> dict[str, set[str]]:
@@ -48,8 +48,6 @@ def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     assert "left out" not in done.stderr
     for scenario in scenarios:
         assert f"== {scenario}:" in done.stdout
-    for contender in ("ours on hypercorn, modern, new heads", "official on uvicorn, modern, JSON", "before, modern"):
-        assert contender in done.stdout
     rows = labels(json.loads(report.read_text()))
     for scenario in ("stdio", "http", "http-client", "startup"):
         assert {"before, modern", "TypeScript v2, modern"} <= rows[scenario]
@@ -74,7 +72,7 @@ def test_the_official_client_and_server_are_measured_in_both_eras() -> None:
     assert done.returncode == 0, done.stderr
     assert "TypeScript v" not in done.stdout
     ours, official = ("ours on hypercorn, legacy", "ours, legacy"), ("official on uvicorn, legacy, as it comes",)
-    for row in (*ours, *official, "official on Trio, legacy", "events"):
+    for row in (*ours, *official, "official on Trio, legacy", "events", "ours on hypercorn, modern, new heads"):
         assert row in done.stdout
 
 
