@@ -79,7 +79,7 @@ class Frames:
         return messages
 
 
-def _connect(target: str) -> socket.socket:
+def connect(target: str) -> socket.socket:
     """Return a connection to a URL that a server has printed; with ``ws://`` the handshake is done."""
     if target.startswith("unix:"):
         connection = socket.socket(socket.AF_UNIX)
@@ -140,7 +140,7 @@ class LinkLoad:
         """Connect, and make some calls: the imports and caches of the first ones count as start-up."""
         with self.process.deadline():
             if self._transport != "stdio":
-                self._socket = _connect(self.process.read_line().decode().strip())
+                self._socket = connect(self.process.read_line().decode().strip())
                 self._read, self.write = self._receive, self._socket.sendall
         self._keep_busy(1, DEADLINE, 20)
 

@@ -10,13 +10,12 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from . import peers
-from ._measure import Spread
+from ._measure import Comparison, Group, Spread, Target
 from ._processes import ROOT, run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ._measure import Group, Target
     from ._options import Options
 
 FORMAT = 2  # of the JSON: raised when a reader of the one before would not understand it
@@ -86,7 +85,7 @@ def _range(spread: Spread) -> str:
     return f"{number(spread.low)} to {number(spread.high)}"
 
 
-def _verdict(target: Target | None, value: float) -> str:
+def verdict_of(target: Target | None, value: float) -> str:
     if target is None:
         return ""
     return f"{target.relation} {target.bound:g}: {'met' if target.met(value) else 'MISSED'}"
@@ -97,13 +96,13 @@ def _tables(group: Group) -> list[list[list[str]]]:
     values = [["contender", f"median {group.unit}", "min to max", "target"]]
     for name, samples in group.samples.items():
         spread = Spread.of(samples)
-        verdict = _verdict(group.value_targets.get(name), spread.median)
+        verdict = verdict_of(group.value_targets.get(name), spread.median)
         values.append([name, number(spread.median), _range(spread), verdict])
     ratios = [["paired ratio", "median", "min to max", "target"]]
     for comparison in group.comparisons:
         spread = Spread.of(group.ratios(comparison))
         title = f"{comparison.left} / {comparison.right}"
-        ratios.append([title, f"{spread.median:.2f}", _range(spread), _verdict(comparison.target, spread.median)])
+        ratios.append([title, f"{spread.median:.2f}", _range(spread), verdict_of(comparison.target, spread.median)])
     return [table for table in (values, ratios) if len(table) > 1]
 
 
@@ -174,6 +173,7 @@ def as_json(groups: list[Group], around: dict[str, Any]) -> dict[str, Any]:
                 "case": group.case,
                 "unit": group.unit,
                 "samples": group.samples,
+                "targets": {label: [target.relation, target.bound] for label, target in group.value_targets.items()},
                 "ratios": [
                     {
                         "left": comparison.left,
@@ -191,3 +191,27 @@ def as_json(groups: list[Group], around: dict[str, Any]) -> dict[str, Any]:
             for group in groups
         ],
     }
+
+
+def groups_of(report: dict[str, Any]) -> list[Group]:
+    """Return the groups that `as_json` has put into a report."""
+    return [
+        Group(
+            group["scenario"],
+            group["case"],
+            group["unit"],
+            group["samples"],
+            [
+                Comparison(
+                    ratio["left"],
+                    ratio["right"],
+                    ratio["target"] and Target(*ratio["target"]),
+                    about_right=ratio["about"] == ratio["right"],
+                )
+                for ratio in group["ratios"]
+            ],
+            {label: Target(*target) for label, target in group["targets"].items()},
+            group["notes"],
+        )
+        for group in report["groups"]
+    ]

@@ -1,29 +1,22 @@
-"""Draw the figures of a report: ``python -m benchmarks.pictures REPORT.json``.
+"""The figures of a report as pictures: two SVGs of each, one for light pages and one for dark.
 
-It writes two SVGs of each picture into docs/images, one for light pages and one for dark. Needs matplotlib, which the
-extra ``benchmarks`` brings.
+This needs matplotlib, which the extra ``benchmarks`` brings.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._options import Parser
-from ._processes import ROOT
 from ._report import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-IMAGES = ROOT / "docs" / "images"
 
 Report = dict[str, Any]
 Points = list[tuple[float, float]]
@@ -217,6 +210,7 @@ def _server(ours: str) -> dict[str, str]:
         "official, modern": "official SDK",
         "official on uvicorn, modern, JSON": "official SDK",
         "FastMCP, modern": "FastMCP",
+        "FastMCP on uvicorn, modern, JSON": "FastMCP",
     }
 
 
@@ -269,8 +263,8 @@ PICTURES: dict[str, Picture] = {
 }
 
 
-def draw_all(report: Report, images: Path, progress: Callable[[str], None]) -> None:
-    """Write every picture that a report has figures for, in each theme.
+def draw_all(report: Report, images: Path) -> Iterator[Path]:
+    """Write every picture that a report has figures for, in each theme, and yield the files.
 
     Raises:
         ModuleNotFoundError: If matplotlib is not installed.
@@ -287,34 +281,9 @@ def draw_all(report: Report, images: Path, progress: Callable[[str], None]) -> N
                     continue
                 file = images / f"{name}-{theme}.svg"
                 figure.savefig(file, metadata={"Title": picture.title, "Date": None, "Description": described(report)})
-                progress(str(file))
+                yield file
 
 
 def described(report: Report) -> str:
     """Return the run that a report comes from, in one line."""
     return f"{report['versions']['trio-mcp']}, {report['date']}"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Draw the pictures, and return the exit status."""
-    parser = Parser(prog="python -m benchmarks.pictures", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("report", type=Path, help="what `python -m benchmarks --json` has written")
-    parser.add_argument("--images", type=Path, default=IMAGES, metavar="DIRECTORY", help="where the pictures go")
-    chosen = parser.parse_args(arguments)
-    try:
-        report = json.loads(chosen.report.read_text())
-    except (OSError, ValueError) as error:
-        parser.error(f"{chosen.report}: can't be read as JSON: {error}")
-    if not isinstance(report, dict) or "groups" not in report:
-        parser.error(f"{chosen.report}: is not a report of the benchmarks")
-    if not chosen.images.is_dir():
-        parser.error(f"{chosen.images}: there is no such directory")
-    try:
-        draw_all(report, chosen.images, lambda text: print(text, file=sys.stderr))
-    except ModuleNotFoundError:
-        parser.error("matplotlib is not installed: pip install -e '.[benchmarks]'")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

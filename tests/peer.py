@@ -23,6 +23,7 @@ import trio.testing
 from tests.transports.support import DEADLINE, PACKAGE_ROOT
 from trio_mcp import Link, Server, SessionMessage, memory_link_pair
 from trio_mcp._nursery import background_nursery
+from trio_mcp.direct_channel import DirectReceiveChannel
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
@@ -124,7 +125,7 @@ class Peer:
 
     def arrived(self) -> list[Any]:
         """Take everything that has arrived."""
-        assert isinstance(self.link.read, trio.MemoryReceiveChannel)
+        assert isinstance(self.link.read, DirectReceiveChannel)
         messages: list[Any] = []
         with contextlib.suppress(trio.WouldBlock, trio.EndOfChannel):
             while True:

@@ -16,7 +16,7 @@ import trio_mcp
 import trio_mcp.errors as errors
 from tests.docs.pages import pages
 from tests.public_names import PACKAGE
-from trio_mcp.http.client.wire import Disconnected
+from trio_mcp.http.client.sending.sender import Disconnected
 from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {

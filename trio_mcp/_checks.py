@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-import attrs
 import sniffio
+
+from trio_mcp import _attrs as attrs
 
 __all__ = [
     "Filled",

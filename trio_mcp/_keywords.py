@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
@@ -215,6 +214,8 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
     for each in (called, *(base.__qualname__ for base in bases)):
         if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"
+    from difflib import get_close_matches  # deferred: only for mistakes
+
     # Only now: a name that another library uses was not a slip, even if a known one is spelt like it.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
@@ -234,6 +235,8 @@ _RENAMED = {"streamable-http": "http"}
 # The name may come from a model, the known ones from a server: both are bounded.
 def similar_names(name: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
     """Return the known names that are similar to a name, the most similar first."""
+    from difflib import get_close_matches
+
     return tuple(get_close_matches(name[:LONGEST_COMPARED], islice(known, MOST_COMPARED), most))
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import trio
 
 from trio_mcp._checks import check_on_trio
+from trio_mcp.direct_channel import DirectSendChannel, open_direct_channel
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import BUFFER, Link, report_unsent
@@ -30,8 +31,8 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     # Entering and leaving a block are checkpoints (docs/design.md, rule 11), and nothing else here would be one.
     await trio.lowlevel.checkpoint()
     # Named from one end: `there` sends what `here_in` receives, and the other way round.
-    there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)
-    here, there_in = trio.open_memory_channel[SessionMessage](BUFFER)
+    there, here_in = open_direct_channel(BUFFER)
+    here, there_in = open_direct_channel(BUFFER)
     ends = Link(here_in, here), Link(there_in, there)
     if encode:
         ends = (
@@ -46,15 +47,15 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
 class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
     """A channel that sends what the other side would have received had the message travelled as bytes."""
 
-    def __init__(
-        self, channel: trio.MemorySendChannel[SessionMessage], back: trio.MemorySendChannel[SessionMessage]
-    ) -> None:
+    def __init__(self, channel: DirectSendChannel, back: DirectSendChannel) -> None:
         self._channel = channel
         # The other side's sending half: the way back for what can't be sent. Only the other side closes it.
         self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """Do what `trio.MemorySendChannel.send_nowait` does; what can't be encoded is left to `send`."""
+        """Do what `DirectSendChannel.send_nowait` does; what can't be encoded is left to `send`."""
+        if self._channel.full:  # or it would be encoded in vain, and again in `send`
+            raise trio.WouldBlock
         # Reporting has to wait, so claim that there is no room: the sender then calls `send`, which does report.
         data, problem = encode_or_replace(value.message)
         if data is None or problem is not None:

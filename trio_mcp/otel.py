@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import attrs
 import trio
 
 try:
@@ -22,6 +21,7 @@ try:
 except ImportError as exc:
     raise ImportError("trio_mcp.otel needs OpenTelemetry: pip install 'trio-mcp[otel]'") from exc
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._version import __version__
 from trio_mcp.errors import McpError, RequestTimeout
 from trio_mcp.trace_context import TraceContext

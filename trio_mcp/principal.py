@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_text
 
 __all__ = ["SCOPE", "Principal", "as_principal"]

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_number
 from trio_mcp.errors import AuthorizationError, HttpTrouble, LoginRequired
 from trio_mcp.types.methods import facts_of

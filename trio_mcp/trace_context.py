@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 
 __all__ = ["CURRENT_TRACE", "TraceContext"]

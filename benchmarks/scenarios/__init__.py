@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import (
-    big_messages,
     cancellation,
     hops,
     http,
@@ -16,6 +15,7 @@ from . import (
     listeners,
     load,
     memory,
+    payloads,
     protected,
     rss,
     signals,
@@ -24,6 +24,7 @@ from . import (
     stdio,
     stores,
     streams,
+    tools,
     transports,
 )
 
@@ -47,7 +48,8 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,
-    "big": big_messages.run,
+    "tools": tools.run,
+    "payloads": payloads.run,
     "signals": signals.run,
     "load": load.run,
     "streams": streams.run,

@@ -31,6 +31,7 @@ TIMES = {
     "the slowest call takes": "slowest",
 }
 COST = "CPU time of the server"
+BUSY = "how busy the server keeps one CPU"
 
 Load = LinkLoad | HttpLoad
 
@@ -82,9 +83,11 @@ def _ladder(transport: str, loads: dict[str, Load], ladder: tuple[int, ...], opt
         yield Group("load", f"{transport}: {case}", "µs", found)
     if LINUX:
         costs = {label: each.costs for label, each in times.items()}
-        yield Group(
-            "load", f"{transport}: {COST}", "µs/call", costs, [Comparison(peak, most, STEADY, about_right=True)]
-        )
+        steady = Comparison(peak, most, STEADY, about_right=True)
+        yield Group("load", f"{transport}: {COST}", "µs/call", costs, [steady])
+        # What is missing to 100 % is time in which it waited for the load: more processes gain nothing there.
+        busy = {label: [c * r / 1e4 for c, r in zip(costs[label], samples[label], strict=True)] for label in costs}
+        yield Group("load", f"{transport}: {BUSY}", "%", busy)
 
 
 def _label(name: str, in_flight: int) -> str:

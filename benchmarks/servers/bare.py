@@ -64,7 +64,7 @@ async def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
 class Writer:
     """A writer that puts all answers which become ready during one write into the next one."""
 
-    def __init__(self, stream: trio.lowlevel.FdStream) -> None:
+    def __init__(self, stream: trio.abc.SendStream) -> None:
         self._stream = stream
         self._pending: list[bytes] = []
         self._ready = trio.Event()

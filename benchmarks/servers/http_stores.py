@@ -14,11 +14,14 @@ async def main(kind: str = "none", *file: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         store = None
         if kind == "memory":
-            store = MemoryEventStore()
+            store = MemoryEventStore(max_bytes=256 << 20)
         elif kind == "sqlite":
             store = await stack.enter_async_context(SqliteEventStore(*file))
         async with trio.open_nursery() as nursery:
-            print(await nursery.start(partial(server.serve_http, port=0, event_store=store)), flush=True)
+            print(
+                await nursery.start(partial(server.serve_http, port=0, event_store=store, max_message_size=64 << 20)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

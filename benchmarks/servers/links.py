@@ -6,15 +6,17 @@ from functools import partial
 import trio
 from ours import server
 
+LIMIT = 64 * 1024 * 1024  # bytes of a message, as on stdio
+
 
 async def main(transport: str, path: str) -> None:
     async with trio.open_nursery() as nursery:
         if transport == "tcp":
-            url = await nursery.start(partial(server.serve_tcp, port=0))
+            url = await nursery.start(partial(server.serve_tcp, port=0, max_message_size=LIMIT))
         elif transport == "unix":
-            url = await nursery.start(server.serve_unix, path)
+            url = await nursery.start(partial(server.serve_unix, path, max_message_size=LIMIT))
         else:
-            url = await nursery.start(partial(server.serve_websocket, port=0))
+            url = await nursery.start(partial(server.serve_websocket, port=0, max_message_size=LIMIT))
         print(url, flush=True)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.tables import listed
+from trio_mcp.http.framing import Malformed
 from trio_mcp.http.runner.h1.incoming import Heads, Incoming
 from trio_mcp.http.runner.h1.parsers import ParseFields, httptools_parser, parse_with_h11
-from trio_mcp.http.runner.heads import Malformed
 
 LIMIT = 1000
 PARSERS: dict[str, ParseFields] = {"h11": parse_with_h11, "httptools": httptools_parser()}

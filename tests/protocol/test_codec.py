@@ -206,11 +206,18 @@ def deep() -> Any:
     return value
 
 
+class SubFloat(float):
+    pass
+
+
 UNWRITABLE: dict[str, Callable[[], Any]] = {
     "NaN": lambda: float("nan"),
     "infinity": lambda: float("inf"),
     "negative infinity": lambda: -float("inf"),
     "nested NaN": lambda: [{"a": float("nan")}],
+    "NaN of a class of its own": lambda: SubFloat("nan"),
+    "NaN in a tuple": lambda: (float("nan"),),
+    "NaN among many": lambda: [0.5] * 1000 + [float("nan")],
     "lone surrogate": lambda: "\ud800",
     "lone surrogate as a key": lambda: {"\ud800": 1},
     "bytes": lambda: b"\xff",
@@ -222,16 +229,20 @@ UNWRITABLE: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.parametrize("beside", ["", "x" * 200_000], ids=["short", "long"])
 @pytest.mark.parametrize("kind", UNWRITABLE)
-def test_a_value_that_is_not_json_is_refused_with_a_value_error(kind: str) -> None:
-    """And nothing else: the writer of a link survives whatever a handler returns."""
+def test_a_value_that_is_not_json_is_refused_with_a_value_error(kind: str, beside: str) -> None:
+    """And nothing else: the writer of a link survives whatever a handler returns.
+
+    What surely holds no NaN is not searched for the word, which is told from the parts of a long message.
+    """
     for make in (
         lambda value: Request(1, "x", value),
         lambda value: Notification("x", value),
         lambda v: Response(1, v),
     ):
         with pytest.raises(ValueError, match=r"\S"):
-            encode(make({"a": UNWRITABLE[kind]()}))
+            encode(make({"a": UNWRITABLE[kind](), "b": beside}))
 
 
 numbers_and_texts = st.floats() | st.text() | st.integers()
@@ -242,11 +253,12 @@ numbers_and_texts = st.floats() | st.text() | st.integers()
 )
 def test_whatever_is_written_is_json(value: Any) -> None:
     """The words NaN and Infinity may stand in strings, and only there."""
-    try:
-        data = encode(Notification("x", {"a": value}))
-    except ValueError:
-        return
-    strict_json(data)
+    for beside in ("", "x" * 100_000):
+        try:
+            data = encode(Notification("x", {"a": value, "b": beside}))
+        except ValueError:
+            continue
+        strict_json(data)
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "NaN, Infinity", '"NaN"'])

@@ -27,10 +27,10 @@ from tests.protocol.http_bytes import (
     verdict,
 )
 from tests.tables import by_outcome
+from trio_mcp.http.framing import MAX_FRAMING, MAX_LINE, Chunks, Malformed
 from trio_mcp.http.runner.h1 import incoming
 from trio_mcp.http.runner.h1.connection import head_of
-from trio_mcp.http.runner.h1.incoming import MAX_LINE, Chunks, Heads, Incoming
-from trio_mcp.http.runner.heads import MAX_FRAMING, Malformed
+from trio_mcp.http.runner.h1.incoming import Heads, Incoming
 
 by_each_parser = pytest.mark.parametrize("parse", PARSERS.values(), ids=PARSERS)
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -17,10 +18,11 @@ import pytest
 import trio
 import trio.testing
 
-from tests.peer import call, process_peer
-from tests.server.harness import both_eras, client_of, server_with
-from trio_mcp import Client, Context, Server, memory_link_pair
+from tests.peer import HANDSHAKE, ME, call, ndjson, process_peer
+from tests.server.harness import LEGACY, both_eras, client_of, server_with
+from trio_mcp import Client, Context, Server, memory_link_pair, types
 from trio_mcp.server.signals import run_network
+from trio_mcp.types import meta
 
 PROGRAM = """
 from trio_mcp import Server
@@ -86,7 +88,7 @@ def test_an_http_server_serves_even_if_it_cannot_print_its_url(monkeypatch: pyte
     assert served
 
 
-SERVED = """
+LISTED = """
 import sys
 from trio_mcp import Server
 server = Server("test")
@@ -94,19 +96,43 @@ server = Server("test")
 def add(a: int, b: int) -> int:
     '''Add.'''
     return a + b
-print(*sys.modules)
+server.run()
+print(*sys.modules, file=sys.stderr)
 """
 
+UNUSED = {
+    # No second event loop, no client, no HTTP, no command line.
+    *("asyncio", "anyio", "httpx", "hypercorn", "trio_websocket", "urllib.request"),
+    *("trio_mcp.client", "trio_mcp.http", "trio_mcp.cli", "trio_mcp.session.client"),
+    # Nothing for what it does not offer, does not ask for, and was not asked.
+    *(
+        f"trio_mcp.server.features.{each}"
+        for each in ("completion", "custom", "listening", "mounts", "prompts", "resources")
+    ),
+    *(f"trio_mcp.server.input.{each}" for each in ("forms", "sampling", "sampling_loop")),
+    *(f"trio_mcp.{each}" for each in ("joined_names", "schema.forms", "uri_templates")),
+    *("difflib", "jsonschema_rs", "mimetypes"),
+    # Models take longest: only those of a tool, and of what all constructs share.
+    *(
+        f"trio_mcp.types.{each.name}"
+        for each in pkgutil.iter_modules(types.__path__)
+        if each.name not in ("_base", "common", "error_codes", "meta", "methods", "tools", "versions")
+    ),
+}
+"""What a server that has listed its tools has not imported."""
 
-def test_a_server_with_a_tool_loads_no_client_no_http_and_no_second_event_loop() -> None:
-    done = subprocess.run([sys.executable, "-c", SERVED], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "trio_mcp.server" in loaded
-    unwanted = {
-        "asyncio", "anyio", "httpx", "hypercorn", "trio_websocket", "jsonschema_rs", "urllib.request",
-        "trio_mcp.client", "trio_mcp.cli", "trio_mcp.types.tasks", "trio_mcp.types.sampling",
-    }  # fmt: skip
-    assert loaded.isdisjoint(unwanted), loaded & unwanted
+
+@both_eras
+def test_a_server_that_lists_its_tools_has_loaded_nothing_else(revision: str) -> None:
+    fields = {meta.PROTOCOL_VERSION: revision, meta.CLIENT_INFO: ME, meta.CLIENT_CAPABILITIES: {}}
+    params = {} if revision == LEGACY else {"_meta": fields}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+    lines = ndjson(*(HANDSHAKE if revision == LEGACY else []), asked)
+    done = subprocess.run([sys.executable, "-c", LISTED], input=lines, capture_output=True, check=True)
+    assert b'"name":"add"' in done.stdout.splitlines()[-1]
+    loaded = set(done.stderr.decode().split())
+    assert "trio_mcp.server.features.tools" in loaded
+    assert loaded.isdisjoint(UNUSED), loaded & UNUSED
 
 
 # --- the lifespan surrounds each serving, and its state reaches the handlers -----------------------------------------

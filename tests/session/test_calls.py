@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from typing import Any
 
 import pytest
@@ -18,13 +20,15 @@ from trio_mcp import (
     McpError,
     RemoteProtocolError,
     RequestContext,
+    RequestTimeout,
     SessionOptions,
     TraceContext,
     memory_link_pair,
 )
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.link import BUFFER
 from trio_mcp.types.notices import ProgressNotificationParams
-from trio_mcp.types.tools import CallToolResult
+from trio_mcp.types.tool_calls import CallToolResult
 
 
 async def test_a_result_of_the_wrong_shape_is_the_peers_fault_and_costs_one_call() -> None:
@@ -272,3 +276,63 @@ async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() ->
         await client.send_request("tools/call", {"name": "x"}, on_progress=lambda event: seen.append(event.total))
     assert seen == [2]
     assert len(faults) == 1
+
+
+async def test_calls_without_room_are_sent_in_their_order_without_those_that_have_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """They wait together: one that times out or is cancelled meanwhile is never sent, and holds up no other."""
+    options = SessionOptions(max_outgoing_messages=1)
+    async with client_on_wire(options=options) as (client, wire), trio.open_nursery() as nursery:
+        given_up: list[trio.CancelScope] = []
+
+        async def call(number: int) -> None:
+            if number % 3 == 1:
+                with trio.CancelScope() as scope:
+                    given_up.append(scope)
+                    await client.send_request("tools/call", {"n": number})
+            elif number % 3 == 2:
+                with pytest.raises(RequestTimeout):
+                    await client.send_request("tools/call", {"n": number}, timeout=10)
+            else:
+                await client.send_request("tools/call", {"n": number})
+
+        # The link and the queue are full before the first of them.
+        for _ in range(BUFFER + 2):
+            nursery.start_soon(client.send_request, "tools/call", {"n": -1})
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(30):
+            nursery.start_soon(call, number)
+            await trio.testing.wait_all_tasks_blocked()
+        for scope in given_up:
+            scope.cancel()
+        await trio.sleep(11)
+        assert client.statistics().outgoing == BUFFER + 2 + 10
+        seen: list[int] = []
+        while len(seen) < BUFFER + 2 + 10:
+            request = await wire.expect(Request)
+            assert request.params
+            seen.append(request.params["n"])
+            await wire.send(Response(request.id, {}))
+        await trio.testing.wait_all_tasks_blocked()
+        assert wire.arrived() == []
+    assert [number for number in seen if number >= 0] == list(range(0, 30, 3))
+
+
+async def test_a_call_that_has_returned_is_not_kept() -> None:
+    """Its arguments may be large, and its time limit may be hours away."""
+
+    class Argument:
+        pass
+
+    argument = Argument()
+    kept = weakref.ref(argument)
+    async with session_pair(answer=nothing, encode=False) as (client, _):
+        await client.send_request("tools/call", {"name": "x", "large": argument})
+        del argument
+        gc.collect()
+        assert kept() is None
+
+
+async def nothing(context: RequestContext) -> dict[str, Any]:
+    return {}

@@ -17,8 +17,8 @@ from trio_mcp.jsonrpc.messages import Notification
 
 LIMIT = 4
 
-# Trio runs the tasks that are ready in any order: between two turns of a task, another may have two.
-MOST = 2 * BURST
+# Trio runs the tasks that are ready in any order: between two turns of a task, sender and receiver may have two each.
+MOST = 2 * (BURST + LIMIT)
 
 
 def note(n: int) -> SessionMessage:

@@ -36,7 +36,9 @@ from trio_mcp import (
     TransportError,
     streamable_http_client,
 )
-from trio_mcp.http.client.wire import Disconnected, HttpResponse, http_wire
+from trio_mcp.http.client.sending.on_httpx import response_of
+from trio_mcp.http.client.sending.sender import Disconnected
+from trio_mcp.http.client.wire import http_wire
 
 # --- parameters --------------------------------------------------------------------------------------------------
 
@@ -260,7 +262,7 @@ class Buffered:
 async def test_many_small_parts_already_received_let_other_tasks_run(how: str) -> None:
     """The peer chooses the number of chunks: one system call can bring ten thousand."""
     body = Buffered(10_000)
-    response = HttpResponse((body, trio.lowlevel.checkpoint), "GET x", ())
+    response = response_of(body, "GET x", ())
     done = trio.Event()
     turns = 0
 

@@ -7,6 +7,9 @@ import contextlib
 import json
 import socket
 import struct
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +22,12 @@ from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
+from tests.waiting import eventually
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp._nursery import background_nursery
-from trio_mcp.http.client import wire as http_wire
+from trio_mcp.http.client.sending import cookies, http1
+from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE, Disconnected
+from trio_mcp.http.client.wire import HttpWire, http_wire
 
 # --- what servers may do ------------------------------------------------------------------------------------------
 
@@ -156,7 +162,7 @@ async def test_connections_that_have_been_idle_for_long_are_closed(autojump_cloc
     async with modern() as (server, client):
         await call_together(server, client, 10)
         assert server.live == 10
-        await trio.sleep(http_wire.KEPT_ALIVE + 0.1)
+        await trio.sleep(KEPT_ALIVE + 0.1)
         await works(client)
         await server.until_live(1)
 
@@ -247,7 +253,7 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
         async with background_nursery() as nursery:
             (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
             url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-            async with http_wire.http_wire(url, None, None) as wire:
+            async with http_wire(url, None, None) as wire:
 
                 async def exchange(content: bytes) -> None:
                     async with wire.exchange(method, {}, content) as response:
@@ -255,13 +261,144 @@ async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
 
                 for _ in steps[:-1].count("answer") * [None]:
                     await exchange(b"")
-                with contextlib.nullcontext() if works else pytest.raises(http_wire.Disconnected):
+                with contextlib.nullcontext() if works else pytest.raises(Disconnected):
                     await exchange(content)
     assert (server.connections, server.steps) == (connections, [])
 
 
+@contextlib.asynccontextmanager
+async def wire_to(serve: Callable[[trio.SocketStream], Awaitable[object]]) -> AsyncIterator[HttpWire]:
+    """Serve every connection with a function, and open a wire to it."""
+
+    async def until_reset(stream: trio.SocketStream) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            await serve(stream)
+
+    with trio.fail_after(2 * DEADLINE):
+        async with background_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, until_reset, 0, host="127.0.0.1"))
+            async with http_wire(f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp", None, None) as wire:
+                yield wire
+
+
+async def status_of(wire: HttpWire, content: bytes = b"x") -> int:
+    async with wire.exchange("POST", {}, content) as response:
+        await response.body(100)
+        return response.status
+
+
+EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("when", ["with the response", "later"])
+async def test_a_connection_with_bytes_that_no_request_asked_for_is_not_used_again(when: str) -> None:
+    """They would be read as the response to the next request (response smuggling)."""
+    served = 0
+    smuggle, smuggled = trio.Event(), trio.Event()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal served
+        served += 1
+        await stream.receive_some(65536)
+        extra = EMPTY.replace(b"200", b"500") if served == 1 else b""
+        if when == "later":
+            await stream.send_all(EMPTY)
+            await smuggle.wait()
+            await stream.send_all(extra)
+            smuggled.set()
+        else:
+            await stream.send_all(EMPTY + extra)
+        await stream.receive_some(65536)
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 200
+        if when == "later":
+            smuggle.set()
+            await smuggled.wait()
+        assert await status_of(wire) == 200
+        assert served == 2
+
+
+async def test_a_refusal_that_comes_before_the_request_is_written_is_read() -> None:
+    """RFC 9112, section 9.5: a server may respond to the head alone, and close."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire, LARGE) == 413
+
+
+async def test_a_server_that_reads_nothing_costs_a_write_timeout_and_gets_nothing_twice(
+    autojump_clock: MockClock,
+) -> None:
+    served = 0
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal served
+        served += 1
+        await stream.receive_some(65536)
+        await stream.send_all(EMPTY)
+        await trio.sleep_forever()
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 200
+        with pytest.raises(Disconnected, match="WriteTimeout") as caught:
+            await status_of(wire, LARGE)
+        assert caught.value.sent
+        assert served == 1
+
+
+async def test_what_is_cancelled_before_it_is_sent_is_not_sent() -> None:
+    """It takes no wait to hand a small request to the system."""
+    asked = 0
+
+    async def serve(stream: trio.SocketStream) -> None:
+        nonlocal asked
+        while await stream.receive_some(65536):
+            asked += 1
+            await stream.send_all(EMPTY)
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 200
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await status_of(wire)
+        assert await status_of(wire) == 200
+        assert asked == 2
+
+
+async def test_without_system_calls_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a socket's number is not that of a file."""
+    monkeypatch.setattr(http1, "SOCKETS_ARE_FILES", False)
+    async with modern() as (server, client):
+        for _ in range(3):
+            await works(client)
+        assert server.connections == 1
+
+
+async def test_plain_http_needs_no_httpx() -> None:
+    """Importing it takes longer than many calls."""
+    program = """
+        import sys, trio
+        from trio_mcp import Client
+
+        async def main():
+            async with Client(sys.argv[1]) as client:
+                await client.call_tool("fine")
+
+        trio.run(main)
+        assert "httpx" not in sys.modules
+    """
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": discovered, "tools/call": ok}) as server:
+            await trio.run_process([sys.executable, "-c", textwrap.dedent(program), server.url])
+
+
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_wire, "MAX_KEPT_ALIVE", 3)
+    monkeypatch.setattr(http1, "MAX_KEPT_ALIVE", 3)
     async with modern() as (server, client):
         await call_together(server, client, 10)
         await server.until_live(3)
@@ -297,7 +434,7 @@ async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None
     async def half(asked: Asked) -> None:
         await asked.events(then="gone")
 
-    async with peer({"GET": half}) as server, http_wire.http_wire(server.url, None, None) as wire:
+    async with peer({"GET": half}) as server, http_wire(server.url, None, None) as wire:
         with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
             async with wire.exchange("GET", {}):
                 scope.cancel()
@@ -311,13 +448,13 @@ async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None
 async def test_a_server_that_does_not_shake_hands_costs_a_connect_timeout(autojump_clock: MockClock) -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-    async with listener, http_wire.http_wire(url, None, None) as wire:
+    async with listener, http_wire(url, None, None) as wire:
         began = trio.current_time()
-        with pytest.raises(http_wire.Disconnected, match="ConnectTimeout") as caught:
+        with pytest.raises(Disconnected, match="ConnectTimeout") as caught:
             async with wire.exchange("GET", {}):
                 pass
         assert not caught.value.sent
-        assert trio.current_time() - began == pytest.approx(http_wire.CONNECT_TIMEOUT, abs=1)
+        assert trio.current_time() - began == pytest.approx(CONNECT_TIMEOUT, abs=1)
 
 
 async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,6 +479,42 @@ async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             nursery.cancel_scope.cancel()
 
 
+async def test_a_cancellation_anywhere_over_tls_leaves_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake, kept connections, and large requests included."""
+    config, _ = over_tls(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(config.certfile))
+    tls = config.create_ssl_context()
+    assert tls is not None
+    live = 0
+
+    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        nonlocal live
+        live += 1
+        with contextlib.suppress(trio.BrokenResourceError):
+            while data := await stream.receive_some(65536):
+                if data.endswith(b"."):
+                    await stream.send_all(EMPTY)
+        live -= 1
+
+    async with background_nursery() as nursery:
+        start = partial(trio.serve_ssl_over_tcp, serve, 0, tls, host="127.0.0.1", https_compatible=True)
+        (listener,) = await nursery.start(start)
+        port = listener.transport_listener.socket.getsockname()[1]
+
+        async def scenario() -> None:
+            async with http_wire(f"https://127.0.0.1:{port}/mcp", None, None) as wire:
+                for content in (b".", b"x" * 100_000 + b"."):
+                    assert await status_of(wire, content) == 200
+
+        async def check() -> None:
+            await eventually(lambda: live == 0)
+
+        with trio.fail_after(2 * DEADLINE):
+            assert await cancel_everywhere(scenario, check) > 10
+
+
 # --- what goes along ----------------------------------------------------------------------------------------------
 
 
@@ -361,7 +534,7 @@ async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load balancer may tell by a cookie which server holds the session."""
-    monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
+    monkeypatch.setattr(cookies, "MAX_COOKIES", 5)
     calls = 0
 
     async def baker(asked: Asked) -> None:

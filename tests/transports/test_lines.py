@@ -165,9 +165,10 @@ class Piped:
         try:
             with self.scope:
                 await self.writing.run()
-        except trio.BrokenResourceError as exc:
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             self.raised.append(exc)
-        self.stream.close()
+        if not self.scope.cancel_called:
+            self.stream.close()
 
     def put(self, size: int = 0) -> None:
         self.writing.put(Notification("m", {"n": self.sent, "x": "x" * size}))
@@ -277,13 +278,23 @@ async def test_after_a_close_what_was_sent_is_written_and_nothing_else(piped: Pi
     """Closing ends the sending side once everything sent before has been written."""
     piped.put(size)
     piped.put()
-    await piped.writing.sender.aclose()
+    piped.writing.sender.close()
     with pytest.raises(trio.ClosedResourceError):
         piped.put()
     with pytest.raises(trio.ClosedResourceError):
         await piped.writing.sender.send(SessionMessage(Notification("m")))
     assert numbers(await piped.take_all()) == [0, 1]
     assert os.read(piped.reader, 1) == b""  # its end
+
+
+async def test_after_a_refusal_nothing_is_written(piped: Piped) -> None:
+    """The link is lost, though the system might still take what is sent."""
+    piped.writing.sender.refuse()
+    with pytest.raises(trio.BrokenResourceError):
+        piped.put()
+    with pytest.raises(trio.BrokenResourceError):
+        await piped.writing.sender.send(SessionMessage(Notification("m")))
+    assert piped.take() == b""
 
 
 async def test_without_its_writer_nothing_is_written_at_once(piped: Piped) -> None:
@@ -369,6 +380,55 @@ async def test_a_flood_does_not_starve_other_tasks() -> None:
             await trio.lowlevel.checkpoint()
     # A burst as it is read, and one that waited; and Trio may give one task two turns between two of another.
     assert max(later - earlier for earlier, later in itertools.pairwise([0, *seen])) <= 4 * BURST
+
+
+async def test_messages_that_come_one_by_one_never_wait() -> None:
+    """Each read is a checkpoint, so each begins a new burst: a session acts on each message as it is read."""
+    taken: list[SessionMessage] = []
+    reads = 0
+
+    async def receive() -> bytes:
+        nonlocal reads
+        await trio.lowlevel.checkpoint()
+        assert len(taken) == reads
+        reads += 1
+        return b'{"jsonrpc":"2.0","method":"m"}\n' if reads <= 3 * BURST else b""
+
+    inbound, read = open_direct_channel(BUFFER)
+    async with background_nursery() as nursery:
+        nursery.start_soon(read.deliver_to, taken.append)
+        await trio.testing.wait_all_tasks_blocked()
+        await read_lines(receive, LineDecoder(), inbound, LineSender())
+
+
+async def test_a_stream_that_takes_everything_does_not_starve_other_tasks() -> None:
+    """The writer never waits for such a stream, but lets other tasks run between its writes."""
+
+    class Null:
+        writes = 0
+
+        def fileno(self) -> int:
+            self.writes += 1
+            return fd
+
+    async def other() -> None:
+        while True:
+            seen.append(null.writes)
+            await trio.lowlevel.checkpoint()
+
+    null, seen = Null(), list[int]()
+    fd = os.open(os.devnull, os.O_WRONLY)
+    writing = Writing(Recorder(), null)
+    async with background_nursery() as nursery:
+        for _ in range(3 * BUFFER):
+            nursery.start_soon(writing.sender.send, SessionMessage(Notification("m", {"x": "x" * CHUNK})))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other)
+        nursery.start_soon(writing.run)
+        while null.writes < 3 * BUFFER:
+            await trio.lowlevel.checkpoint()
+    os.close(fd)
+    assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= 2
 
 
 async def test_reading_stops_when_the_session_has_gone() -> None:

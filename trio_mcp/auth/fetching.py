@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -15,7 +14,8 @@ from trio_mcp._version import __version__
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import Reach, UrlPolicy, is_loopback, reach
 from trio_mcp.errors import AuthorizationError, MessageTooLarge
-from trio_mcp.http.client.wire import Disconnected, HttpResponse, parts_of, trusting
+from trio_mcp.http.client.sending.on_httpx import disconnected, parts_of, response_of, trusting
+from trio_mcp.http.client.sending.sender import Disconnected, HttpResponse
 from trio_mcp.http.headers import JSON, MAX_URL, shown
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ class Network:
         """Return a transport for one exchange."""
         import httpx  # noqa: ASYNC127 - not every client needs it; it is always installed
 
-        variables = map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))
-        return httpx.AsyncHTTPTransport(verify=trusting(httpx, *variables), proxy=proxy)
+        return httpx.AsyncHTTPTransport(verify=trusting(), proxy=proxy)
 
 
 class Fetcher:
@@ -187,8 +186,8 @@ class Fetcher:
                     # Only if there was no connection: once it is sent, a code or a refresh token may have been used up.
                     if number < len(addresses) and isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout)):
                         continue
-                    raise AuthorizationError(fetch.step, str(Disconnected.by(exc, target))) from None
-                return await _read(fetch, url, HttpResponse((response, _nothing), target, failures))
+                    raise AuthorizationError(fetch.step, str(disconnected(exc, target))) from None
+                return await _read(fetch, url, response_of(response, target, failures))
         raise _failed(fetch, url, "its host has no address")
 
 
@@ -261,7 +260,3 @@ def _failed(fetch: Fetch, url: str, what: str) -> AuthorizationError:
 def _shown(url: str) -> str:
     """Return a URL for a message, without the query, which may be secret."""
     return shown(url.partition("?")[0])
-
-
-async def _nothing() -> None:
-    pass

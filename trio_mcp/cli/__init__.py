@@ -71,6 +71,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.config import run
         case "check":
             from trio_mcp.cli.check import run
+        case "bench":
+            from trio_mcp.cli.bench import run
         case "record":
             from trio_mcp.cli.record import run
         case "replay":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import Exit
 
-__all__ = ["as_json_object", "check_form", "from_words", "value_of"]
+__all__ = ["as_json_object", "as_whole", "check_form", "from_words", "value_of"]
 
 # Chosen: generous for a real field, and a moment's work for a hostile one.
 MAX_PARTS = 200
@@ -32,6 +33,21 @@ def as_json_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Exit("the arguments must be a JSON object")
     return value
+
+
+def as_whole(words: Sequence[str]) -> dict[str, Any] | None:
+    """Return the arguments if they are given as one JSON text, or as ``-`` for standard input; else None.
+
+    Words of another form are checked as far as that is possible without a schema, for `from_words` to read later.
+
+    Raises:
+        Exit: If the text is not a JSON object, or the words are malformed.
+    """
+    # No argument can have the form name=value and begin with a brace in practice, so one word tells.
+    if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
+        return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
+    check_form(words)
+    return None
 
 
 def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:

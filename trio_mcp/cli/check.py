@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.exits import INTERRUPTED, OK, Exit
+from trio_mcp.cli.reporting import check_writable, until_interrupted, write_text
 from trio_mcp.cli.signing_in import with_stored_token
 from trio_mcp.cli.targets import target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -45,9 +44,8 @@ def run(options: argparse.Namespace) -> int:
             print(_plan(trio.run(preview), options), end="")
         return OK
     files = _Files(options)
-    bar = ProgressBar(sys.stderr)
     with runnable():
-        report = trio.run(_until_interrupted, partial(check, baseline=baseline), bar).knowing(baseline)
+        report = trio.run(_checked, partial(check, baseline=baseline)).knowing(baseline)
     report = attrs.evolve(report, target=shown_name(options) or report.target)
     # Flushed, so that it stands before what is said on standard error, where both go to one file.
     print(json_text(report) if options.json else table(report), end="", flush=True)
@@ -138,35 +136,16 @@ def _prepared(
     )
 
 
-async def _until_interrupted(check: Callable[..., Awaitable[CheckReport]], bar: ProgressBar) -> CheckReport:
-    """Run a check until it ends; Ctrl-C ends it with what was found until then, a second Ctrl-C at once."""
-    stop = trio.Event()
+async def _checked(check: Callable[..., Awaitable[CheckReport]]) -> CheckReport:
+    """Run a check until it ends; Ctrl-C ends it with what was found until then."""
+    bar = ProgressBar(sys.stderr)
 
     def show(progress: Progress) -> None:
         if bar.wanted:
             broken = f", {progress.broken} broken" if progress.broken else ""
             bar.draw(progress.examples, progress.of, f"{progress.doing}, {progress.requests} requests{broken}")
 
-    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made.
-    with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
-
-        async def listen() -> None:
-            await anext(signals)
-            stop.set()
-            # Or the message would stand behind the bar, on the same line.
-            bar.clear()
-            print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
-            await anext(signals)
-            scope.cancel("interrupted twice")
-
-        try:
-            async with background_nursery() as nursery:
-                nursery.start_soon(listen)
-                return await check(on_progress=show, stop=stop)
-        finally:
-            bar.clear()
-    # Only the cancellation of the scope leads here, so this was the second Ctrl-C: no report is left to give.
-    raise KeyboardInterrupt
+    return await until_interrupted(lambda stop: check(on_progress=show, stop=stop), bar)
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -184,9 +163,7 @@ class _Files:
             raise Exit(f"--report: {exc}") from None
         self._baseline = options.write_baseline
         for path in (*self._forms, *filter(None, [self._baseline])):
-            folder = Path(path).resolve().parent
-            if not os.access(folder, os.W_OK):
-                raise Exit(f"can't write {path}: {folder} is not a folder that can be written to")
+            check_writable(path)
         # Beside the report, whose page names these files without a folder.
         self._replays = options.replays or (Path(options.report[0]).parent if options.report else None)
 
@@ -196,10 +173,10 @@ class _Files:
         from trio_mcp.testing.check.plan_files import write_plan_files
 
         for path, form in self._forms.items():
-            self._write(path, form(report))
+            write_text(path, form(report))
         if self._baseline:
             found = [(each.rule.id, each.failure.problem if each.failure else "") for each in report.broken]
-            self._write(self._baseline, baseline_text(found))
+            write_text(self._baseline, baseline_text(found))
         if self._replays is not None and any(each.failure for each in report.broken):
             try:
                 written = write_plan_files(report, self._replays)
@@ -207,13 +184,6 @@ class _Files:
                 raise Exit(f"can't write to {self._replays}: {exc.strerror}", hint=False) from None
             name = clean(str(written[0] if len(written) == 1 else Path(self._replays, "RULE.replay.json")))
             print(f"To see a failure again: trio-mcp replay {name} TARGET", file=sys.stderr)
-
-    def _write(self, path: str, text: str) -> None:
-        try:
-            # Whatever the locale says: the page and the XML name no other encoding.
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as exc:
-            raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
 
 
 # --- --dry-run --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from trio_mcp._keywords import did_you_mean
-from trio_mcp.cli.arguments import as_json_object, check_form, from_words
+from trio_mcp.cli.arguments import as_whole, from_words
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
 from trio_mcp.cli.messages import paint
 from trio_mcp.cli.targets import connected
@@ -26,7 +26,7 @@ from trio_mcp.types.prompts import Prompt
 from trio_mcp.types.resources import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 from trio_mcp.types.tools import Tool
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS", "run", "tool_named"]
 
 Item = Tool | Prompt | Resource | ResourceTemplate
 
@@ -37,9 +37,7 @@ def run(options: argparse.Namespace) -> int:
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
         # Before a server is started: malformed arguments are wrong whatever the server is.
-        options.whole = _whole(options.arguments)
-        if options.whole is None:
-            check_form(options.arguments)
+        options.whole = as_whole(options.arguments)
 
     async def main() -> int:
         # What is raised in the block is reported after the server has ended, and so after all that it has to say on
@@ -208,14 +206,6 @@ def _type(field: Any) -> str:
 # --- a tool: its result to standard output; its errors, and its progress, to standard error ---------------------------
 
 
-def _whole(words: list[str]) -> dict[str, Any] | None:
-    """Return the arguments of a tool if they are given as one JSON text, else None."""
-    # No argument can have the form name=value and begin with a brace in practice, so one word tells.
-    if len(words) != 1 or not (words[0] == "-" or words[0].lstrip().startswith("{")):
-        return None
-    return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
-
-
 async def _call(client: Client, options: argparse.Namespace) -> int:
     arguments = options.whole
     if arguments is None:
@@ -249,10 +239,18 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
     # The protocol has no request for a single tool, so all of them are listed.
-    schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
-    if name in schemas:
-        return schemas[name]
-    meant = did_you_mean(name, schemas) or f"; its tools are: {', '.join(schemas) or 'none'}"
+    return tool_named(name, {tool.name: tool async for tool in client.iter_tools()}).input_schema
+
+
+def tool_named(name: str, listed: Mapping[str, Tool]) -> Tool:
+    """Return a tool that a server lists.
+
+    Raises:
+        Exit: If it lists none of this name.
+    """
+    if name in listed:
+        return listed[name]
+    meant = did_you_mean(name, listed) or f"; its tools are: {', '.join(listed) or 'none'}"
     raise Exit(f"the server lists no tool {name!r}{meant}", FAILED)
 
 

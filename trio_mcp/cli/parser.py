@@ -129,6 +129,19 @@ WHOLE = _typed("a whole number", int)
 FROM_ONE = _typed("a whole number from 1", _from_one)
 
 
+def _ladder(text: str) -> tuple[int, ...]:
+    steps = tuple(map(int, text.split(",")))
+    # At least one, and at most 20 (chosen), each above the one before.
+    if not 1 <= steps[0] <= steps[-1] <= MOST_IN_FLIGHT or [*steps] != sorted({*steps}) or len(steps) > 20:
+        raise ValueError(text)
+    return steps
+
+
+# Chosen: beyond it a single client only measures its own queue.
+MOST_IN_FLIGHT = 1024
+LADDER = _typed(f"up to 20 rising whole numbers from 1 to {MOST_IN_FLIGHT}, such as 1,4,16,64", _ladder)
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
@@ -268,6 +281,32 @@ CHECKING = (
     Argument("--dry-run", action="store_true", help="connect, list, and say what would be done"),
     JSON,
 )
+# Options of `bench`. The defaults of what a library would also need are those of `Terms`, which imports more.
+BENCHING = (
+    Argument(
+        "--tool",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("NAME", "ARGUMENT"),
+        help="call this tool, with arguments as of `call`; by default all that are annotated read-only, with generated"
+        " arguments; can be repeated",
+    ),
+    Argument(
+        "--ladder",
+        type=LADDER,
+        default=(1, 4, 16, 64),
+        metavar="N,N,...",
+        help="how many calls are in flight in each step (1,4,16,64)",
+    ),
+    Argument("--seconds", type=SECONDS, default=2.0, metavar="SECONDS", help="how long each step is measured (2)"),
+    Argument("--max-calls", type=FROM_ONE, default=100_000, metavar="N", help="how many calls at most (100000)"),
+    Argument("--max-time", type=TIME, default=300.0, metavar="TIME", help="how long it takes at most (5m)"),
+    Argument("--seed", type=WHOLE, default=0, metavar="N", help="the same seed makes the same arguments (0)"),
+    Argument("--compare", metavar="OTHER", help="measure this TARGET as well, in turns, and give the ratios"),
+    Argument("--json", metavar="FILE", help="write the figures as JSON; - prints them in place of the table"),
+    Argument("--html", metavar="FILE", help="write a page with the figures"),
+)
 
 COMMANDS = {
     "run": Command(
@@ -394,6 +433,16 @@ COMMANDS = {
         has_target=True,
         own_client=True,
     ),
+    "bench": Command(
+        "measure how fast a server responds, with more and more calls in flight",
+        BENCHING,
+        examples=(
+            "trio-mcp bench server.py",
+            "trio-mcp bench https://host.example/mcp --tool search query=trio",
+            "trio-mcp bench server.py --compare server2.py --html figures.html",
+        ),
+        has_target=True,
+    ),
     "record": Command(
         "record what a client and a server say to each other",
         (
@@ -486,7 +535,9 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
     for each in ahead:
         parser.add_argument(each.name, **each.settings)
     if command.has_target:
-        parser.add_argument("target", metavar="TARGET", nargs="?" if rest else None, help="the server; see below")
+        # Beside `--tool`, whose arguments may have taken it; see `_untangle`.
+        optional = rest or name == "bench"
+        parser.add_argument("target", metavar="TARGET", nargs="?" if optional else None, help="the server; see below")
     for heading, arguments in command.groups().items():
         group = parser if heading is None else parser.add_argument_group(heading)
         for each in arguments:
@@ -524,6 +575,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             parser.error(f"unexpected argument {extra[0]!r}")
         parser.error(f"unknown option {option!r}{did_you_mean(option, ['--help', *known])}")
     options.command, options.process, options.file_arguments = name, None, rest or []
+    if name == "bench":
+        _untangle(options, parser, rest)
     if command.has_target and rest is not None:
         _assign(options, parser, rest)
     if name == "call" and _is_argument(options.tool):
@@ -548,6 +601,17 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
     options.process, options.file_arguments = rest, []
     if not rest:
         parser.error("-- must be followed by a command that starts a server")
+
+
+def _untangle(options: argparse.Namespace, parser: _Parser, rest: list[str] | None) -> None:
+    """Tell the TARGET from the arguments of a tool: `bench --tool NAME name=value TARGET`."""
+    for words in options.tool:
+        if len(words) > 1 and not _is_argument(words[-1]) and options.target is None and rest is None:
+            options.target = words.pop()
+        if wrong := [word for word in words[1:] if not _is_argument(word)]:
+            parser.error(f"argument --tool: an argument must have the form name=value or name:=json; got {wrong[0]!r}")
+    if options.target is None and rest is None:
+        parser.error("the following arguments are required: TARGET")
 
 
 def _is_argument(word: str) -> bool:

@@ -154,7 +154,9 @@ def _configured(path: str, name: str, variables: dict[str, str], make_auth: Make
 
 
 @contextlib.asynccontextmanager
-async def connected(options: argparse.Namespace, before_asking: Callable[[], object]) -> AsyncIterator[Client]:
+async def connected(
+    options: argparse.Namespace, before_asking: Callable[[], object], *, may_ask: bool = True
+) -> AsyncIterator[Client]:
     """Connect to the server named on the command line, while the block runs.
 
     With a terminal, the server may ask its user. There is no language model to ask.
@@ -162,9 +164,10 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
     Args:
         options: The command line.
         before_asking: Called before the user is asked something on behalf of the server.
+        may_ask: Whether the server may ask, if there is a terminal.
     """
     # Without a terminal elicitation is not declared, so that the server knows not to ask.
-    dialogue = Dialogue(before_asking) if has_terminal() else None
+    dialogue = Dialogue(before_asking) if may_ask and has_terminal() else None
     roots = [Path(root).resolve() for root in options.root] if options.root else None  # noqa: ASYNC240 - nothing runs yet
     settings: dict[str, Any] = {} if options.timeout is None else {"timeout": options.timeout}
     if options.log_level is not None:

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, TypeAlias
 
-import attrs
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.client.subscriptions import lies_below
 from trio_mcp.http.client.parameters import HttpServerParameters

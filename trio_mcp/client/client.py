@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Never, TypedDict, TypeVar, Unpack, overload
 
-import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
@@ -35,10 +35,10 @@ from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
-from trio_mcp.types.common import INPUT_REQUIRED, Implementation
+from trio_mcp.types.common import INPUT_REQUIRED, Implementation, LoggingLevel
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.meta import checked_meta
-from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
+from trio_mcp.types.notices import LoggingMessageNotificationParams
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
 from trio_mcp.types.resources import (
     ListResourcesResult,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import RemoteProtocolError
@@ -16,7 +16,7 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.session.calls import UNLIMITED, Limits
 from trio_mcp.session.client import ClientSession
-from trio_mcp.types.notices import LoggingLevel
+from trio_mcp.types.common import LoggingLevel
 
 __all__ = ["ConnectedSession"]
 

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
-import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_choice, check_hook
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
@@ -27,8 +27,8 @@ from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation
-from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
+from trio_mcp.types.common import Implementation, LoggingLevel
+from trio_mcp.types.notices import LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.connection import Connection, OutgoingCall

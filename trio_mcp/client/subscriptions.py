@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final, TypeAlias
 
-import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.convert import another, brief
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest

@@ -9,12 +9,12 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self
 
-import attrs
 import trio
 from pydantic import BeforeValidator, PydanticUndefinedAnnotation, PydanticUserError, ValidationError
 from pydantic_core import to_json
 from typing_extensions import TypeVar
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
 from trio_mcp.convert import as_result, brief
@@ -30,7 +30,8 @@ from trio_mcp.errors import (
 )
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types.content import TextContent
-from trio_mcp.types.tools import CallToolResult, ListToolsResult, Tool
+from trio_mcp.types.tool_calls import CallToolResult
+from trio_mcp.types.tools import ListToolsResult, Tool
 
 if TYPE_CHECKING:  # costs more to import than the rest of a client, and most calls have no result_type
     from pydantic import TypeAdapter

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import McpError, NegotiationError, RemoteProtocolError
 from trio_mcp.types import meta

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeAlias, get_args
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.eras.capabilities import is_spec_method, requests_of_clients
 from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
+from trio_mcp.types.common import LoggingLevel
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
-from trio_mcp.types.notices import LoggingLevel
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
 __all__ = [

@@ -114,6 +114,10 @@ class Headers:
         # HTTP/2 may split a cookie into several fields, which belong together as one cookie (RFC 9113, section 8.2.3).
         return {name: ("; " if name == "cookie" else ", ").join(values) for name, values in self._values.items()}
 
+    def all(self, name: str) -> list[str]:
+        """Return the values of a field, one for each time that it was sent."""
+        return list(self._values.get(name.lower(), ()))
+
     def count(self, name: str) -> int:
         """Return how many times a field was sent."""
         return len(self._values.get(name.lower(), ()))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Message, Notification, Request, Response
 from trio_mcp.types.methods import Lane

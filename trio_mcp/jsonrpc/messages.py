@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeGuard
 
-import attrs
+from trio_mcp import _attrs as attrs
 
 __all__ = [
     "RELATED",

@@ -169,6 +169,10 @@ class Peer:
         self._outgoing[request_id] = outgoing
         return outgoing
 
+    def pending(self, request_id: RequestId) -> OutgoingRequest | None:
+        """Return our request with this id; None if it is settled, or was never made."""
+        return self._outgoing.get(request_id)
+
     def cancel(self, outgoing: OutgoingRequest, reason: str | None = None) -> Notification | None:
         """Give up one of our requests.
 

@@ -23,7 +23,7 @@ from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Feature, Handler, Identify, ListOptions, Middleware, Settings
+from trio_mcp.server.features.feature import Feature, Handler, Identify, ListOptions, Middleware, Needs, Settings
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.resources import read_uri
@@ -67,6 +67,7 @@ class ProxyFeature:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
         }
+        self.needs: dict[str, Needs] = {}
         self.upstream_capabilities: dict[str, Any] = {}
         self._settings = settings
         self._max_rounds = max_rounds

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-import attrs
+from trio_mcp import _attrs as attrs
 
 if TYPE_CHECKING:
     import jsonschema_rs

@@ -42,7 +42,6 @@ from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving HTTP
@@ -157,7 +156,7 @@ class BaseServer:
         # Last: the features read the settings and register with the dispatch.
         self._features = tuple(self.make_features())
         for feature in self._features:
-            self.dispatch.methods.update(feature.methods)
+            self.dispatch.add(feature)
 
     def make_features(self) -> Iterable[Feature]:
         """Make the server's features, in the order of their capabilities; called at the end of ``__init__``."""
@@ -629,7 +628,10 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
         return Implementation(name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
+    icons = name.icons
+    if icons is not None:
+        from trio_mcp.types.icons import checked_icons  # deferred: few servers have icons
+
+        icons = checked_icons(icons, f"server {name.name!r}")
     # A copy: the caller's object may describe other servers as well.
-    return name.model_copy(
-        update={"icons": None if name.icons is None else checked_icons(name.icons, f"server {name.name!r}")}
-    )
+    return name.model_copy(update={"icons": icons})

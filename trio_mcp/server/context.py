@@ -37,8 +37,8 @@ from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:  # few servers use sampling; its types cost import time
     from trio_mcp.server.input.sampling import Messages, SampleDetails
+    from trio_mcp.types.common import LoggingLevel
     from trio_mcp.types.input_required import InputResponse
-    from trio_mcp.types.notices import LoggingLevel
     from trio_mcp.types.roots import Root
     from trio_mcp.types.sampling import CreateMessageResult, ToolChoice
     from trio_mcp.types.tools import Tool

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import base64
 import functools
-import mimetypes
 import os
 import re
 import stat
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import attrs
 from pydantic_core import CoreSchema, core_schema
 
-from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, TextContent
-from trio_mcp.types.icons import image_type
-from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
+from trio_mcp import _attrs as attrs
+
+if TYPE_CHECKING:  # loaded when a function returns one of these
+    import mimetypes
+
+    from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, TextContent
+    from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
 
 __all__ = ["MAX_FILE", "MEDIA", "Audio", "File", "Image", "block_of", "contents_of"]
 
@@ -26,18 +28,15 @@ MAX_FILE: Final = 32 * 1024 * 1024
 """The maximum size of a file that is read for a path, in bytes."""
 
 # How files begin, from the specifications of the formats; for the usual pictures there is `image_type`.
-_BEGINNINGS: Final = tuple(
-    (re.compile(pattern, re.DOTALL), kind)
-    for pattern, kind in (
-        (rb".{4}ftypavif", "image/avif"),
-        (rb"II\*\0|MM\0\*", "image/tiff"),
-        (rb"RIFF.{4}WAVE", "audio/wav"),
-        (rb"ID3", "audio/mpeg"),
-        (rb"OggS", "audio/ogg"),
-        (rb"fLaC", "audio/flac"),
-        (rb"%PDF-", "application/pdf"),
-        (rb"PK\x03\x04", "application/zip"),
-    )
+_BEGINNINGS: Final = (
+    (rb".{4}ftypavif", "image/avif"),
+    (rb"II\*\0|MM\0\*", "image/tiff"),
+    (rb"RIFF.{4}WAVE", "audio/wav"),
+    (rb"ID3", "audio/mpeg"),
+    (rb"OggS", "audio/ogg"),
+    (rb"fLaC", "audio/flac"),
+    (rb"%PDF-", "application/pdf"),
+    (rb"PK\x03\x04", "application/zip"),
 )
 # What people call a format, where `mimetypes` knows it by another name or, in some versions of Python, not at all.
 _FORMATS: Final = {
@@ -56,7 +55,7 @@ _FORMATS: Final = {
     "text": "text/plain",
 }
 # Besides text/*: what a model can read.
-_TEXTUAL: Final = re.compile(r"text/.*|application/(?:(?:.+\+)?(?:json|xml)|javascript|toml|yaml|x-yaml|sql)")
+_TEXTUAL: Final = r"text/.*|application/(?:(?:.+\+)?(?:json|xml)|javascript|toml|yaml|x-yaml|sql)"
 
 
 class _Media:
@@ -106,6 +105,8 @@ class Image(_Media):
 
     def to_image_content(self) -> ImageContent:
         """Return the picture as a content block."""
+        from trio_mcp.types.content import ImageContent
+
         return ImageContent(data=_base64(self.data), mime_type=self.mime_type)
 
 
@@ -129,6 +130,8 @@ class Audio(_Media):
 
     def to_audio_content(self) -> AudioContent:
         """Return the sound as a content block."""
+        from trio_mcp.types.content import AudioContent
+
         return AudioContent(data=_base64(self.data), mime_type=self.mime_type)
 
 
@@ -173,6 +176,8 @@ class File(_Media):
 
     def to_resource_content(self) -> EmbeddedResource:
         """Return the file as a content block."""
+        from trio_mcp.types.content import EmbeddedResource
+
         # The name alone: a client need not know where the file lies.
         contents = contents_of(self, f"file:///{quote(self.name)}")
         return EmbeddedResource(resource=contents)
@@ -190,6 +195,8 @@ def block_of(value: Image | Audio | File | bytes) -> ImageContent | AudioContent
         elif kind.startswith("audio/"):
             value = Audio(data=value, format=kind)
         elif not kind and (text := _text_in(value)) is not None:
+            from trio_mcp.types.content import TextContent
+
             return TextContent(text=text)
         else:
             value = File(data=value)
@@ -200,7 +207,13 @@ def block_of(value: Image | Audio | File | bytes) -> ImageContent | AudioContent
 
 def contents_of(value: Image | Audio | File, uri: str) -> TextResourceContents | BlobResourceContents:
     """Return a value as the contents of a resource."""
-    if isinstance(value, File) and _TEXTUAL.fullmatch(value.mime_type) and (text := _text_in(value.data)) is not None:
+    from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
+
+    if (
+        isinstance(value, File)
+        and re.fullmatch(_TEXTUAL, value.mime_type)
+        and (text := _text_in(value.data)) is not None
+    ):
         return TextResourceContents(uri=uri, mime_type=value.mime_type, text=text)
     return BlobResourceContents(uri=uri, mime_type=value.mime_type, blob=_base64(value.data))
 
@@ -242,11 +255,16 @@ def _kind_of_file(name: str, data: bytes, format: str | None) -> str:
 
 
 def _kind_by_beginning(data: bytes) -> str | None:
-    return image_type(data) or next((kind for pattern, kind in _BEGINNINGS if pattern.match(data)), None)
+    from trio_mcp.types.icons import image_type
+
+    known = (kind for pattern, kind in _BEGINNINGS if re.match(pattern, data, re.DOTALL))
+    return image_type(data) or next(known, None)
 
 
 @functools.cache
 def _types() -> mimetypes.MimeTypes:
+    import mimetypes
+
     return mimetypes.MimeTypes()  # Python's own table: the system's would differ from one machine to the next
 
 

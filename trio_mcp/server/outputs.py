@@ -7,22 +7,24 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Never, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, get_args, get_origin
 
-import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
+from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
 from trio_mcp.server.media import MEDIA, block_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from trio_mcp.types.tools import CallToolResult
+
+if TYPE_CHECKING:
+    from trio_mcp.types.tool_calls import CallToolResult
 
 __all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result", "wrapped_as"]
 
@@ -30,13 +32,30 @@ __all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-_BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
-# What becomes a block that is not just text with its JSON.
-_CONTENT = (*_BLOCKS, *MEDIA, bytes)
-# The return types that most tools have; they share one Output each.
+# What becomes a block that is not just text with its JSON, besides models.
+_RAW = (*MEDIA, bytes)
 _SCALARS = (int, float, str, bool)
 # Return annotations that say nothing about a value; such a tool has no output schema.
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
+
+
+# Few tools return models of the protocol, and making these takes a twentieth of a server's start.
+@functools.cache
+def _blocks() -> tuple[type[WireModel], ...]:
+    from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+
+    return TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource
+
+
+@functools.cache
+def _complete_results() -> type[CallToolResult]:
+    from trio_mcp.types.tool_calls import CallToolResult
+
+    return CallToolResult
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, _blocks() if isinstance(value, WireModel) else _RAW)
 
 
 class OutputError(Exception):
@@ -74,7 +93,7 @@ class Output:
         Raises:
             OutputError: If the value is not of the declared type.
         """
-        if isinstance(value, CallToolResult):
+        if isinstance(value, WireModel) and isinstance(value, _complete_results()):
             return self._complete_result(value, revision)
         if self._to_json_data is None:
             items = _items(value) if self._to_content is None else self._to_content(value)
@@ -140,18 +159,20 @@ def read_output(
     if _is_content(returns):
         return Output(None, to_content=_declared_content(returns))
     subject, wanted = f"{what}: the return type", options.structured_output if structured is None else structured
-    if returns in _SCALARS:
-        return _scalar(returns, wanted)
+    try:
+        return _shared(kind_of(returns, models=True), wanted, options.inline_definitions)
+    except (Unclear, TypeError):  # a TypeError is raised once more below, with the name of the tool
+        pass
     return _structured(returns, subject, options.inline_definitions) if wanted else _unstructured(returns, subject)
 
 
-# The warnings flag differs from that of other types: see _serialized.
-@functools.cache
-def _scalar(returns: Any, structured: bool) -> Output:
-    """Return the shared output of all tools that return this scalar: building one takes longer than anything else."""
-    if structured:
-        return _structured(returns, "the return type", warnings=False)
-    return _unstructured(returns, "the return type", warnings=False)
+@functools.lru_cache(maxsize=250)  # chosen: enough for most servers; it keeps models alive
+def _shared(kind: Kind, structured: bool, inline: bool) -> Output:
+    """Return the shared output of all tools that return this kind: making one takes longer than the rest of a tool."""
+    returns, subject = kind.annotation, "the return type"
+    # The warnings flag differs for scalars: see _serialized.
+    warnings: Literal["error"] | bool = False if returns in _SCALARS else "error"
+    return _structured(returns, subject, inline, warnings) if structured else _unstructured(returns, subject, warnings)
 
 
 def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
@@ -160,7 +181,7 @@ def _unstructured(returns: Any, subject: str, warnings: Literal["error"] | bool 
     def to_content(value: Any) -> list[Any]:
         items = _items(value)
         # A type such as `list` has room for blocks.
-        return items if any(isinstance(item, _CONTENT) for item in items) else _items(to_json_data(value))
+        return items if any(map(_is_block, items)) else _items(to_json_data(value))
 
     return Output(None, to_content=to_content)
 
@@ -234,7 +255,9 @@ def _is_content(returns: Any) -> bool:
     origin = get_origin(returns)
     if origin is None:
         # A CallToolResult is complete: its type says nothing about the structured content that may be in it.
-        return isinstance(returns, type) and issubclass(returns, (*_CONTENT, CallToolResult))
+        if not isinstance(returns, type):
+            return False
+        return issubclass(returns, (*_blocks(), _complete_results()) if issubclass(returns, WireModel) else _RAW)
     if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
         return False
     return any(_is_content(part) for part in get_args(returns))
@@ -263,15 +286,15 @@ def _items(value: Any, declared: bool = False) -> list[Any]:
         # `content` is required, but may be empty (schema, CallToolResult): a tool that returns nothing has succeeded.
         return []
     # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
-    if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _CONTENT) for item in value)):
+    if isinstance(value, (list, tuple)) and (declared or any(map(_is_block, value))):
         return list(value)
     return [value]
 
 
 def _block(value: Any, revision: str) -> dict[str, Any]:
-    if isinstance(value, (*MEDIA, bytes)):
+    if isinstance(value, _RAW):
         value = block_of(value)
-    if isinstance(value, _BLOCKS):
+    if isinstance(value, WireModel) and isinstance(value, _blocks()):
         return downgraded_block(wire_for(value, revision), revision)
     if isinstance(value, str):
         return _text(value)

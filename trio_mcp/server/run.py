@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.events import IncomingRequest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Never, TypeVar, Unpack, get_args, overload
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, get_args, overload
 
 from pydantic import BaseModel
 
@@ -11,18 +11,27 @@ from trio_mcp._checks import check_choice
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
-from trio_mcp.server.features.completion import CompletionFeature
-from trio_mcp.server.features.custom import CustomFeature
+from trio_mcp.server.context import Context
+from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.feature import EntryKind, Feature, Member, checked_tags
-from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
-from trio_mcp.server.features.mounts import Mounts
-from trio_mcp.server.features.prompts import PromptDetails, PromptFeature
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.features.resources import ResourceDetails, ResourceFeature
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
 
+if TYPE_CHECKING:  # loaded when a server first uses them
+    from trio_mcp.server.features.completion import CompletionFeature
+    from trio_mcp.server.features.custom import CustomFeature
+    from trio_mcp.server.features.listening import ListeningFeature
+    from trio_mcp.server.features.mounts import Mounts
+    from trio_mcp.server.features.prompts import PromptDetails, PromptFeature
+    from trio_mcp.server.features.resources import ResourceDetails, ResourceFeature
+
 __all__ = ["Server"]
+
+_RESOURCE_METHODS = (
+    *("resources/list", "resources/templates/list", "resources/read"),
+    *("resources/subscribe", "resources/unsubscribe"),
+)
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Model = type[BaseModel]
@@ -62,28 +71,66 @@ class Server(BaseServer):
 
     def make_features(self) -> Iterable[Feature]:
         self._tools = ToolFeature(self.settings)
-        self._resources = ResourceFeature(self.settings)
-        self._prompts = PromptFeature(self.settings)
-        self._completion = CompletionFeature(self.settings, self._prompts, self._resources)
-        self._custom = CustomFeature(self.settings)
+        # Most servers offer nothing but tools, and the rest takes a tenth of their start.
+        add = self.dispatch.add
+        self._resources = Deferred(self._make_resources, add, _RESOURCE_METHODS)
+        self._prompts = Deferred(self._make_prompts, add, ("prompts/list", "prompts/get"))
+        self._completion = Deferred(self._make_completion, add, ("completion/complete",))
+        self._listening = Deferred(self._make_listening, add, ("subscriptions/listen",))
         # User-defined methods come and go while the server runs, and mounting copies them: the registry tells dispatch.
-        self._custom.registry.follow(self.dispatch)
-        own = (self._tools, self._resources, self._prompts, self._completion, self._custom)
-        for feature in (self._tools, self._resources, self._prompts, self._completion):
-            self.dispatch.needs.update(feature.needs)
-        self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
+        self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self.dispatch))
+        self._mounts = Deferred(self._make_mounts)
+        if self.settings.extensions:
+            self._custom.get()  # which declares them
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
-        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities, self._resources.hidden))
+        return (*ordered, LoggingFeature(), self._listening)
+
+    def _make_resources(self) -> ResourceFeature:
+        from trio_mcp.server.features.resources import ResourceFeature
+
+        return ResourceFeature(self.settings)
+
+    def _make_prompts(self) -> PromptFeature:
+        from trio_mcp.server.features.prompts import PromptFeature
+
+        return PromptFeature(self.settings)
+
+    def _make_completion(self) -> CompletionFeature:
+        from trio_mcp.server.features.completion import CompletionFeature
+
+        return CompletionFeature(self.settings, self._prompts.get(), self._resources.get())
+
+    def _make_listening(self) -> ListeningFeature:
+        from trio_mcp.server.features.listening import ListeningFeature
+
+        return ListeningFeature(self.capabilities, self._hidden)
+
+    def _make_custom(self) -> CustomFeature:
+        from trio_mcp.server.features.custom import CustomFeature
+
+        return CustomFeature(self.settings)
+
+    def _make_mounts(self) -> Mounts:
+        from trio_mcp.server.features.mounts import Mounts
+
+        own = (self._tools, self._resources.get(), self._prompts.get(), self._completion.get(), self._custom.get())
+        return Mounts(self.settings, self.lifespan, self.dispatch, *own)
+
+    async def _hidden(self, uris: Collection[str], context: Context[Any]) -> Collection[str]:
+        resources = self._resources.made
+        return () if resources is None else await resources.hidden(uris, context)
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.
-        own = self._custom.notifications.get(notification.method)
+        custom = self._custom.made
+        own = None if custom is None else custom.notifications.get(notification.method)
         if own is not None:
             await own.handle(notification, states)
 
     def family(self) -> Sequence[Member]:
-        return self._mounts.family()
+        mounts = self._mounts.made
+        return super().family() if mounts is None else mounts.family()
 
     def input_schema(self, tool: str) -> dict[str, Any] | None:
         # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
@@ -92,13 +139,15 @@ class Server(BaseServer):
         return None if found is None or found.filtered else found.definition.input_schema
 
     def counts(self) -> dict[str, int]:
-        return {
-            "tools": len(self._tools.registry),
-            "resources": len(self._resources.registry),
-            "resource_templates": len(self._resources.templates),
-            "prompts": len(self._prompts.registry),
-            "completions": len(self._completion),
-        }
+        counts = super().counts() | {"tools": len(self._tools.registry)}
+        if self._resources.made is not None:
+            counts["resources"] = len(self._resources.made.registry)
+            counts["resource_templates"] = len(self._resources.made.templates)
+        if self._prompts.made is not None:
+            counts["prompts"] = len(self._prompts.made.registry)
+        if self._completion.made is not None:
+            counts["completions"] = len(self._completion.made)
+        return counts
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +214,7 @@ class Server(BaseServer):
         """
         if not isinstance(uri, str):  # @server.resource without parentheses: the function has landed here
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
-        refuse_unknown(Server.resource, details, ResourceDetails)
+        _check_resource(Server.resource, details)
         return _decorator(lambda function: self.add_resource(uri, function, **details))
 
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
@@ -188,8 +237,8 @@ class Server(BaseServer):
             TypeError: If the function can't be offered, or its parameters don't match the template's variables.
             ValueError: If the URI is invalid or taken, or URIs can't be matched against the template.
         """
-        refuse_unknown(Server.add_resource, details, ResourceDetails)
-        self._resources.add(uri, function, **details)
+        _check_resource(Server.add_resource, details)
+        self._resources.get().add(uri, function, **details)
 
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource, or a template and the completions of its variables, and notify clients.
@@ -199,20 +248,20 @@ class Server(BaseServer):
         Raises:
             KeyError: If there is no resource or template with this URI.
         """
-        self._resources.remove(uri)
+        self._resources.get().remove(uri)
         # Otherwise a template added under the same URI later would inherit them. Likewise for prompts.
-        self._completion.forget("ref/resource", uri)
+        self._completion.get().forget("ref/resource", uri)
 
     def notify_resources_changed(self) -> None:
         """Notify clients that the list of resources or templates has changed; like `notify_tools_changed`."""
-        self._resources.notify_changed()
+        self._resources.get().notify_changed()
 
     def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients subscribed to exactly this URI that the resource has changed.
 
         Returns at once, from any thread. Several changes in a row may become one notification.
         """
-        self._resources.notify_updated(uri)
+        self._resources.get().notify_updated(uri)
 
     # --- prompts -------------------------------------------------------------------------------------------------
 
@@ -227,7 +276,7 @@ class Server(BaseServer):
 
         Write ``@server.prompt`` or ``@server.prompt(title=…)``, with the arguments of `add_prompt`.
         """
-        refuse_unknown(Server.prompt, details, PromptDetails)  # now, and not only when the decorator is applied
+        _check_prompt(Server.prompt, details)  # now, and not only when the decorator is applied
         return _registering(function, self.add_prompt, "prompt", details)
 
     def add_prompt(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
@@ -251,8 +300,9 @@ class Server(BaseServer):
             TypeError: If the signature can't be turned into arguments: a hint has no JSON form, for example.
             ValueError: If the name is invalid or taken.
         """
-        refuse_unknown(Server.add_prompt, details, PromptDetails)
-        self._prompts.add(function, **details)
+        _check_prompt(Server.add_prompt, details)
+        self._completion.get()  # it suggests the values that a prompt's type hints list, and declares that it does
+        self._prompts.get().add(function, **details)
 
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt and the completions of its arguments, and notify clients that the list has changed.
@@ -262,12 +312,12 @@ class Server(BaseServer):
         Raises:
             KeyError: If there is no prompt of this name.
         """
-        self._prompts.remove(name)
-        self._completion.forget("ref/prompt", name)
+        self._prompts.get().remove(name)
+        self._completion.get().forget("ref/prompt", name)
 
     def notify_prompts_changed(self) -> None:
         """Notify clients that the list of prompts has changed; like `notify_tools_changed`."""
-        self._prompts.notify_changed()
+        self._prompts.get().notify_changed()
 
     # --- completion ----------------------------------------------------------------------------------------------
 
@@ -308,7 +358,7 @@ class Server(BaseServer):
             TypeError: If the function can't be called like that, or not exactly one of prompt and resource is given.
             ValueError: If there is no such argument, it already has a completion, or the template is invalid.
         """
-        self._completion.add(function, argument, prompt, resource)
+        self._completion.get().add(function, argument, prompt, resource)
 
     # --- your own methods and notifications ----------------------------------------------------------------------
 
@@ -353,7 +403,7 @@ class Server(BaseServer):
             TypeError: If the function, its signature or a model is unusable.
             ValueError: If the protocol defines the method, it is already registered, or the extension is not declared.
         """
-        self._custom.add_method(name, function, params, result, extension)
+        self._custom.get().add_method(name, function, params, result, extension)
 
     def notification(self, name: str, *, params: Model | None = None) -> Callable[[FunctionT], FunctionT]:
         """Call a function for each notification of a name of your own, and return it unchanged.
@@ -382,7 +432,7 @@ class Server(BaseServer):
             TypeError: If the function or the model is unusable.
             ValueError: If the protocol defines the notification, or it is already registered.
         """
-        self._custom.add_notification(name, function, params)
+        self._custom.get().add_notification(name, function, params)
 
     # --- enabling and disabling ----------------------------------------------------------------------------------
 
@@ -426,11 +476,12 @@ class Server(BaseServer):
             check_choice("kind", kind, get_args(EntryKind))
         wanted = checked_tags(tags, "tags")
         registries: list[tuple[Registry[Any], Callable[[], None]]] = [
-            (self._tools.registry, self._tools.notify_changed),
-            (self._resources.registry, self._resources.notify_changed),
-            (self._resources.templates, self._resources.notify_changed),
-            (self._prompts.registry, self._prompts.notify_changed),
+            (self._tools.registry, self._tools.notify_changed)
         ]
+        if (resources := self._resources.made) is not None:
+            registries += [(each, resources.notify_changed) for each in (resources.registry, resources.templates)]
+        if (prompts := self._prompts.made) is not None:
+            registries.append((prompts.registry, prompts.notify_changed))
         found = [
             (registry, entry.name, notify)
             for registry, notify in registries
@@ -472,13 +523,25 @@ class Server(BaseServer):
         """
         refuse_unknown(Server.mount, unknown)
         if isinstance(other, Server):
-            self._mounts.add(other._mounts, prefix)
+            self._mounts.get().add(other._mounts.get(), prefix)
             return
         # A proxy has no registries to copy from, only an upstream to ask.
         if isinstance(other, BaseServer):
             what = f"{other.info.name!r} can't be mounted in {self.info.name!r}"
             raise TypeError(f"{what}: a proxy offers what its upstream does; serve it by itself")
         raise TypeError(f"only a Server can be mounted, got {type(other).__name__}")
+
+
+def _check_resource(function: Callable[..., Any], details: Mapping[str, Any]) -> None:
+    from trio_mcp.server.features.resources import ResourceDetails
+
+    refuse_unknown(function, details, ResourceDetails)
+
+
+def _check_prompt(function: Callable[..., Any], details: Mapping[str, Any]) -> None:
+    from trio_mcp.server.features.prompts import PromptDetails
+
+    refuse_unknown(function, details, PromptDetails)
 
 
 def _registering(function: Any, add: Callable[..., None], name: str, details: Mapping[str, Any]) -> Any:

@@ -6,14 +6,13 @@ import enum
 import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from math import inf
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
-import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
@@ -24,14 +23,16 @@ from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.notices import DELIVERY_TIME, Delivery
 from trio_mcp.session.sink import Sink
 from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
-from trio_mcp.types.notices import ProgressNotificationParams
+
+if TYPE_CHECKING:
+    from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Starts a task that runs an async function."""
 
-ProgressCallback = Callable[[ProgressNotificationParams], Awaitable[object] | object]
+ProgressCallback = Callable[["ProgressNotificationParams"], Awaitable[object] | object]
 
 
 # An enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be the
@@ -90,8 +91,6 @@ class Limits:
             TypeError: If a limit is not a number.
             ValueError: If a limit is not positive.
         """
-        if not given:
-            return _default_limits(defaults)
         on_progress = given.get("on_progress")
         check_hook("on_progress", on_progress)
         timeout, total_timeout = given.get("timeout", USE_SESSION), given.get("total_timeout", USE_SESSION)
@@ -143,13 +142,6 @@ UNLIMITED = Limits(None, None, False, None)
 """The limits of a call that waits forever."""
 
 
-@lru_cache(maxsize=16)
-def _default_limits(defaults: CallOptions) -> Limits:
-    """Return the limits of calls that set none themselves."""
-    # Cached, so that most calls need not make the object again.
-    return Limits(defaults.timeout, defaults.total_timeout, defaults.reset_on_progress, None)
-
-
 # Bounds for the progress of one call that a slow callback has not taken yet; a peer could fill the memory without them.
 # Chosen: no callback needs to see more. The oldest is dropped first, since each later one supersedes it.
 MAX_PENDING_PROGRESS = 256
@@ -172,7 +164,8 @@ class Call:
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
         self.behind: Delivery | None = None
-        self._progress: deque[tuple[dict[str, Any], int]] = deque()
+        # Made with the first progress: most calls have none.
+        self._progress: deque[tuple[dict[str, Any], int]] | None = None
         self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
 
@@ -186,12 +179,13 @@ class Call:
 
     def add_progress(self, params: dict[str, Any], size: int) -> None:
         """Store the parameters of one progress notification of ``size`` bytes, and wake the caller."""
-        self._progress.append((params, size))
+        if self._progress is None:
+            self._progress = deque()
+        waiting = self._progress
+        waiting.append((params, size))
         self._bytes += size
         # The newest is always kept, however large it is.
-        while len(self._progress) > 1 and (
-            len(self._progress) > MAX_PENDING_PROGRESS or self._bytes > MAX_PENDING_PROGRESS_BYTES
-        ):
+        while len(waiting) > 1 and (len(waiting) > MAX_PENDING_PROGRESS or self._bytes > MAX_PENDING_PROGRESS_BYTES):
             self.take_progress()
         task, self._task = self._task, None
         if task is not None:
@@ -206,9 +200,16 @@ class Call:
         return params
 
     async def wait(self) -> None:
-        """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was."""
+        """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was.
+
+        With an outcome it is always a checkpoint, also if that is already there.
+        """
+        # A peer in this process may answer before the call begins to wait. The call must still be a checkpoint; a
+        # cancellation can no longer undo it (rule 11 of docs/design.md).
+        if self.outcome is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()
         # Straight on Trio's scheduler: a trio.Event for each request would cost more, and can't be set twice.
-        if self.outcome is None and not self._progress:
+        elif not self._progress:
             self._task = trio.lowlevel.current_task()
 
             def abort(_: object) -> trio.lowlevel.Abort:
@@ -227,31 +228,31 @@ class Deadlines:
     """The deadlines of pending calls, watched by a single task.
 
     Args:
+        peer: The requests in flight.
         spawn: Starts the task that watches, which runs only while there are deadlines.
         stopwatch: The clock that they are on.
     """
 
     # A cancel scope for each call instead would cost as much as the rest of the call.
 
-    def __init__(self, spawn: Spawn, stopwatch: Stopwatch) -> None:
+    def __init__(self, peer: Peer, spawn: Spawn, stopwatch: Stopwatch) -> None:
+        self._peer = peer
         self._spawn = spawn
         self._stopwatch = stopwatch
         self._watched = False
-        self._heap: list[tuple[float, int, OutgoingRequest]] = []
-        self._serial = 0
+        # Ids and not the requests, which would keep the arguments and results of calls that have long returned.
+        self._heap: list[tuple[float, RequestId]] = []
         self._capacity = MIN_CAPACITY
         self._alarm: TimeLimit | None = None
         self._alarm_at = inf
 
-    def add(self, deadline: float, request: OutgoingRequest) -> None:
+    def add(self, deadline: float, request_id: RequestId) -> None:
         """Watch a request. There is no need to remove it: a settled request is skipped when its deadline comes."""
-        # The serial number decides between equal deadlines; the heap would compare the requests otherwise.
-        self._serial += 1
-        heapq.heappush(self._heap, (deadline, self._serial, request))
+        heapq.heappush(self._heap, (deadline, request_id))
         if len(self._heap) > self._capacity:
             # Drop settled requests, or a session with many short calls and a long timeout would keep them all. As the
             # capacity doubles, a sweep costs a constant amount for each call.
-            self._heap = [entry for entry in self._heap if not entry[2].settled]
+            self._heap = [entry for entry in self._heap if self._peer.pending(entry[1]) is not None]
             heapq.heapify(self._heap)
             self._capacity = max(MIN_CAPACITY, 2 * len(self._heap))
         if not self._watched:
@@ -264,7 +265,7 @@ class Deadlines:
     async def _watch(self) -> None:
         # The alarm is a sleep in a time limit, so that `add` can move it forward by changing the deadline.
         while True:
-            while self._heap and self._heap[0][2].settled:
+            while self._heap and self._peer.pending(self._heap[0][1]) is None:
                 heapq.heappop(self._heap)
             if not self._heap:
                 break
@@ -274,8 +275,8 @@ class Deadlines:
             self._alarm = None
             now = self._stopwatch.time()
             while self._heap and self._heap[0][0] <= now:
-                request = heapq.heappop(self._heap)[2]
-                if not request.settled:
+                request = self._peer.pending(heapq.heappop(self._heap)[1])
+                if request is not None:
                     request.waiter.settle(TIMED_OUT)
         self._watched = False
 
@@ -292,6 +293,7 @@ class Calls:
 
     Attributes:
         lost: The reason why calls can't be made any more; None while they can.
+        usual: The limits of calls that set none themselves.
     """
 
     def __init__(
@@ -307,8 +309,14 @@ class Calls:
         self._options = options
         self._on_fault = on_fault
         self._stopwatch = current_stopwatch()
-        self._deadlines = Deadlines(spawn, self._stopwatch)
+        self._deadlines = Deadlines(peer, spawn, self._stopwatch)
+        self._spawn = spawn
+        # The requests of calls that wait for room, in order. One task sends them: if each call waited for room in its
+        # own task, in a cancel scope for its timeout, a thousand at once would cost a third more each.
+        self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
+        self._sending = False
         self.lost: Exception | None = None
+        self.usual = Limits.of(options.calls, {})  # made once, as most calls have them
 
     def check_open(self) -> None:
         """Raise the reason why calls can't be made any more, if there is one."""
@@ -353,11 +361,15 @@ class Calls:
             opened(outgoing)
         reason: str | None = None
         try:
-            if self._sink.has_room and not limits.wants_scope and not stopwatch.stopped:
+            if not limits.wants_scope and not stopwatch.stopped:
                 # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
                 if limits.patience != inf:
-                    self._deadlines.add(counted + limits.patience, outgoing)
-                self._sink.put(SessionMessage(outgoing.request, related, retry=limits.retry), outgoing)
+                    self._deadlines.add(counted + limits.patience, outgoing.request.id)
+                message = SessionMessage(outgoing.request, related, retry=limits.retry)
+                if self._sink.has_room and not self._unsent:
+                    self._sink.put(message, outgoing)
+                else:
+                    self._put_later(message, outgoing)
                 await waiting.wait()
             else:
                 counted = stopwatch.time()
@@ -390,10 +402,29 @@ class Calls:
         await trio.lowlevel.checkpoint_if_cancelled()
         raise outcome
 
+    def _put_later(self, message: SessionMessage, outgoing: OutgoingRequest) -> None:
+        """Send a request as soon as there is room, unless its call has ended by then."""
+        self._unsent[outgoing.request.id] = message, outgoing
+        if not self._sending:
+            self._sending = True
+            self._spawn(self._send_unsent)
+
+    async def _send_unsent(self) -> None:
+        while self._unsent:
+            await self._sink.room()
+            # Room for one, at least; meanwhile callers may have left, or the session may have been closed.
+            more = True
+            while self._unsent and more:
+                message, outgoing = self._unsent.pop(next(iter(self._unsent)))
+                if not outgoing.settled:
+                    self._sink.put(message, outgoing)
+                more = self._sink.has_room
+        self._sending = False
+
     async def _call_in_scope(
         self, outgoing: OutgoingRequest, waiting: Call, started: float, limits: Limits, related: RequestId | None
     ) -> None:
-        """Send a request and wait; time may run out while waiting for room or in a progress callback."""
+        """Send a request and wait; time may run out in a progress callback, or while waiting for urgent room."""
         # Those waits are not on the mailbox, so only a cancel scope can end them.
         with TimeLimit(self._stopwatch, limits.deadline(started, started)) as scope:
             await self._sink.room(urgent=limits.urgent)
@@ -414,6 +445,8 @@ class Calls:
                     scope.deadline = limits.deadline(started, self._stopwatch.time())
                 if limits.on_progress is None:
                     continue
+                from trio_mcp.types.notices import ProgressNotificationParams  # deferred: a server needs none
+
                 try:
                     progress = ProgressNotificationParams.from_wire(params)
                 except ValidationError as exc:
@@ -427,6 +460,7 @@ class Calls:
         """Tell the peer that a request is cancelled, without waiting."""
         # A caller on its way out must not depend on a peer that may not be reading (rule 2 of docs/design.md). There is
         # no notice for a request that has not left yet, or that must not be cancelled (initialize).
+        self._unsent.pop(outgoing.request.id, None)
         notice = self._peer.cancel(outgoing, reason)
         if notice is not None:
             self._sink.put_control(SessionMessage(notice, outgoing.request.id if related is None else related))

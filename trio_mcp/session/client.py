@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_choice
 from trio_mcp._version import __version__
 from trio_mcp.eras.capabilities import declares, is_spec_method

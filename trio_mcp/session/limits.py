@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_hook, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import RemoteProtocolError

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 
-import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
@@ -311,8 +311,9 @@ class BaseSession(EnteredOnce):
         """Act on messages as they arrive, until the link ends."""
         # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
         # their writers would block each other forever.
-        # A `DirectReceiveChannel` has messages acted on in the transport's task; a channel of another class need not.
-        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = getattr(read, "deliver_to", None)
+        # A `DirectReceiveChannel` has messages acted on in the sender's task; a channel of another class need not.
+        direct = None if self._has_foreign_hooks() else getattr(read, "deliver_to", None)
+        deliver_to: Callable[[Take], Awaitable[NoReturn]] | None = direct
         lost: Exception | None = None
         try:
             await (_deliver(read, self._take) if deliver_to is None else deliver_to(self._take))
@@ -323,6 +324,14 @@ class BaseSession(EnteredOnce):
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
+
+    def _has_foreign_hooks(self) -> bool:
+        """Return whether acting on a message calls a function that is not the library's own."""
+        # It runs in the session's task then. In memory the sender's task is a caller of the peer, whose send must not
+        # run what a program has set here.
+        urgent = self.options.handlers.urgent
+        hooks = (self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None)
+        return any(not str(hook.__module__).startswith("trio_mcp.") for hook in hooks if hook is not None)
 
     def _take(self, item: SessionMessage) -> None:
         message = item.message
@@ -526,9 +535,10 @@ class BaseSession(EnteredOnce):
 
         If cancelled, the call tells the peer (with the reason) and ends at once, without waiting for anything.
         """
+        merged = self._calls.usual
         if limits:
             refuse_unknown(BaseSession.send_request, limits, CallLimits)
-        merged = Limits.of(self.options.calls, limits)
+            merged = Limits.of(self.options.calls, limits)
         self._check_outgoing(method)
         # Plain data goes out as it is, without a copy: params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_choice, check_seconds, check_text, validator
 
 __all__ = ["StderrSink", "StdioServerParameters", "default_environment"]

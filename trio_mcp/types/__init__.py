@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trio_mcp.types.subscriptions import *
     from trio_mcp.types.task_support import *
     from trio_mcp.types.tasks import *
+    from trio_mcp.types.tool_calls import *
     from trio_mcp.types.tools import *
     from trio_mcp.types.unions import *
     from trio_mcp.types.versions import *
@@ -47,8 +48,8 @@ _NAMES: Final = {
     "common": (
         "Annotations BaseMetadata CacheScope CacheablePage CacheableResult Cursor Described EmbeddableRequestMessage "
         "EmptyResult Icon IconTheme Icons Implementation InputResponseRequestParams JSONArray JSONObject JSONValue "
-        "Notification NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams PaginatedResult "
-        "ProgressToken Request RequestId RequestMessage RequestParams Result ResultType Role"
+        "LoggingLevel Notification NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams "
+        "PaginatedResult ProgressToken Request RequestId RequestMessage RequestParams Result ResultType Role"
     ),
     "completion": (
         "CompleteRequest CompleteRequestParams CompleteResult Completion CompletionArgument CompletionContext "
@@ -93,7 +94,7 @@ _NAMES: Final = {
     ),
     "methods": "Lane MethodFacts MethodSpec Sender facts_of method_spec methods_of",
     "notices": (
-        "LoggingLevel LoggingMessageNotification LoggingMessageNotificationParams ProgressNotification "
+        "LoggingMessageNotification LoggingMessageNotificationParams ProgressNotification "
         "ProgressNotificationParams SetLevelRequest SetLevelRequestParams"
     ),
     "prompts": (
@@ -118,8 +119,7 @@ _NAMES: Final = {
     ),
     "task_support": (
         "ClientTasksCapability ClientTasksRequestsCapability ServerTasksCapability ServerTasksRequestsCapability "
-        "TaskMetadata TaskSupport TasksElicitationCapability TasksSamplingCapability TasksToolsCapability "
-        "ToolExecution"
+        "TaskMetadata TasksElicitationCapability TasksSamplingCapability TasksToolsCapability"
     ),
     "tasks": (
         "CancelTaskRequest CancelTaskRequestParams CancelTaskResult CreateTaskResult GetTaskPayloadRequest "
@@ -127,9 +127,9 @@ _NAMES: Final = {
         "ListTasksRequest ListTasksResult RelatedTaskMetadata Task TaskAugmentedRequestParams TaskRequestParams "
         "TaskStatus TaskStatusNotification TaskStatusNotificationParams"
     ),
+    "tool_calls": "CallToolRequest CallToolRequestParams CallToolResult",
     "tools": (
-        "CallToolRequest CallToolRequestParams CallToolResult ListToolsRequest ListToolsResult Tool "
-        "ToolAnnotations ToolListChangedNotification"
+        "ListToolsRequest ListToolsResult TaskSupport Tool ToolAnnotations ToolExecution ToolListChangedNotification"
     ),
     "unions": (
         "Annotated ClientNotification ClientRequest ClientResult MetaObject NotificationMetaObject "

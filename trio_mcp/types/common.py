@@ -27,6 +27,7 @@ __all__ = [
     "JSONArray",
     "JSONObject",
     "JSONValue",
+    "LoggingLevel",
     "Notification",
     "NotificationMessage",
     "NotificationParams",
@@ -48,6 +49,8 @@ RequestId = Annotated[int, Strict()] | Annotated[str, Strict()]
 ProgressToken = Annotated[int, Strict()] | Annotated[str, Strict()]
 
 Role = Literal["user", "assistant"]
+# The severities of syslog, least severe first (RFC 5424, section 6.2.1).
+LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 # The background that an icon is made for.
 IconTheme = Literal["light", "dark"]
 # Opaque: clients must not parse a cursor, or make one up.

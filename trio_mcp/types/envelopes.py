@@ -18,7 +18,8 @@ from trio_mcp.types.lifecycle import DiscoverResult
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
 from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult
-from trio_mcp.types.tools import CallToolResult, ListToolsResult
+from trio_mcp.types.tool_calls import CallToolResult
+from trio_mcp.types.tools import ListToolsResult
 
 __all__ = [
     "CallToolResultResponse",

@@ -3,10 +3,16 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import Number, since
-from trio_mcp.types.common import NotificationMessage, NotificationParams, ProgressToken, RequestMessage, RequestParams
+from trio_mcp.types.common import (
+    LoggingLevel,
+    NotificationMessage,
+    NotificationParams,
+    ProgressToken,
+    RequestMessage,
+    RequestParams,
+)
 
 __all__ = [
-    "LoggingLevel",
     "LoggingMessageNotification",
     "LoggingMessageNotificationParams",
     "ProgressNotification",
@@ -33,10 +39,6 @@ class ProgressNotification(NotificationMessage):
 
     method: Literal["notifications/progress"] = "notifications/progress"
     params: ProgressNotificationParams
-
-
-# The severities of syslog, least severe first (RFC 5424, section 6.2.1).
-LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
 class SetLevelRequestParams(RequestParams, until="2025-11-25"):

@@ -3,7 +3,7 @@
 Kept apart from :mod:`trio_mcp.types.tasks`, because the modules of those constructs import this one.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from trio_mcp.types._base import WireModel
 
@@ -13,14 +13,10 @@ __all__ = [
     "ServerTasksCapability",
     "ServerTasksRequestsCapability",
     "TaskMetadata",
-    "TaskSupport",
     "TasksElicitationCapability",
     "TasksSamplingCapability",
     "TasksToolsCapability",
-    "ToolExecution",
 ]
-
-TaskSupport = Literal["forbidden", "optional", "required"]
 
 
 class TaskMetadata(WireModel, only="2025-11-25"):
@@ -28,13 +24,6 @@ class TaskMetadata(WireModel, only="2025-11-25"):
 
     # For how many milliseconds after its creation the task should be kept.
     ttl: int | None = None
-
-
-class ToolExecution(WireModel, only="2025-11-25"):
-    """How a tool may be executed."""
-
-    # Whether the tool can, or must, be called as a task; absent means "forbidden".
-    task_support: TaskSupport | None = None
 
 
 # In all of these an empty object declares support for the method that its key stands for.

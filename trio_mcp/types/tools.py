@@ -1,4 +1,4 @@
-"""Tools: functions that a server offers to the model."""
+"""Tools: functions that a server offers to the model. Calls of them are in :mod:`trio_mcp.types.tool_calls`."""
 
 from typing import Any, Literal
 
@@ -6,26 +6,22 @@ from trio_mcp.types._base import WireModel, only, since
 from trio_mcp.types.common import (
     CacheablePage,
     Described,
-    InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,
-    RequestMessage,
-    Result,
 )
-from trio_mcp.types.content import ContentBlock
-from trio_mcp.types.task_support import TaskMetadata, ToolExecution
 
 __all__ = [
-    "CallToolRequest",
-    "CallToolRequestParams",
-    "CallToolResult",
     "ListToolsRequest",
     "ListToolsResult",
+    "TaskSupport",
     "Tool",
     "ToolAnnotations",
+    "ToolExecution",
     "ToolListChangedNotification",
 ]
+
+TaskSupport = Literal["forbidden", "optional", "required"]
 
 
 class ToolAnnotations(WireModel, since="2025-03-26"):
@@ -40,6 +36,13 @@ class ToolAnnotations(WireModel, since="2025-03-26"):
     idempotent_hint: bool | None = None
     # Absent means true: the tool deals with things outside of the server, such as the web.
     open_world_hint: bool | None = None
+
+
+class ToolExecution(WireModel, only="2025-11-25"):
+    """How a tool may be executed."""
+
+    # Whether the tool can, or must, be called as a task; absent means "forbidden".
+    task_support: TaskSupport | None = None
 
 
 class Tool(Described):
@@ -64,32 +67,6 @@ class ListToolsResult(CacheablePage):
     """A page of the server's tools."""
 
     tools: list[Tool]
-
-
-class CallToolRequestParams(InputResponseRequestParams):
-    """The parameters of ``tools/call``: the tool and its arguments."""
-
-    name: str
-    # Plain data, which the signature of the tool's function validates.
-    arguments: dict[str, Any] | None = None
-    task: TaskMetadata | None = only("2025-11-25")
-
-
-class CallToolRequest(RequestMessage):
-    """A request to call a tool."""
-
-    method: Literal["tools/call"] = "tools/call"
-    params: CallToolRequestParams
-
-
-class CallToolResult(Result):
-    """The result of a tool call."""
-
-    content: list[ContentBlock]
-    # An object until 2025-11-25; any JSON value since 2026-07-28, null included.
-    structured_content: Any = since("2025-06-18", null=True)
-    # True if the tool failed: the model gets to see such a failure, which it would not if it were a JSON-RPC error.
-    is_error: bool | None = None
 
 
 class ToolListChangedNotification(NotificationMessage):

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from trio_mcp.types import meta
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Annotations, EmptyResult, Implementation, ProgressToken, RequestId
+from trio_mcp.types.common import Annotations, EmptyResult, Implementation, LoggingLevel, ProgressToken, RequestId
 from trio_mcp.types.completion import CompleteRequest, CompleteResult
 from trio_mcp.types.elicitation import ElicitationCompleteNotification, ElicitRequest, ElicitResult
 from trio_mcp.types.input_required import InputRequiredResult
@@ -25,7 +25,7 @@ from trio_mcp.types.lifecycle import (
     InitializeResult,
     PingRequest,
 )
-from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotification, ProgressNotification, SetLevelRequest
+from trio_mcp.types.notices import LoggingMessageNotification, ProgressNotification, SetLevelRequest
 from trio_mcp.types.prompts import (
     GetPromptRequest,
     GetPromptResult,
@@ -64,13 +64,8 @@ from trio_mcp.types.tasks import (
     ListTasksResult,
     TaskStatusNotification,
 )
-from trio_mcp.types.tools import (
-    CallToolRequest,
-    CallToolResult,
-    ListToolsRequest,
-    ListToolsResult,
-    ToolListChangedNotification,
-)
+from trio_mcp.types.tool_calls import CallToolRequest, CallToolResult
+from trio_mcp.types.tools import ListToolsRequest, ListToolsResult, ToolListChangedNotification
 
 __all__ = [
     "Annotated",

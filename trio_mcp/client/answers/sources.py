@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-import attrs
 from pydantic import ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, validator
 from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import attrs
+from trio_mcp import _attrs as attrs
 
 __all__ = ["LARGEST", "Place", "Places", "locate", "parsed", "read_regular", "without_comments"]
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_on_trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.failover.parameters import FailoverParameters, TransportStatus

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_hook, check_seconds, validator
 from trio_mcp.retrying import Backoff
 

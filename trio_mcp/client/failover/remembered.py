@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.client_negotiation import (

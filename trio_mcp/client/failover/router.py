@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import Switch, TransportStatus

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp.client.client import Client
 from trio_mcp.client.group.members import Member, Members

@@ -8,9 +8,9 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_text
 from trio_mcp._keywords import did_you_mean
 from trio_mcp._log import logger

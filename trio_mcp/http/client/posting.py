@@ -29,7 +29,8 @@ from trio_mcp.http.client.heads import (
     read_failure,
 )
 from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.http.client.wire import Disconnected, HttpResponse, HttpWire
+from trio_mcp.http.client.sending.sender import Disconnected, HttpResponse
+from trio_mcp.http.client.wire import HttpWire
 from trio_mcp.http.headers import PROTOCOL_VERSION, Headers
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import decode, encode, encode_or_replace

@@ -12,6 +12,7 @@ import trio
 from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
+from trio_mcp.direct_channel import open_direct_channel
 from trio_mcp.errors import TransportError, TrioMcpError
 from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.door import session_keeper
@@ -109,7 +110,8 @@ class HttpLink:
     """
 
     def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
-        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        # What an exchange has read reaches its caller without a turn of the session's task.
+        inbound, read = open_direct_channel(BUFFER)
         write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
         self._channels = (read, write, inbound, self._outbound)
@@ -179,12 +181,18 @@ class HttpLink:
 
     async def _ask(self, exchange: Exchange, places: trio.CapacityLimiter) -> None:
         request = exchange.request
+        lasting = facts_of(request.method).lasting
         try:
             with exchange.scope:
                 try:
                     # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
-                    async with contextlib.nullcontext() if facts_of(request.method).lasting else places:
+                    if not lasting:
+                        await _acquired(places)
+                    try:
                         await exchange.run()
+                    finally:
+                        if not lasting:
+                            places.release()
                 except Exception as exc:
                     # After its response, or after the call was given up, no call is left to fail.
                     if exchange.answer is None and not exchange.given_up:
@@ -253,6 +261,15 @@ class HttpLink:
             await self.remote.report(f"{what} was not accepted by the server: {_as_ours(exc)}")
         finally:
             settled()
+
+
+async def _acquired(places: trio.CapacityLimiter) -> None:
+    """Take a place: as `trio.CapacityLimiter.acquire`, but without a turn of the event loop if there is one."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    try:
+        places.acquire_nowait()
+    except trio.WouldBlock:
+        await places.acquire()
 
 
 def _as_ours(exc: Exception) -> Exception:

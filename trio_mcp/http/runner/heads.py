@@ -5,28 +5,11 @@ from __future__ import annotations
 import re
 from itertools import chain
 
-__all__ = ["MAX_FRAMING", "Fields", "Malformed", "check_head"]
+from trio_mcp.http.framing import Fields, Malformed
 
-Fields = list[tuple[bytes, bytes]]
-"""Header fields: names in lower case, and values."""
-
-MAX_FRAMING = 256 * 1024
-"""Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
+__all__ = ["check_head"]
 
 _URL = re.compile(rb"https?://(?P<host>[^/?#@]+)(?P<path>(?:[/?][^#]*)?)", re.IGNORECASE)
-
-
-class Malformed(Exception):
-    """A request that is refused before the application sees it.
-
-    Args:
-        status: The status of the response.
-        text: What is wrong.
-    """
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 def check_head(version: bytes, target: bytes, fields: Fields, limit: int) -> tuple[bytes, Fields]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_choice, check_number, validator
 from trio_mcp.types.common import CacheScope
 from trio_mcp.types.methods import methods_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context

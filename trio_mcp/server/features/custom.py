@@ -6,16 +6,16 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import attrs
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_text
 from trio_mcp.convert import as_object, brief
 from trio_mcp.eras.capabilities import is_spec_method
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import Handler, Needs, RegisteredMethod, Settings
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import read_handler
 from trio_mcp.server.functions.introspection import is_async
@@ -70,7 +70,8 @@ class CustomFeature:
     def __init__(self, settings: Settings) -> None:
         self.registry: Registry[RegisteredMethod] = Registry("method", TAKEN)
         self.notifications: Registry[RegisteredNotification] = Registry("notification", TAKEN)
-        self.methods: dict[str, Handler] = {}
+        self.methods: dict[str, Handler] = {}  # `Dispatch` learns of them from the registry
+        self.needs: dict[str, Needs] = {}
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:

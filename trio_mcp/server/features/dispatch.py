@@ -8,7 +8,7 @@ from typing import Any
 from trio_mcp.errors import McpError
 from trio_mcp.principal import as_principal
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import NO_SCOPES, Handler, Middleware, Needs, RegisteredMethod, Settings
+from trio_mcp.server.features.feature import NO_SCOPES, Feature, Handler, Middleware, Needs, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
@@ -32,6 +32,11 @@ class Dispatch:
         self.methods: dict[str, Handler] = {}
         self.needs: dict[str, Needs] = {}
         self._settings = settings
+
+    def add(self, feature: Feature) -> None:
+        """Add a feature's handlers, and what tells the scopes that requests for it need."""
+        self.needs.update(feature.needs)
+        self.methods.update(feature.methods)
 
     def added(self, own: RegisteredMethod, enabled: bool = True) -> None:
         """Add the handler of a user-defined method; called by the registry that this follows."""

@@ -7,10 +7,10 @@ import copy
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias
 
-import attrs
 import trio
 from typing_extensions import TypeVar
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
@@ -26,13 +26,12 @@ from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.run import Run
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
-from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
-from trio_mcp.types.resources import Resource, ResourceTemplate
-from trio_mcp.types.tools import Tool
 
-if TYPE_CHECKING:  # loaded when the first prompt is added
+if TYPE_CHECKING:  # loaded when the first one is added
     from trio_mcp.types.prompts import Prompt
+    from trio_mcp.types.resources import Resource, ResourceTemplate
+    from trio_mcp.types.tools import Tool
 
 __all__ = [
     "NO_SCOPES",
@@ -98,6 +97,10 @@ class Feature(Protocol):
     @property
     def methods(self) -> Mapping[str, Handler]:
         """The feature's handlers, by method."""
+
+    @property
+    def needs(self) -> Mapping[str, Needs]:
+        """What tells the scopes that a request needs, for methods whose requests may need some."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
@@ -366,9 +369,13 @@ def described(details: Mapping[str, Any], function: Function, what: str) -> dict
         TypeError, ValueError: If an icon or a key of ``_meta`` is invalid.
     """
     description, icons, meta = details.get("description"), details.get("icons"), details.get("meta")
+    if icons is not None:
+        from trio_mcp.types.icons import checked_icons  # deferred: few servers have icons
+
+        icons = checked_icons(icons, what)
     return {
         "title": details.get("title"),
         "description": function.description if description is None else description,
-        "icons": None if icons is None else checked_icons(icons, what),
+        "icons": icons,
         "meta": None if meta is None else checked_meta(meta, what),
     }

@@ -6,7 +6,7 @@ with the legacy era.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from trio_mcp.eras.capabilities import declares
@@ -20,6 +20,7 @@ from trio_mcp.server.changes import (
     Topic,
 )
 from trio_mcp.server.context import Context
+from trio_mcp.server.features.feature import Needs
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
@@ -55,6 +56,7 @@ class ListeningFeature:
         hidden: Callable[[Collection[str], Context[Any]], Awaitable[Collection[str]]] | None = None,
     ) -> None:
         self.methods = {"subscriptions/listen": self._listen}
+        self.needs: Mapping[str, Needs] = {}
         self._declared = declared
         self._hidden = hidden
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
+from trio_mcp.server.features.feature import Needs
 from trio_mcp.server.log_messages import severity_of
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
@@ -20,6 +22,7 @@ class LoggingFeature:
 
     def __init__(self) -> None:
         self.methods = {"logging/setLevel": self.set_level}
+        self.needs: Mapping[str, Needs] = {}
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""

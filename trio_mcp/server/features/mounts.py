@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 from trio_mcp.server.context import Context

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-import attrs
 import trio
 from pydantic_core import to_jsonable_python
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, TrioMcpError

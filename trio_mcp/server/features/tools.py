@@ -7,9 +7,9 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_seconds
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED

@@ -8,8 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
-import attrs
-
+from trio_mcp import _attrs as attrs
 from trio_mcp.server.functions.introspection import bare, bound_by_partials, is_async, is_context, resolved_hints
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 

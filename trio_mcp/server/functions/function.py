@@ -8,16 +8,13 @@ from __future__ import annotations
 import collections.abc
 import functools
 import inspect
-import types
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Literal, Optional, TypeAlias, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, get_args, get_origin
 
-import attrs
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails, to_json
-from typing_extensions import TypedDict
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.server.functions.dependencies import Dependencies, Depends, Surroundings, marker_in, read_dependencies
 from trio_mcp.server.functions.introspection import (
     bare,
@@ -28,17 +25,8 @@ from trio_mcp.server.functions.introspection import (
     read_docstring,
     resolved_hints,
 )
-from trio_mcp.server.functions.schemas import (
-    ArgumentsSchema,
-    JsonSchema,
-    adapter_for,
-    inlined,
-    json_schema_of,
-    problem_line,
-    read_texts,
-    text_types,
-)
-from trio_mcp.server.functions.sync_threads import FunctionOptions
+from trio_mcp.server.functions.parameters import Parameter, contract_of, parameter_of
+from trio_mcp.server.functions.schemas import ArgumentsSchema, problem_line, read_texts, text_types
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
 
@@ -245,7 +233,7 @@ def read_function(
     context_type = surroundings.context_type
     hints = resolved_hints(function, what, {context_type.__name__: context_type, "Depends": Depends})
     description, described = read_docstring(_docstring(function))
-    fields: dict[str, Any] = {}
+    parameters: dict[str, Parameter] = {}
     positional: list[str] = []
     markers: dict[str, Depends] = {}
     contexts: list[str] = []
@@ -266,14 +254,14 @@ def read_function(
         elif is_context(annotation, context_type):
             contexts.append(name)
         else:
-            fields[name] = _field(Any if annotation is _EMPTY else annotation, parameter.default, described.get(name))
+            hint = Any if annotation is _EMPTY else annotation
+            parameters[name] = parameter_of(hint, parameter.default, described.get(name))
     if len(contexts) > 1:
         raise TypeError(
             f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
         )
-    # as_json: some types decode their bytes from JSON text only; then that way is tried first, not second.
-    adapter, schema, as_json = _contract(fields, extra, surroundings.options, what)
-    schema = schema if input_schema is None else input_schema
+    contract = contract_of(parameters, extra, surroundings.options, what)
+    schema = contract.schema if input_schema is None else input_schema
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:
         raise TypeError(f"{what} has park_input, but can't ask for input: add a parameter annotated with Context")
@@ -290,9 +278,9 @@ def read_function(
         schema=None if input_schema is None else ArgumentsSchema(input_schema),
         context_parameter=contexts[0] if contexts else None,
         dependencies=read_dependencies(markers, awaited, surroundings, what) if markers else None,
-        validate=adapter.validator.validate_python,
-        validate_json=adapter.validator.validate_json,
-        as_json=as_json,
+        validate=contract.validate,
+        validate_json=contract.validate_json,
+        as_json=contract.as_json,
         text_types=text_types(schema) if read_texts else {},
     )
 
@@ -333,71 +321,6 @@ def _is_in_class(function: Callable[..., Any]) -> bool:
     # By the qualified name: inside a class body the class does not exist yet.
     where = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
-
-
-def _field(annotation: Any, default: Any, description: str | None) -> Any:
-    """Return a parameter as a field, with its description and default where the annotation lacks them."""
-    extras: list[Any] = []
-    if get_origin(annotation) is Annotated:
-        annotation, *extras = get_args(annotation)
-    if get_origin(annotation) is collections.abc.Iterable:
-        # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function.
-        annotation = list[get_args(annotation)]  # type: ignore[misc]
-    field = default if isinstance(default, FieldInfo) else None
-    fields = [each for each in (*extras, field) if isinstance(each, FieldInfo)]
-    texts = [extra for extra in extras if isinstance(extra, str)]
-    extras = [extra for extra in extras if not isinstance(extra, str)]
-    if not any(each.description for each in fields):
-        # What stands in the annotation is closer to the parameter than the docstring. Two strings may mean anything.
-        description = texts[0] if len(texts) == 1 else description
-        extras += [Field(description=description)] if description else []
-    if (default is None or (field and field.default is None)) and not _allows_none(annotation):
-        # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
-        # outside of the union: clients look for a description beside it. What comes before them must not see the None.
-        inner = [number for number, extra in enumerate(extras, 1) if not isinstance(extra, FieldInfo)][-1:]
-        end = inner[0] if inner else 0
-        annotation, extras = Optional[_annotated(annotation, extras[:end])], extras[end:]  # noqa: UP045
-    if field is not None:
-        extras.append(field)
-    elif default is not _EMPTY:
-        extras.append(Field(default=default))
-    return _annotated(annotation, extras)
-
-
-def _annotated(annotation: Any, extras: list[Any]) -> Any:
-    return Annotated[(annotation, *extras)] if extras else annotation
-
-
-def _allows_none(annotation: Any) -> bool:
-    if hasattr(annotation, "__value__"):  # a type alias
-        return _allows_none(annotation.__value__)
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _allows_none(parts[0])
-    if origin in (Union, types.UnionType):
-        return any(map(_allows_none, parts))
-    return None in parts if origin is Literal else annotation in (Any, object, None, type(None))
-
-
-def _contract(
-    fields: dict[str, Any], extra: Literal["allow", "forbid"], options: FunctionOptions, what: str
-) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
-    # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
-    # function with. Typed as Any because mypy only accepts literal fields.
-    make_typed_dict: Any = TypedDict
-    arguments = make_typed_dict("arguments", fields)
-    arguments.__pydantic_config__ = ConfigDict(extra=extra)
-    try:
-        adapter = adapter_for(arguments, f"{what}: a parameter")
-        generator = JsonSchema(null=options.null_in_schemas)
-        schema = json_schema_of(adapter, "validation", f"{what}: a parameter", generator)
-    except TypeError:
-        # The error does not say which parameter is to blame, so try them one by one.
-        for name, annotation in fields.items():
-            subject = f"{what}: the parameter {name!r}"
-            json_schema_of(adapter_for(annotation, subject), "validation", subject)
-        raise
-    return adapter, inlined(schema) if options.inline_definitions else schema, generator.bytes_in_json
 
 
 def _awaited(returns: Any) -> Any:

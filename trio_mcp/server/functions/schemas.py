@@ -25,6 +25,7 @@ __all__ = [
     "problem_line",
     "read_texts",
     "text_types",
+    "without_null",
 ]
 
 # Chosen: both may quote the client's input (keys, parts of values), so neither may grow with it.
@@ -90,7 +91,7 @@ class JsonSchema(GenerateJsonSchema):
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
         found = super().default_schema(schema)
-        return found if self._null else _without_null(found)
+        return found if self._null else without_null(found)
 
     def decimal_schema(self, schema: Any) -> dict[str, Any]:
         found = super().decimal_schema(schema)
@@ -151,7 +152,7 @@ def json_schema_of(
     return schema
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+def without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of something that may be left out, without null among what it allows."""
     left = {key: value for key, value in schema.items() if key != "default" or value is not None}
     if "enum" in left:

@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import trio
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_flag, validator
 from trio_mcp.server.functions.held_clock import OUR_THREAD, HoldingLimiter, held_clock
 

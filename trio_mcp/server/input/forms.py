@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-import attrs
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, json_schema_of
 from trio_mcp.server.revisions import wire_for

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-import attrs
 from pydantic import BaseModel
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_seconds, check_text
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.rules import Rules, rules_of

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import attrs
 from pydantic_core import from_json
 
+from trio_mcp import _attrs as attrs
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.principal import Principal
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import attrs
 import trio
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp.convert import brief, call_back

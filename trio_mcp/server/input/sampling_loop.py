@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-import attrs
 import trio
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_text
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError, SamplingError, ToolError

@@ -1,7 +1,4 @@
-"""A report as one HTML file: no script, nothing loaded from elsewhere, light and dark.
-
-What a target said stands in it as text only; a policy in its head makes sure of that.
-"""
+"""A report of the conformance kit as one HTML file."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Final
 
-from trio_mcp._version import __version__
 from trio_mcp.testing.check.plan_files import plan_file_name
 from trio_mcp.testing.check.report import CheckReport, Outcome, Status
 from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.report.diagram import diagram
-from trio_mcp.testing.report.style import STYLE
+from trio_mcp.testing.report.page import facts, html_page, safe
 from trio_mcp.testing.report.view import (
     ENDINGS,
     STATUSES,
@@ -48,36 +44,15 @@ NAMES: Final[dict[Status, tuple[str, str, str]]] = {
 MAX_EVENTS: Final = 80
 """The most events of a failure that are drawn. Chosen: a shrunk one has a few."""
 
-# Nothing runs and nothing is loaded, whatever the texts of a target hold.
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-# The icon is here because a browser would ask for one.
-ICON: Final = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
-    "%3Ccircle cx='8' cy='8' r='7' fill='{}'/%3E%3C/svg%3E"
-)
-
 
 def html(report: CheckReport) -> str:
     """Return a report as an HTML page."""
-    return "\n".join(_page(report)) + "\n"
+    title = f"{safe(report.target)} and the Model Context Protocol"
+    again = f"The same seed sends the same messages: <code>trio-mcp check --seed {report.seed}</code>"
+    return html_page(title, _body(report), good=not report.status, footer=again)
 
 
-def _page(report: CheckReport) -> Iterator[str]:
-    color = "%23c2352b" if report.status else "%231f8a4c"
-    title = f"{_text(report.target)} and the Model Context Protocol"
-    yield f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="generator" content="trio-mcp {__version__}">
-<link rel="icon" href="{ICON.format(color)}">
-<title>{title}</title>
-<style>{STYLE}</style>
-</head>
-<body>"""
+def _body(report: CheckReport) -> Iterator[str]:
     yield from _head(report)
     yield "<main>"
     yield from _failures(report)
@@ -85,22 +60,12 @@ def _page(report: CheckReport) -> Iterator[str]:
     yield from _coverage(report)
     yield from _notes(report)
     yield "</main>"
-    yield (
-        f"<footer>Made by trio-mcp {__version__}. The same seed sends the same messages: "
-        f"<code>trio-mcp check --seed {report.seed}</code></footer>"
-    )
-    yield "</body>\n</html>"
-
-
-def _text(value: object) -> str:
-    # Cleaned first: what that writes for a hidden character is plain text, so the escapes of HTML have the last word.
-    return escape(clean(str(value)))
 
 
 def _prose(text: str) -> str:
     """Return a sentence of a rule, in which backticks hold code."""
     # After the escapes, so that these tags are the only ones, whatever a rule of the user's own says.
-    return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", _text(text))
+    return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", safe(text))
 
 
 # --- the head ---------------------------------------------------------------------------------------------------------
@@ -111,10 +76,10 @@ def _head(report: CheckReport) -> Iterator[str]:
     mark = "✗" if report.status else "✓"
     yield "<header>"
     yield f'<p class="over">Conformance of a {report.side} with the Model Context Protocol</p>'
-    yield f"<h1>{_text(report.target)}</h1>"
+    yield f"<h1>{safe(report.target)}</h1>"
     if report.info:
-        yield f'<p class="info">{_text(shorten(report.info, 300))}</p>'
-    yield f'<p class="verdict {verdict}"><span>{mark}</span> {_text(headline(report))}</p>'
+        yield f'<p class="info">{safe(shorten(report.info, 300))}</p>'
+    yield f'<p class="verdict {verdict}"><span>{mark}</span> {safe(headline(report))}</p>'
     if report.ended != "complete":
         yield f'<p class="warning">{ENDINGS[report.ended]}</p>'
     counts = counted(report.outcomes)
@@ -123,18 +88,15 @@ def _head(report: CheckReport) -> Iterator[str]:
     for status, (sign, name, kind) in NAMES.items():
         yield f'<li class="{kind}"><b>{counts[status]}</b><span><i>{sign}</i> {name}</span></li>'
     yield "</ul>"
-    facts = {
+    found: dict[str, list[object]] = {
         "Transport": [report.transport],
-        "Revisions": report.revisions or ["none"],
+        "Revisions": [*report.revisions] or ["none"],
         "Examples": [f"{report.examples:,}"],
         "Requests": [f"{report.requests:,}"],
         "Time": [f"{report.seconds:.1f} s"],
         "Seed": [report.seed],
     }
-    yield "<dl>"
-    for name, values in facts.items():
-        yield f"<div><dt>{name}</dt><dd>{', '.join(f'<span>{_text(value)}</span>' for value in values)}</dd></div>"
-    yield "</dl>"
+    yield from facts(found)
     yield "</header>"
 
 
@@ -146,7 +108,7 @@ def _bar(counts: Mapping[Status, int], kind: str = "") -> str:
         if counts[status]
     )
     words = ", ".join(f"{counts[status]} {NAMES[status][1].lower()}" for status in STATUSES if counts[status])
-    return f'<div class="bar {kind}" role="img" aria-label="{_text(words)}" title="{_text(words)}">{parts}</div>'
+    return f'<div class="bar {kind}" role="img" aria-label="{safe(words)}" title="{safe(words)}">{parts}</div>'
 
 
 # --- what is broken ---------------------------------------------------------------------------------------------------
@@ -166,22 +128,22 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
     rule, failure = outcome.rule, outcome.failure
     revision = None if failure is None else failure.revision
     known = '<span class="badge">known</span>' if outcome.known else ""
-    yield f'<article id="{_text(rule.id)}" class="{rule.level.lower()}"><div class="rule">'
-    yield f"<h3>{_level(outcome)}{known} <code>{_text(rule.id)}</code></h3>"
+    yield f'<article id="{safe(rule.id)}" class="{rule.level.lower()}"><div class="rule">'
+    yield f"<h3>{_level(outcome)}{known} <code>{safe(rule.id)}</code></h3>"
     yield f'<p class="sentence">{_prose(rule.sentence)}</p>'
     yield (
-        f'<p><a href="{escape(rule.link(revision))}" rel="noreferrer">The specification: {_text(rule.section)}'
+        f'<p><a href="{escape(rule.link(revision))}" rel="noreferrer">The specification: {safe(rule.section)}'
         f"{f' ({revision})' if revision else ''}</a></p>"
     )
     if failure is None:
         yield "</div></article>"
         return
-    yield f'<p class="problem">{_text(problem_of(outcome))}</p>'
+    yield f'<p class="problem">{safe(problem_of(outcome))}</p>'
     times = "each time" if failure.seen == failure.of > 0 else f"{failure.seen} of {failure.of} times"
     yield f'<p class="fine">Seen {times} when run again; first in example {failure.example}.</p>'
     # What a client met can't be replayed, so for it there is no file.
     if not isinstance(failure.plan, Script):
-        name = _text(plan_file_name(rule.id))
+        name = safe(plan_file_name(rule.id))
         yield f'<p class="fine">To see it again:</p><pre class="command">trio-mcp replay {name} TARGET</pre>'
     prologue, rest = transcript_of(failure)
     yield '</div><div class="exchange">'
@@ -238,13 +200,13 @@ def _section(section: Section) -> Iterator[str]:
         if counts[status]
     )
     yield (
-        f'<details class="section"{opened}><summary><span class="name">{_text(section.title)}</span>'
+        f'<details class="section"{opened}><summary><span class="name">{safe(section.title)}</span>'
         f'<span class="numbers">{numbers}</span>{_bar(counts)}</summary><ul class="outcomes">'
     )
     for outcome in section.outcomes:
         sign, name, kind = NAMES[outcome.status]
         link = escape(outcome.rule.link())
-        id_ = _text(outcome.rule.id)
+        id_ = safe(outcome.rule.id)
         where = f'<a href="#{id_}"><code>{id_}</code></a>' if outcome.status == "broken" else f"<code>{id_}</code>"
         yield (
             f'<li><span class="mark {kind}" title="{name}">{sign}</span><div><p>{where} {_level(outcome)}</p>'
@@ -262,7 +224,7 @@ def _why(outcome: Outcome) -> str:
         case "broken":
             return f"{'known, ' if outcome.known else ''}judged {times}"
     name = NAMES[outcome.status][1].lower()
-    return f"{name}: {_text(outcome.reason)}" if outcome.reason else name
+    return f"{name}: {safe(outcome.reason)}" if outcome.reason else name
 
 
 # --- the specification ------------------------------------------------------------------------------------------------
@@ -283,7 +245,7 @@ def _coverage(report: CheckReport) -> Iterator[str]:
         )
         for page in pages:
             yield (
-                f"<tr><th>{_text(page_title(page.page))}</th><td>{_share(page)}</td>"
+                f"<tr><th>{safe(page_title(page.page))}</th><td>{_share(page)}</td>"
                 f'<td class="wide">{_spans(held=page.exercised, unused=page.idle, hidden=page.hidden)}</td></tr>'
             )
         yield "</table></details>"
@@ -305,18 +267,18 @@ def _spans(**parts: int) -> str:
 
 def _notes(report: CheckReport) -> Iterator[str]:
     if report.notes:
-        items = "".join(f"<li>{_text(note)}</li>" for note in report.notes)
+        items = "".join(f"<li>{safe(note)}</li>" for note in report.notes)
         yield f'<section id="notes"><h2>Notes</h2><ul>{items}</ul></section>'
     if report.figures:
         rows = "".join(
-            f"<tr><th>{_text(name)}</th><td>{_figure(value)}</td></tr>" for name, value in report.figures.items()
+            f"<tr><th>{safe(name)}</th><td>{_figure(value)}</td></tr>" for name, value in report.figures.items()
         )
         yield f'<section id="figures"><h2>Figures</h2><table>{rows}</table></section>'
 
 
 def _figure(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{_text(name)} {_figure(each)}" for name, each in value.items())
+        return ", ".join(f"{safe(name)} {_figure(each)}" for name, each in value.items())
     if isinstance(value, float):
         return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else _text(value)
+    return f"{value:,}" if isinstance(value, int) else safe(value)

@@ -156,6 +156,9 @@ th { color: var(--soft); vertical-align: top; }
 #coverage th { width: 22rem; }
 #coverage td { white-space: nowrap; font-variant-numeric: tabular-nums; }
 #coverage .wide { width: 50%; padding-right: 0; }
+.figures td, .bars td { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.figures { display: block; overflow-x: auto; }
+.bars { width: 100%; } .bars th { width: 9rem; } .bars .wide { width: 70%; padding-right: 0; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .875rem; }
 
 @media (max-width: 52rem) {

@@ -14,10 +14,10 @@ import trio
 from hypercorn.config import Config
 
 from trio_mcp._log import logger
+from trio_mcp.http.framing import Fields, Malformed
 from trio_mcp.http.runner.h1.hangups import Hangups
 from trio_mcp.http.runner.h1.incoming import Head, Heads, Incoming
 from trio_mcp.http.runner.h1.parsers import ParseFields
-from trio_mcp.http.runner.heads import Fields, Malformed
 from trio_mcp.http.runner.settings import ServerLimits
 from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE, Wire, address, lifetime
 from trio_mcp.http.server.asgi import DRAIN_TIME, DRAINED, EXTRAS, Extras

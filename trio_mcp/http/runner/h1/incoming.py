@@ -8,12 +8,13 @@ So everything that could be read in two ways is refused here, whatever the parse
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Final
 
 import attrs
 
+from trio_mcp.http.framing import FIELD, TOKEN, Chunks, Fields, Malformed
 from trio_mcp.http.runner.h1.parsers import ParseFields
-from trio_mcp.http.runner.heads import MAX_FRAMING, Fields, Malformed, check_head
+from trio_mcp.http.runner.heads import check_head
 
 __all__ = ["Head", "Heads", "Incoming"]
 
@@ -26,14 +27,7 @@ MAX_SEEN_SIZE: Final = 2048
 MAX_SEEN_FIELDS: Final = 40
 """Fields of the longest head that is remembered (chosen): a short field takes many times its size in memory."""
 
-MAX_LINE: Final = 4096
-"""Bytes of a chunk's size with its extensions (chosen)."""
-
-_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
-# No white space before the colon, no control character but the tab; so no folded line and no line end but CR LF.
-_FIELD: Final = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
-_HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + _FIELD + rb"\r\n)*\r\n")
-_TRAILER = re.compile(_FIELD)  # RFC 9112, section 7.1.2
+_HEAD = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r\n(?:" + FIELD + rb"\r\n)*\r\n")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
 
@@ -46,8 +40,6 @@ _VARYING = re.compile(
     rb"[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?))[ \t]*(?=\r\n)",
     re.IGNORECASE,
 )
-# RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?")
 
 
 @attrs.frozen
@@ -255,70 +247,3 @@ class Incoming:
         taken = self.raw + bytes(self._buffer)
         self._buffer.clear()
         return taken
-
-
-class Chunks:
-    """A chunked body while it arrives (RFC 9112, section 7.1). Trailers are checked and dropped.
-
-    Attributes:
-        complete: Whether it has ended.
-    """
-
-    __slots__ = ("_content", "_framing", "_left", "_line", "complete")
-
-    def __init__(self) -> None:
-        self._left = 0  # bytes of the chunk that have not arrived
-        self._line: Literal["size", "end of data", "trailer"] = "size"  # what the next line is
-        self._content = self._framing = 0  # bytes of either
-        self.complete = False
-
-    def take(self, buffer: bytearray) -> bytes:
-        """Return the content in a buffer, and remove it with its framing.
-
-        Raises:
-            Malformed: If the framing is refused.
-        """
-        content = bytearray()
-        while buffer and not self.complete:
-            if self._left:
-                piece = buffer[: self._left]
-                content += piece
-                del buffer[: len(piece)]
-                self._left -= len(piece)
-                self._content += len(piece)
-                continue
-            line = self._next_line(buffer)
-            if line is None:
-                break
-            self._framing += len(line) + 2
-            # RFC 9112, section 7.1.1: limit chunk extensions. This bounds the trailers as well.
-            if self._framing - self._content // 4 > MAX_FRAMING:
-                raise Malformed(400, "the chunks of the body are more framing than content")
-            self._read(line)
-        return bytes(content)
-
-    def _next_line(self, buffer: bytearray) -> bytes | None:
-        most = 0 if self._line == "end of data" else MAX_LINE
-        end = buffer.find(b"\r\n", 0, most + 2)
-        line = bytes(buffer[: end if end >= 0 else most + 2])
-        # Whatever may still follow: a part of CR LF is all that a bad line has in common with a good one.
-        if b"\n" in line or b"\r" in line[:-1] or (end < 0 and len(line) > most + (line[-1:] == b"\r")):
-            raise Malformed(400, "a line in the body ends without CR LF, or is too long")
-        if end < 0:
-            return None
-        del buffer[: end + 2]
-        return line
-
-    def _read(self, line: bytes) -> None:
-        if self._line == "end of data":
-            self._line = "size"
-        elif self._line == "trailer":
-            if line and _TRAILER.fullmatch(line) is None:
-                raise Malformed(400, "a trailer is malformed")
-            self.complete = not line
-        else:
-            match = _CHUNK.fullmatch(line)
-            if match is None:
-                raise Malformed(400, "the size of a chunk is malformed")
-            self._left = int(match[1], 16)
-            self._line = "end of data" if self._left else "trailer"

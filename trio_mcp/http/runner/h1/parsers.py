@@ -7,7 +7,7 @@ from typing import Any
 
 import h11
 
-from trio_mcp.http.runner.heads import Fields, Malformed
+from trio_mcp.http.framing import Fields, Malformed
 
 __all__ = ["ParseFields", "httptools_parser", "parse_with_h11"]
 

@@ -13,7 +13,8 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.worker_context import EventWrapper
 
-from trio_mcp.http.runner.heads import MAX_FRAMING, Malformed, check_head
+from trio_mcp.http.framing import MAX_FRAMING, Malformed
+from trio_mcp.http.runner.heads import check_head
 from trio_mcp.http.runner.wire import MAX_RECEIVED, PIECE
 
 __all__ = ["ClientLeft", "Http1"]

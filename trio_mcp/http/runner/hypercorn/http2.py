@@ -31,7 +31,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import DeadlockError, MissingStreamError
 
-from trio_mcp.http.runner.heads import MAX_FRAMING
+from trio_mcp.http.framing import MAX_FRAMING
 from trio_mcp.http.runner.wire import PIECE
 
 __all__ = ["Http2"]

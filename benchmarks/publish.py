@@ -1,0 +1,81 @@
+"""Write down the figures of a run: ``python -m benchmarks.publish REPORT.json``.
+
+From the report that ``python -m benchmarks --json`` has written come results.json and results.md beside this file, the
+tables of docs/performance.md, and its pictures in docs/images.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+from . import pictures
+from ._earlier import earlier
+from ._measure import Spread
+from ._options import Parser
+from ._processes import ROOT
+from ._report import as_markdown, groups_of, markdown_table, number, verdict_of
+
+REPORT = ROOT / "benchmarks" / "results.json"
+TABLES = ROOT / "benchmarks" / "results.md"
+PAGE = ROOT / "docs" / "performance.md"
+IMAGES = ROOT / "docs" / "images"
+BEGIN, END = "<!-- figures: written by `python -m benchmarks.publish` -->", "<!-- end of the figures -->"
+
+
+def goals(report: dict[str, Any]) -> str:
+    """Return everything that has a target as a Markdown table, with what was measured."""
+    rows = [["what", "median", "range", "goal"]]
+    for group in groups_of(report):
+        of = f"{group.scenario}: {group.case}"
+        for comparison in group.comparisons:
+            if comparison.target is not None:
+                spread = Spread.of(group.ratios(comparison))
+                what = f"{of}: {comparison.left} / {comparison.right}"
+                rows.append(_row(what, spread, "", verdict_of(comparison.target, spread.median)))
+        for label, target in group.value_targets.items():
+            spread = Spread.of(group.samples[label])
+            rows.append(_row(f"{of}: {label}", spread, f" {group.unit}", verdict_of(target, spread.median)))
+    return "\n".join(markdown_table(rows))
+
+
+def _row(what: str, spread: Spread, unit: str, verdict: str) -> list[str]:
+    return [what, f"{number(spread.median)}{unit}", f"{number(spread.low)} to {number(spread.high)}", verdict]
+
+
+def run_of(report: dict[str, Any]) -> str:
+    """Return where and when the figures were measured, in a sentence."""
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    return (
+        f"Measured on {report['date']}: {report['cpus']} CPUs, {report['platform']}, Python {report['python']}; load"
+        f" average {report['load']} at the start, {report['load_at_end']} at the end; {report['rounds']} interleaved"
+        f" rounds of {report['seconds']:g} s; {versions}."
+    )
+
+
+def put_into(page: str, report: dict[str, Any]) -> str:
+    """Return a page with the figures of a report between its marks."""
+    text = f"{run_of(report)}\n\n{goals(report)}"
+    return re.sub(f"(?s)(?<={re.escape(BEGIN)}).*(?={re.escape(END)})", lambda _: f"\n\n{text}\n\n", page)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write everything, and return the exit status."""
+    parser = Parser(prog="python -m benchmarks.publish", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("report", type=earlier, help="what `python -m benchmarks --json` has written")
+    report = parser.parse_args(arguments).report
+    try:
+        for file in pictures.draw_all(report, IMAGES):
+            print(file.relative_to(ROOT), file=sys.stderr)
+    except ModuleNotFoundError:
+        parser.error("matplotlib is not installed: pip install -e '.[benchmarks]'")
+    REPORT.write_text(json.dumps(report, separators=(",", ":")) + "\n")
+    TABLES.write_text(as_markdown(groups_of(report), report))
+    PAGE.write_text(put_into(PAGE.read_text(), report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

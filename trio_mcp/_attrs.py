@@ -1,0 +1,65 @@
+"""attrs, as the package uses it: with ``__repr__``, ``__eq__`` and ``__hash__`` that all classes share.
+
+attrs writes these methods for each class, and the interpreter compiles them whenever the class is imported: nearly a
+tenth of a server's start. They are called rarely, so they may look the fields up instead. Import it as
+``from trio_mcp import _attrs as attrs``.
+"""
+
+from __future__ import annotations
+
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+from attrs import NOTHING as NOTHING
+from attrs import Attribute as Attribute
+from attrs import Factory as Factory
+from attrs import asdict as asdict
+from attrs import evolve as evolve
+from attrs import field as field
+from attrs import fields as fields
+from attrs import validators as validators
+
+if TYPE_CHECKING:  # type checkers know these functions by where they come from
+    from attrs import define as define
+    from attrs import frozen as frozen
+else:
+    import attrs
+
+    # What a class's own body defines is kept, by attrs too.
+
+    def define(cls: type | None = None, **options: Any) -> Any:
+        """Do what `attrs.define` does."""
+        return _sharing(attrs.define, cls, options, None)
+
+    def frozen(cls: type | None = None, **options: Any) -> Any:
+        """Do what `attrs.frozen` does."""
+        return _sharing(attrs.frozen, cls, options, _hash)
+
+    def _sharing(make: Any, cls: type | None, options: dict[str, Any], hashed: Any) -> Any:
+        if cls is None:
+            return lambda cls: _sharing(make, cls, options, hashed)
+        own = vars(cls)
+        if "__repr__" not in own:
+            cls.__repr__ = _repr
+        if options.get("eq", True) and "__eq__" not in own:
+            cls.__eq__ = _eq
+            if "__hash__" not in own:
+                cls.__hash__ = hashed
+        return make(cls, **options)
+
+    @recursive_repr()
+    def _repr(self: Any) -> str:
+        shown = [each for each in self.__attrs_attrs__ if each.repr]
+        values = [(each, getattr(self, each.name, NOTHING)) for each in shown]
+        texts = [f"{each.name}={repr(value) if each.repr is True else each.repr(value)}" for each, value in values]
+        return f"{type(self).__qualname__.rpartition('>.')[2]}({', '.join(texts)})"
+
+    def _eq(self: Any, other: object) -> Any:
+        if type(other) is not type(self):
+            return NotImplemented
+        compared = [each.name for each in self.__attrs_attrs__ if each.eq]
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    def _hash(self: Any) -> int:
+        counted = [each.name for each in self.__attrs_attrs__ if (each.eq if each.hash is None else each.hash)]
+        return hash((type(self), *[getattr(self, name) for name in counted]))

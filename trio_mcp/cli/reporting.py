@@ -1,0 +1,77 @@
+"""What the commands share that work for a while and then report: Ctrl-C, and the files that they write."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.terminal import ProgressBar
+
+__all__ = ["check_writable", "until_interrupted", "write_text"]
+
+T = TypeVar("T")
+
+
+async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: ProgressBar) -> T:
+    """Run something until it ends; Ctrl-C asks it to end with what it has until then, a second Ctrl-C ends it at once.
+
+    Args:
+        work: What is run; it gets the event that asks it to end.
+        bar: Its progress, which is erased at the end.
+    """
+    stop = trio.Event()
+    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made.
+    with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
+
+        async def listen() -> None:
+            await anext(signals)
+            stop.set()
+            # Or the message would stand behind the bar, on the same line.
+            bar.clear()
+            print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
+            await anext(signals)
+            scope.cancel("interrupted twice")
+
+        try:
+            async with background_nursery() as nursery:
+                nursery.start_soon(listen)
+                return await work(stop)
+        finally:
+            bar.clear()
+    # Only the cancellation of the scope leads here, so this was the second Ctrl-C: no report is left to give.
+    raise KeyboardInterrupt
+
+
+def check_writable(path: str) -> None:
+    """Check, before there is anything to write, that a file can be written.
+
+    Raises:
+        Exit: If it can't; it says why.
+    """
+    file = Path(path).resolve()
+    if not os.access(file.parent, os.W_OK):
+        raise Exit(f"can't write {path}: {file.parent} is not a folder that can be written to")
+    if file.is_dir():
+        raise Exit(f"can't write {path}: it is a folder")
+    if file.exists() and not os.access(file, os.W_OK):
+        raise Exit(f"can't write {path}: it may not be written to")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file as UTF-8, whatever the locale says: a page names no other encoding.
+
+    Raises:
+        Exit: If it can't be written.
+    """
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None

@@ -1,0 +1,53 @@
+"""Cookies, within bounds: a load balancer may use one to find the server that holds a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from email.message import Message
+from http.cookiejar import Cookie, CookieJar
+from typing import Any, Final
+from urllib.request import Request
+
+__all__ = ["BoundedCookies", "cookie_for", "keep_cookies"]
+
+MAX_COOKIES: Final = 50
+MAX_COOKIE: Final = 4096
+"""Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
+
+
+class BoundedCookies(CookieJar):
+    """A bounded cookie jar: oversized cookies are ignored, and one more than `MAX_COOKIES` clears the jar."""
+
+    def set_cookie(self, cookie: Cookie) -> None:
+        """Keep a cookie, within the limits."""
+        # The server sets them, so without limits it could make every request ever larger.
+        if len(cookie.name) + len(cookie.value or "") > MAX_COOKIE:
+            return
+        if len(self) >= MAX_COOKIES:
+            self.clear()
+        super().set_cookie(cookie)
+
+
+class _Response:
+    """A response as a jar wants it: one that has a message with the fields."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self._message = Message()
+        for value in values:
+            self._message["Set-Cookie"] = value
+
+    def info(self) -> Message:
+        return self._message
+
+
+def keep_cookies(jar: CookieJar, url: str, values: Iterable[str]) -> None:
+    """Keep the cookies that a server has set with ``Set-Cookie``."""
+    response: Any = _Response(values)
+    jar.extract_cookies(response, Request(url))
+
+
+def cookie_for(jar: CookieJar, url: str) -> str | None:
+    """Return the value of ``Cookie`` for a request."""
+    request = Request(url)
+    jar.add_cookie_header(request)
+    return request.get_header("Cookie")

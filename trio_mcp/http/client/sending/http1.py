@@ -1,0 +1,336 @@
+"""Sending over HTTP/1.1: connections, and which of them are used again."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import os
+import re
+import select
+from collections import deque
+from collections.abc import Callable
+from http.cookiejar import CookieJar
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import trio
+
+from trio_mcp._platform import SOCKETS_ARE_FILES
+from trio_mcp._version import __version__
+from trio_mcp.http.client.sending.incoming import Head, Heads, Incoming
+from trio_mcp.http.client.sending.outgoing import Place, head_of, place_of
+from trio_mcp.http.client.sending.sender import (
+    CONNECT_TIMEOUT,
+    KEPT_ALIVE,
+    Disconnected,
+    HeaderFields,
+    HttpResponse,
+    Written,
+    text_of,
+)
+from trio_mcp.http.framing import Malformed
+
+__all__ = ["Http1Sender"]
+
+MAX_KEPT_ALIVE: Final = 100
+"""Connections kept for further requests. Chosen: as many as a link has requests under way at once."""
+EARLIER: Final = 1.5
+"""Seconds before the server closes a connection at which it is no longer used. Chosen: the time for a request to get
+there."""
+PART: Final = 65536
+"""Bytes read at once (chosen)."""
+
+# Of the methods used here (RFC 9110, section 9.2.2).
+_IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
+# How an exchange fails if the connection is closed under it.
+_CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError"})
+# As in `Keep-Alive: timeout=5, max=100`.
+_TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
+
+
+TakenT = TypeVar("TakenT")
+
+
+class _Failed(Exception):
+    """An exchange that failed.
+
+    Args:
+        kind: What failed, by the name that httpx has for it.
+        text: The reason.
+    """
+
+    def __init__(self, kind: str, text: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Http1Sender:
+    """A sender on connections of its own, all to one origin.
+
+    It keeps cookies, because a load balancer may use one to find the server that holds the session.
+
+    Args:
+        url: The URL of most requests. A name and a password in it are sent as Basic authentication (RFC 7617).
+    """
+
+    def __init__(self, url: str) -> None:
+        self.fields: HeaderFields = [("User-Agent", f"trio-mcp/{__version__}")]
+        parts = urlsplit(url)
+        if parts.username is not None:
+            credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+            self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
+        self._heads = Heads()
+        self._place_of = functools.lru_cache(8)(place_of)
+        self._cookies: CookieJar | None = None  # until a server sets one
+        # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
+        # the least likely to be closed by now, and the others can expire.
+        self._idle: deque[tuple[Connection, float]] = deque()
+
+    async def send(
+        self, method: str, url: str, fields: HeaderFields, content: bytes, written: Written | None, target: str
+    ) -> HttpResponse:
+        # What is cancelled already is not sent. From here on, the first wait is the one for the response.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            place = self._place_of(url)
+        except ValueError as exc:
+            raise Disconnected.because("InvalidURL", str(exc), target) from None
+        if self._cookies is not None:
+            from trio_mcp.http.client.sending.cookies import cookie_for  # noqa: ASYNC127 - it has been imported
+
+            if (cookie := cookie_for(self._cookies, url)) is not None:
+                fields = [*fields, ("Cookie", cookie)]
+        try:
+            request = head_of(method, place, fields, len(content)) + content
+        except ValueError as exc:
+            raise Disconnected.because("LocalProtocolError", str(exc), target) from None
+        connection = self._kept()
+        try:
+            if connection is not None:
+                try:
+                    head = await connection.exchange(request, written)
+                except _Failed as exc:
+                    # The server may have closed a kept connection before it read the request. That is certain only if
+                    # not all of the request could be written; an idempotent one may be sent again in any case (RFC
+                    # 9110, section 9.2.2).
+                    unread = exc.kind in _CLOSED and not connection.incoming.begun
+                    if not unread or (connection.written and method not in _IDEMPOTENT):
+                        raise
+                    connection = None
+            if connection is None:
+                connection = await self._connected(place)
+                head = await connection.exchange(request, written)
+        except _Failed as exc:
+            raise Disconnected.because(exc.kind, str(exc), target) from None
+        try:
+            if values := head.headers.all("set-cookie"):
+                self._keep_cookies(url, values)
+        except BaseException:
+            connection.close()
+            raise
+        return HttpResponse(head.status, head.headers, _Body(self, connection, head, target), target)
+
+    async def _connected(self, place: Place) -> Connection:
+        with trio.move_on_after(CONNECT_TIMEOUT):
+            return await Connection.to(place, self._heads)
+        raise _Failed("ConnectTimeout")
+
+    def _kept(self) -> Connection | None:
+        while self._idle:
+            connection, end = self._idle.pop()
+            # Otherwise the server is closing it, or it has sent what no request asked for.
+            if end > trio.current_time() and connection.is_quiet():
+                return connection
+            connection.close()
+        return None
+
+    def take_back(self, connection: Connection, said: str | None) -> None:
+        """Keep a connection for as long as the server said it will (``Keep-Alive``), or else for `KEPT_ALIVE`."""
+        timeout = _TIMEOUT.search(said) if said else None
+        seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
+        now = trio.current_time()
+        self._idle.append((connection, now + seconds))
+        # At most one, as one has been added: the number stays bounded, and no exchange has to close many.
+        oldest, end = self._idle[0]
+        if len(self._idle) > MAX_KEPT_ALIVE or end <= now:
+            self._idle.popleft()
+            oldest.close()
+
+    def _keep_cookies(self, url: str, values: list[str]) -> None:
+        # Imported only now: most servers set none.
+        from trio_mcp.http.client.sending.cookies import BoundedCookies, keep_cookies
+
+        if self._cookies is None:
+            self._cookies = BoundedCookies()
+        keep_cookies(self._cookies, url, values)
+
+    def close(self) -> None:
+        """Close every connection, once no request is under way."""
+        while self._idle:
+            self._idle.pop()[0].close()
+
+
+class _Body:
+    """The body of a response over HTTP/1.1."""
+
+    __slots__ = ("_connection", "_head", "_sender", "_target")
+
+    def __init__(self, sender: Http1Sender, connection: Connection, head: Head, target: str) -> None:
+        self._sender = sender
+        self._connection = connection
+        self._head = head
+        self._target = target
+
+    async def receive(self) -> bytes:
+        try:
+            return await self._connection.part()
+        except _Failed as exc:
+            raise Disconnected.because(exc.kind, str(exc), self._target) from None
+
+    async def aclose(self) -> None:
+        connection = self._connection
+        if connection.written and connection.incoming.reusable:
+            self._sender.take_back(connection, self._head.headers.get("keep-alive"))
+        else:
+            connection.close()
+
+
+class Connection:
+    """A connection to a server, for one exchange after the other. An exchange that fails closes it.
+
+    Args:
+        stream: The stream.
+        plain: Its socket, or the one below TLS.
+        heads: What parses the heads of responses.
+
+    Attributes:
+        incoming: What has arrived.
+        written: Whether all of the current request has been handed to the system.
+    """
+
+    __slots__ = ("_descriptor", "_direct", "_plain", "_poll", "_stream", "incoming", "written")
+
+    def __init__(self, stream: trio.abc.Stream, plain: trio.SocketStream, heads: Heads) -> None:
+        self._stream = stream
+        self._plain = plain
+        self._descriptor = plain.socket.fileno()
+        self._poll: Any = None
+        if SOCKETS_ARE_FILES:
+            self._poll = select.poll()  # unlike `select`, for any number of descriptors
+            self._poll.register(self._descriptor, select.POLLIN)
+        # System calls of our own return at once; those of a stream wait, or give other tasks a turn.
+        self._direct = SOCKETS_ARE_FILES and stream is plain
+        self.incoming = Incoming(heads)
+        self.written = False
+
+    @classmethod
+    async def to(cls, place: Place, heads: Heads) -> Connection:
+        """Connect, with TLS if the place asks for it.
+
+        Raises:
+            _Failed: If that fails.
+        """
+        try:
+            plain = await trio.open_tcp_stream(place.host, place.port)
+        except (OSError, UnicodeError) as exc:  # the latter for a name that can't be encoded (IDNA)
+            raise _Failed("ConnectError", text_of(exc)) from None
+        if not place.tls:
+            return cls(plain, plain, heads)
+        from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP does without httpx
+
+        try:
+            # https_compatible: many servers close without the TLS goodbye; HTTP marks its own ends.
+            stream = trio.SSLStream(plain, trusting(), server_hostname=place.host, https_compatible=True)
+            await stream.do_handshake()
+        except (OSError, ValueError, trio.BrokenResourceError) as exc:  # also for certificates that can't be read
+            plain.socket.close()
+            raise _Failed("ConnectError", text_of(exc)) from None
+        except BaseException:
+            plain.socket.close()
+            raise
+        return cls(stream, plain, heads)
+
+    def is_quiet(self) -> bool:
+        """Return whether the server has neither closed the connection nor sent anything since the last response."""
+        if self._poll is None:
+            return not select.select([self._descriptor], [], [], 0)[0]
+        return not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        # Without the TLS goodbye, which RFC 9112, section 9.8, would like, but which may wait for the server.
+        self._plain.socket.close()
+
+    async def exchange(self, request: bytes, written: Written | None) -> Head:
+        """Send a request, and return the head of the response.
+
+        Raises:
+            _Failed: If that fails.
+        """
+        self.written = False
+        try:
+            self.incoming.begin()
+            await self._write(request)
+            if self.written and written is not None:
+                written()
+            data = await self._read()
+            while (head := self._taken(self.incoming.head, data)) is None:
+                data = await self._read()
+        except BaseException:
+            self.close()
+            raise
+        return head
+
+    async def part(self) -> bytes:
+        """Return the next part of the body; empty at its end.
+
+        Raises:
+            _Failed: If it broke off.
+        """
+        data = b""
+        while not self.incoming.complete:
+            if content := self._taken(self.incoming.body, data):
+                return content
+            if not self.incoming.complete:
+                data = await self._read()
+        return b""
+
+    def _taken(self, take: Callable[[bytes], TakenT], data: bytes) -> TakenT:
+        try:
+            return take(data)
+        except Malformed as exc:
+            raise _Failed("RemoteProtocolError", str(exc)) from None
+
+    async def _write(self, data: bytes) -> None:
+        sent = 0
+        if self._direct:
+            # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
+            # If its buffer is full, or the connection broken, the stream deals with the rest.
+            with contextlib.suppress(OSError):
+                sent = os.write(self._descriptor, data)
+        if sent < len(data):
+            try:
+                with trio.move_on_after(CONNECT_TIMEOUT) as scope:
+                    await self._stream.send_all(memoryview(data)[sent:])
+            except trio.BrokenResourceError:
+                return  # a server may refuse a request before it has read all of it, and close: that can be read
+            if scope.cancelled_caught:
+                raise _Failed("WriteTimeout")
+        self.written = True
+
+    async def _read(self) -> bytes:
+        """Return what has arrived; empty if the server has closed the connection and may do so now."""
+        try:
+            data = await self._received() if self._direct else bytes(await self._stream.receive_some(PART))
+        except (OSError, trio.BrokenResourceError) as exc:
+            raise _Failed("ReadError", text_of(exc)) from None
+        if not data:
+            self._taken(lambda _: self.incoming.end(), data)
+        return data
+
+    async def _received(self) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self._descriptor)
+            with contextlib.suppress(BlockingIOError):
+                return os.read(self._descriptor, PART)

@@ -1,0 +1,203 @@
+"""Sending through httpx or httpx2, its fork with the same interface: through proxies, or on a client of the caller's.
+
+Both nest async generators, and one that is left before its end goes to the garbage collector, which can't await. So
+nothing here leaves one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, Self
+
+import attrs
+import trio
+
+from trio_mcp._log import logger
+from trio_mcp._nursery import closing
+from trio_mcp.errors import TransportError
+from trio_mcp.http.client.sending.sender import (
+    CONNECT_TIMEOUT,
+    KEPT_ALIVE,
+    Disconnected,
+    HeaderFields,
+    HttpResponse,
+    Written,
+    text_of,
+)
+from trio_mcp.http.headers import Headers
+
+__all__ = ["HttpxSender", "disconnected", "parts_of", "proxied_sender", "response_of", "trusting"]
+
+READ_BURST: Final = 64
+"""Parts of a body read before other tasks run. Chosen, as in the session's reader."""
+
+
+def disconnected(exc: BaseException, target: str) -> Disconnected:
+    """Translate an exception of httpx."""
+    return Disconnected.because(type(exc).__name__, text_of(exc), target)
+
+
+class HttpxSender:
+    """A sender on an ``AsyncClient``, with its proxies, authentication and so on.
+
+    Args:
+        client: The client, which is not closed.
+
+    Raises:
+        TypeError: If it is not a client of httpx or httpx2.
+    """
+
+    def __init__(self, client: Any) -> None:
+        package = sys.modules[_package(client)]
+        self.fields: HeaderFields = []
+        self._failures, self._content = parts_of(package)
+        self._client = client
+        given = client.timeout
+        # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
+        # Of the same class as the client's own, which differs between the two packages.
+        self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
+
+    async def send(
+        self, method: str, url: str, fields: HeaderFields, content: bytes, written: Written | None, target: str
+    ) -> HttpResponse:
+        try:
+            request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
+            # See `parts_of`: httpx's own body would be an async generator.
+            request.stream = self._content(content, written)
+            response = await self._client.send(request, stream=True, follow_redirects=False)
+        except self._failures as exc:
+            raise disconnected(exc, target) from None
+        except Exception as exc:  # from a hook of the caller's client, such as authentication
+            logger.error("%s failed", target, exc_info=exc)
+            raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
+        return response_of(response, target, self._failures)
+
+
+@contextlib.asynccontextmanager
+async def proxied_sender() -> AsyncIterator[HttpxSender]:
+    """Open a sender that goes through the proxies that the environment or the system configures."""
+    import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
+
+    from trio_mcp.http.client.sending.cookies import BoundedCookies
+
+    # No limits here, as the link has its own.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
+    async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
+        yield HttpxSender(client)
+
+
+def response_of(response: Any, target: str, failures: tuple[type[Exception], ...]) -> HttpResponse:
+    """Return a response of httpx, whose body has not been read, as an `HttpResponse`."""
+    body = _HttpxBody(response, target, failures)
+    return HttpResponse(response.status_code, Headers(response.headers.raw), body, target)
+
+
+class _HttpxBody:
+    """The body of a response of httpx."""
+
+    def __init__(self, response: Any, target: str, failures: tuple[type[Exception], ...]) -> None:
+        self._response = response
+        self._target = target
+        self._failures = failures
+        self._chunks: AsyncIterator[bytes] | None = None  # until the first part is read
+        self._parts = 0
+        self._ended = False
+
+    async def receive(self) -> bytes:
+        if self._chunks is None:
+            self._chunks = aiter(self._response.stream)
+        try:
+            while True:
+                self._parts += 1
+                # Parts that have arrived already come without a checkpoint, so a fast server could starve other tasks.
+                if self._parts % READ_BURST == 0:
+                    await trio.lowlevel.checkpoint()
+                if chunk := await anext(self._chunks):
+                    return chunk
+        except StopAsyncIteration:
+            self._ended = True
+            return b""
+        except self._failures as exc:
+            raise disconnected(exc, self._target) from None
+
+    async def aclose(self) -> None:
+        async with closing(self._close_response):
+            if self._chunks is not None and not self._ended:
+                await self._unwind(self._chunks)
+
+    async def _close_response(self) -> None:
+        with contextlib.suppress(*self._failures):
+            await self._response.aclose()
+
+    async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
+        """Finish the generators of a body that was not read to its end.
+
+        Closing the outer one would leave the others to the garbage collector; a cancellation unwinds all of them.
+        """
+        with trio.CancelScope() as scope:
+            scope.cancel("the rest of the response is not needed")
+            with contextlib.suppress(*self._failures):
+                async for _ in chunks:
+                    self._parts += 1
+                    if self._parts % READ_BURST == 0:
+                        # Shielded: the cancellation has to be raised inside the generators, not here.
+                        await trio.lowlevel.cancel_shielded_checkpoint()
+
+
+def trusting() -> ssl.SSLContext:
+    """Return a TLS context with the trusted certificates: those of httpx, unless SSL_CERT_FILE or SSL_CERT_DIR says."""
+    return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.cache
+def _context(*_sources: str | None) -> ssl.SSLContext:
+    import httpx  # noqa: ASYNC127 - as above
+
+    # Reading the certificates takes some 20 ms, as measured. httpx reads the variables itself: they are only the key.
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+@functools.cache
+def parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
+    """Return the exceptions that a package raises, and a class for request bodies.
+
+    The package's own bodies are async generators, which outlive a cancellation; this class is not one.
+    """
+
+    @attrs.define(eq=False)
+    class Content(package.AsyncByteStream):  # type: ignore[misc]
+        content: bytes
+        written: Callable[[], object] | None
+        given: bool = False
+
+        def __aiter__(self) -> Self:  # called again if a request is sent again
+            self.given = False
+            return self
+
+        async def __anext__(self) -> bytes:
+            if self.given:
+                if self.written is not None:
+                    self.written()
+                raise StopAsyncIteration
+            self.given = True
+            return self.content
+
+    # A `UnicodeError` is raised for a host name that can't be encoded (IDNA).
+    return (package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError), Content
+
+
+def _package(client: object) -> str:
+    """Return the package that a client belongs to: ``httpx`` or ``httpx2``."""
+    # By name, without importing either: one of them may not be installed. Subclasses count.
+    for kind in type(client).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):
+            return package
+    raise TypeError(f"http_client must be an AsyncClient of httpx or httpx2, got {type(client).__name__}")

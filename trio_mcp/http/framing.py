@@ -1,0 +1,115 @@
+"""What frames an HTTP/1.1 message, for clients and servers: fields, chunks, and how much of it there may be.
+
+It does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+__all__ = ["FIELD", "MAX_FRAMING", "MAX_LINE", "TOKEN", "Chunks", "Fields", "Malformed"]
+
+Fields = list[tuple[bytes, bytes]]
+"""Header fields: names in lower case, and values."""
+
+MAX_FRAMING: Final = 256 * 1024
+"""Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
+
+MAX_LINE: Final = 4096
+"""Bytes of a chunk's size with its extensions (chosen)."""
+
+TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
+# No white space before the colon, no control character but the tab; so no folded line and no line end but CR LF.
+FIELD: Final = TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"  # RFC 9112, section 5
+_TRAILER = re.compile(FIELD)  # RFC 9112, section 7.1.2
+# RFC 9112, section 7.1. The size is bounded, so that no integer is ever huge.
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_PADDED_CHUNK = re.compile(_CHUNK.pattern + rb"[\t ]*")
+
+
+class Malformed(Exception):
+    """A message that is refused before any application sees it.
+
+    Args:
+        status: The status with which a server refuses a request.
+        text: What is wrong.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Chunks:
+    """A chunked body while it arrives (RFC 9112, section 7.1). Trailers are checked and dropped.
+
+    Args:
+        of_response: Whether it is a server's. Some pad the size of a chunk with spaces. And a stream of events may last
+            for weeks with a chunk for each event, so framing is counted anew with each chunk.
+
+    Attributes:
+        complete: Whether it has ended.
+    """
+
+    __slots__ = ("_content", "_framing", "_left", "_line", "_of_response", "complete")
+
+    def __init__(self, *, of_response: bool = False) -> None:
+        self._of_response = of_response
+        self._left = 0  # bytes of the chunk that have not arrived
+        self._line: Literal["size", "end of data", "trailer"] = "size"  # what the next line is
+        self._content = self._framing = 0  # bytes of either
+        self.complete = False
+
+    def take(self, buffer: bytearray) -> bytes:
+        """Return the content in a buffer, and remove it with its framing.
+
+        Raises:
+            Malformed: If the framing is refused.
+        """
+        content = bytearray()
+        while buffer and not self.complete:
+            if self._left:
+                piece = buffer[: self._left]
+                content += piece
+                del buffer[: len(piece)]
+                self._left -= len(piece)
+                self._content += len(piece)
+                continue
+            line = self._next_line(buffer)
+            if line is None:
+                break
+            self._framing += len(line) + 2
+            # RFC 9112, section 7.1.1: limit chunk extensions. This bounds the trailers as well.
+            if self._framing - self._content // 4 > MAX_FRAMING:
+                raise Malformed(400, "the chunks of the body are more framing than content")
+            self._read(line)
+        return bytes(content)
+
+    def _next_line(self, buffer: bytearray) -> bytes | None:
+        most = 0 if self._line == "end of data" else MAX_LINE
+        end = buffer.find(b"\r\n", 0, most + 2)
+        line = bytes(buffer[: end if end >= 0 else most + 2])
+        # Whatever may still follow: a part of CR LF is all that a bad line has in common with a good one.
+        if b"\n" in line or b"\r" in line[:-1] or (end < 0 and len(line) > most + (line[-1:] == b"\r")):
+            raise Malformed(400, "a line in the body ends without CR LF, or is too long")
+        if end < 0:
+            return None
+        del buffer[: end + 2]
+        return line
+
+    def _read(self, line: bytes) -> None:
+        if self._line == "end of data":
+            self._line = "size"
+        elif self._line == "trailer":
+            if line and _TRAILER.fullmatch(line) is None:
+                raise Malformed(400, "a trailer is malformed")
+            self.complete = not line
+        else:
+            match = (_PADDED_CHUNK if self._of_response else _CHUNK).fullmatch(line)
+            if match is None:
+                raise Malformed(400, "the size of a chunk is malformed")
+            self._left = int(match[1], 16)
+            self._line = "end of data" if self._left else "trailer"
+            if self._of_response:
+                self._content = self._framing = 0

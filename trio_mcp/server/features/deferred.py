@@ -1,0 +1,69 @@
+"""Parts of a server that most servers don't need: each is imported, and made, when it is first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from trio_mcp.server.context import Context
+from trio_mcp.server.features.feature import Feature, Handler, Needs
+
+__all__ = ["Deferred"]
+
+PartT = TypeVar("PartT")
+FeatureT = TypeVar("FeatureT", bound=Feature)
+
+
+class Deferred(Generic[PartT]):
+    """A part that is made when the program, or a request, first uses it.
+
+    If it is a feature, it has nothing on offer until then: it declares no capabilities, and no request for it needs
+    scopes.
+
+    Args:
+        make: Imports the part and makes it. May be called in two threads at once; one of the results is discarded.
+        adopt: Called with the part once it is made, before anybody else gets it.
+        methods: If it is a feature, the methods that it will have.
+
+    Attributes:
+        made: The part; None until it is made.
+    """
+
+    def __init__(
+        self, make: Callable[[], PartT], adopt: Callable[[PartT], None] = lambda _: None, methods: tuple[str, ...] = ()
+    ) -> None:
+        self.made: PartT | None = None
+        self._make = make
+        self._adopt = adopt
+        self._names = methods
+        self._adopting = threading.Lock()
+
+    def get(self) -> PartT:
+        """Return the part, and make it if need be. Callable from any thread."""
+        if self.made is None:
+            # Without the lock: an import waits for other threads, and one of those may wait here.
+            made = self._make()
+            with self._adopting:
+                if self.made is None:
+                    self._adopt(made)
+                    self.made = made
+        return self.made
+
+    @property
+    def methods(self: Deferred[FeatureT]) -> dict[str, Handler]:
+        """The feature's handlers, by method; until it is made, one that makes it."""
+        return dict.fromkeys(self._names, self._first) if self.made is None else dict(self.made.methods)
+
+    @property
+    def needs(self: Deferred[FeatureT]) -> dict[str, Needs]:
+        """What tells the scopes that a request needs, by method."""
+        return {} if self.made is None else dict(self.made.needs)
+
+    def capabilities(self: Deferred[FeatureT], revision: str) -> dict[str, Any]:
+        """Return the capabilities declared to a client of this revision."""
+        return {} if self.made is None else self.made.capabilities(revision)
+
+    async def _first(self: Deferred[FeatureT], context: Context[Any]) -> dict[str, Any]:
+        # The import holds up other tasks for a few milliseconds, once.
+        return await self.get().methods[context.method](context)

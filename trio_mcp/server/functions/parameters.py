@@ -1,0 +1,270 @@
+"""The parameters that clients fill: one validator for all of them, and the JSON Schema that describes them.
+
+pydantic needs most of a millisecond for the two. Most parameters are of a few types, so what pydantic makes of a type
+is kept, and put together for each function.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import math
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union, get_args, get_origin
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema
+from typing_extensions import TypedDict
+
+from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, inlined, json_schema_of, without_null
+from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
+from trio_mcp.server.functions.sync_threads import FunctionOptions
+
+__all__ = ["Contract", "Parameter", "contract_of", "made_at_once", "parameter_of", "put_together"]
+
+_EMPTY = inspect.Parameter.empty
+# What a Field may say of a parameter that is put together from parts. All else must be as in a Field that says nothing.
+_READ_HERE = ("annotation", "default", "description", "metadata")
+_NOTHING_SAID = Field()
+_ELSEWHERE = {
+    name: getattr(_NOTHING_SAID, name)
+    for name in FieldInfo.__slots__
+    if not name.startswith("_") and name not in _READ_HERE
+}
+
+# A default of these types is its own JSON form.
+_DEFAULTS = (str, int, float, bool, type(None))
+
+
+class Parameter(NamedTuple):
+    """A parameter that clients fill.
+
+    Attributes:
+        kind: Its type, without the metadata.
+        metadata: The metadata of the annotation, without texts.
+        description: What the annotation's text or the docstring says of it; None if a Field describes it.
+        default: Its default, which may be a Field; `inspect.Parameter.empty` without one.
+    """
+
+    kind: Any
+    metadata: list[Any]
+    description: str | None
+    default: Any
+
+    def annotation(self) -> Any:
+        """Return it as an annotation of a field, which has the description and the default in it."""
+        metadata = [*self.metadata]
+        if self.description:
+            metadata.append(Field(description=self.description))
+        if isinstance(self.default, FieldInfo):
+            metadata.append(self.default)
+        elif self.default is not _EMPTY:
+            metadata.append(Field(default=self.default))
+        return _annotated(self.kind, metadata)
+
+
+class Contract(NamedTuple):
+    """What a function takes.
+
+    Attributes:
+        validate: Validates arguments, and fills in defaults.
+        validate_json: Does so with arguments in JSON.
+        schema: The JSON Schema of the arguments.
+        as_json: Whether to validate as JSON first: some types decode their bytes from JSON text only.
+    """
+
+    validate: Callable[[Any], dict[str, Any]]
+    validate_json: Callable[[bytes], dict[str, Any]]
+    schema: dict[str, Any]
+    as_json: bool
+
+
+def parameter_of(annotation: Any, default: Any, description: str | None) -> Parameter:
+    """Read a parameter that clients fill.
+
+    Args:
+        annotation: Its type hint.
+        default: Its default; `inspect.Parameter.empty` without one.
+        description: What the docstring says of it.
+    """
+    extras: list[Any] = []
+    if get_origin(annotation) is Annotated:
+        annotation, *extras = get_args(annotation)
+    if get_origin(annotation) is collections.abc.Iterable:
+        # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function.
+        annotation = list[get_args(annotation)]  # type: ignore[misc]
+    field = default if isinstance(default, FieldInfo) else None
+    texts = [extra for extra in extras if isinstance(extra, str)]
+    extras = [extra for extra in extras if not isinstance(extra, str)]
+    if any(each.description for each in (*extras, field) if isinstance(each, FieldInfo)):
+        description = None
+    elif len(texts) == 1:
+        # What stands in the annotation is closer to the parameter than the docstring. Two strings may mean anything.
+        description = texts[0]
+    if (default is None or (field and field.default is None)) and not _allows_none(annotation):
+        # `x: int = None` means an optional int, and models do send the null that they see as the default. Fields stay
+        # outside of the union: clients look for a description beside it. What comes before them must not see the None.
+        inner = [number for number, extra in enumerate(extras, 1) if not isinstance(extra, FieldInfo)][-1:]
+        end = inner[0] if inner else 0
+        annotation, extras = Optional[_annotated(annotation, extras[:end])], extras[end:]  # noqa: UP045
+    return Parameter(annotation, extras, description, default)
+
+
+def _annotated(annotation: Any, extras: list[Any]) -> Any:
+    return Annotated[(annotation, *extras)] if extras else annotation
+
+
+def _allows_none(annotation: Any) -> bool:
+    if hasattr(annotation, "__value__"):  # a type alias
+        return _allows_none(annotation.__value__)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _allows_none(parts[0])
+    if origin in (Union, types.UnionType):
+        return any(map(_allows_none, parts))
+    return None in parts if origin is Literal else annotation in (Any, object, None, type(None))
+
+
+def contract_of(
+    parameters: Mapping[str, Parameter], extra: Literal["allow", "forbid"], options: FunctionOptions, what: str
+) -> Contract:
+    """Make the validator and the JSON Schema of a function's parameters.
+
+    Args:
+        parameters: The parameters, by name.
+        extra: Whether other arguments are allowed.
+        options: The server's options.
+        what: The function's role, for error messages.
+
+    Raises:
+        TypeError: If a parameter can't be described; the message names it.
+    """
+    found = put_together(parameters, options.null_in_schemas) if extra == "forbid" else None
+    return made_at_once(parameters, extra, options, what) if found is None else found
+
+
+def made_at_once(
+    parameters: Mapping[str, Parameter], extra: Literal["allow", "forbid"], options: FunctionOptions, what: str
+) -> Contract:
+    """Let pydantic make the contract of all parameters at once; see `contract_of`."""
+    fields = {name: parameter.annotation() for name, parameter in parameters.items()}
+    try:
+        adapter, schema, as_json = _made(fields, extra, options.null_in_schemas, f"{what}: a parameter")
+    except TypeError:
+        # The error does not say which parameter is to blame, so try them one by one.
+        for name, annotation in fields.items():
+            subject = f"{what}: the parameter {name!r}"
+            json_schema_of(adapter_for(annotation, subject), "validation", subject)
+        raise
+    schema = inlined(schema) if options.inline_definitions else schema
+    return Contract(adapter.validator.validate_python, adapter.validator.validate_json, schema, as_json)
+
+
+def _made(
+    fields: Mapping[str, Any], extra: Literal["allow", "forbid"], null: bool, subject: str
+) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
+    """Let pydantic make the validator, the JSON Schema, and say whether to validate as JSON first."""
+    # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
+    # function with. Typed as Any because mypy only accepts literal fields.
+    make_typed_dict: Any = TypedDict
+    arguments = make_typed_dict("arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra=extra)
+    adapter = adapter_for(arguments, subject)
+    generator = JsonSchema(null=null)
+    return adapter, json_schema_of(adapter, "validation", subject, generator), generator.bytes_in_json
+
+
+class _Part(NamedTuple):
+    """What pydantic makes of a type: its core schema and its JSON Schema. Shared by all parameters of the type."""
+
+    core: CoreSchema
+    schema: dict[str, Any]
+
+
+def put_together(parameters: Mapping[str, Parameter], null: bool) -> Contract | None:
+    """Make a contract from parts, equal to the one that pydantic would make at once.
+
+    Args:
+        parameters: The parameters, by name.
+        null: As in `FunctionOptions`, whether what has a default is described with its null.
+
+    Returns:
+        The contract; None if it is not certain that it would be equal, or if pydantic can't make it.
+    """
+    fields: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
+    try:
+        frame = _frame()
+        for name, parameter in parameters.items():
+            fields[name], properties[name] = _described(parameter, null)
+        schema = {**frame.schema, "properties": properties}
+        if required := [name for name, field in fields.items() if field["required"]]:
+            schema["required"] = required
+        core: Any = {**frame.core, "fields": fields}
+        validator = SchemaValidator(core)
+    except Exception:  # a type hint can be any object: pydantic is to say what is wrong, with the parameter's name
+        return None
+    return Contract(validator.validate_python, validator.validate_json, _sorted(schema), False)
+
+
+def _described(parameter: Parameter, null: bool) -> tuple[core_schema.TypedDictField, dict[str, Any]]:
+    """Return a parameter as a field, and its JSON Schema.
+
+    Raises:
+        Unclear: If pydantic may make something else of it.
+    """
+    metadata, default, description = parameter.metadata, parameter.default, parameter.description
+    fields = [each for each in (*metadata, default) if isinstance(each, FieldInfo)]
+    if fields:
+        field, metadata = fields[0], [each for each in metadata if not isinstance(each, FieldInfo)]
+        # What several say is merged, by rules of pydantic's own.
+        if len(fields) > 1 or (metadata and field.metadata) or not (field.description is None or field.description):
+            raise Unclear
+        if any(getattr(field, name) != value for name, value in _ELSEWHERE.items()):
+            raise Unclear
+        metadata = metadata or field.metadata
+        description = description or field.description
+        default = field.default if default is field or default is _EMPTY else default
+    core, schema = _part(kind_of(parameter.kind, metadata))
+    required = default is _EMPTY or default is PydanticUndefined
+    if not required:
+        if type(default) not in _DEFAULTS or (type(default) is float and not math.isfinite(default)):
+            raise Unclear
+        core = core_schema.with_default_schema(core, default=default)
+        schema = {**schema, "default": default}
+        if not null:
+            schema = without_null(schema)
+    if description:
+        schema = {**schema, "description": description}
+    return core_schema.typed_dict_field(core, required=required), _sorted(schema)
+
+
+def _sorted(schema: dict[str, Any]) -> dict[str, Any]:
+    # As pydantic does. The properties themselves stay in the order of the parameters.
+    return dict(sorted(schema.items()))
+
+
+@functools.lru_cache(maxsize=1_000)  # chosen: more than a server has types
+def _part(kind: Kind) -> _Part:
+    # With a Field, which is not hashable: for Annotated[int, Ge(1.0)] typing may give the Annotated[int, Ge(1)] that it
+    # has in its cache.
+    annotation = _annotated(kind.annotation, [*kind.constraints, Field()])
+    adapter, schema, _ = _made({"x": annotation}, "forbid", True, "")
+    made: Any = adapter.core_schema
+    return _Part(made["fields"]["x"]["schema"], schema["properties"]["x"])
+
+
+@functools.cache
+def _frame() -> _Part:
+    """Return what pydantic makes of no parameters.
+
+    Raises:
+        Unclear: If it has plugins, which must see every validator.
+    """
+    adapter, schema, _ = _made({}, "forbid", True, "")
+    if type(adapter.validator) is not SchemaValidator:
+        raise Unclear
+    return _Part(adapter.core_schema, schema)

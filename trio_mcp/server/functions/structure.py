@@ -1,0 +1,99 @@
+"""The structure of types: by it, what pydantic makes of a type is shared by all uses of such a type."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import types
+import uuid
+from collections.abc import Hashable, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+
+from trio_mcp import _attrs as attrs
+
+__all__ = ["Kind", "Unclear", "kind_of"]
+
+_LEAVES = frozenset({
+    str, int, float, bool, type(None), None, Any, object, list, dict,
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID, decimal.Decimal,
+})  # fmt: skip
+_CONTAINERS = (list, dict, set, frozenset)
+_UNIONS = (Union, types.UnionType)
+_LISTED = (str, int, bool, type(None))
+# The constraints of one number, with its attribute.
+_CONSTRAINTS: dict[type, str] = {
+    annotated_types.Ge: "ge",
+    annotated_types.Gt: "gt",
+    annotated_types.Le: "le",
+    annotated_types.Lt: "lt",
+    annotated_types.MultipleOf: "multiple_of",
+    annotated_types.MinLen: "min_length",
+    annotated_types.MaxLen: "max_length",
+}
+
+
+class Unclear(Exception):
+    """It is not certain here what pydantic would make of a type."""
+
+
+@attrs.frozen
+class Kind:
+    """A type that equals each type of the same structure.
+
+    Types themselves can't be compared so: ``int | str`` equals ``str | int``, and an ``Annotated`` with a ``ge=1`` one
+    with a ``ge=1.0``. pydantic makes something else of each.
+
+    Attributes:
+        annotation: The type.
+        constraints: What else it must fulfil.
+    """
+
+    annotation: Any = attrs.field(eq=False)
+    constraints: tuple[Any, ...] = attrs.field(eq=False)
+    _structure: Hashable
+
+
+def kind_of(annotation: Any, constraints: Sequence[Any] = (), *, models: bool = False) -> Kind:
+    """Return the kind of a type.
+
+    Args:
+        annotation: The type.
+        constraints: What else it must fulfil, such as ``annotated_types.Ge(1)``.
+        models: Whether there may be pydantic models in it.
+
+    Raises:
+        Unclear: If pydantic may make something else of another type of its structure.
+        TypeError: If the type, or a part of it, is not hashable.
+    """
+    structure = _structure(annotation, models), *map(_constraint, constraints)
+    return Kind(annotation, tuple(constraints), structure)
+
+
+def _structure(kind: Any, models: bool) -> Hashable:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is None:
+        if kind in _LEAVES:
+            return kind  # type: ignore[no-any-return]
+        if models and isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind, kind.__pydantic_validator__  # a model that is rebuilt gets another validator
+    elif origin is Literal:
+        if all(type(value) in _LISTED for value in parts):
+            return origin, *((type(value), value) for value in parts)  # True equals 1
+    elif origin is Annotated:
+        return origin, _structure(parts[0], models), *map(_constraint, parts[1:])
+    elif parts and origin in _CONTAINERS:
+        return origin, *(_structure(part, models) for part in parts)
+    elif origin in _UNIONS:
+        return Union, *(_structure(part, models) for part in parts)
+    raise Unclear
+
+
+def _constraint(constraint: Any) -> Hashable:
+    name = _CONSTRAINTS.get(type(constraint))
+    value = getattr(constraint, name) if name else None
+    if type(value) not in (int, float):
+        raise Unclear
+    return type(constraint), repr(value)  # 1.0 equals 1

@@ -1,0 +1,360 @@
+"""The measurement: calls in a closed loop, with more of them in flight step by step.
+
+In a closed loop each worker makes its next call when its last one has ended, so as many calls as there are workers are
+in flight all the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from trio_mcp.client.client import Client
+from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.errors import (
+    HttpError,
+    McpError,
+    ProcessExited,
+    RemoteProtocolError,
+    RequestTimeout,
+    TransportError,
+    TrioMcpError,
+)
+from trio_mcp.session.handlers import RequestContext
+from trio_mcp.testing.bench.figures import MOST_KINDS, Sample
+from trio_mcp.testing.bench.plan import PAIRS, WARM_UP, Call, Plan, Terms
+from trio_mcp.testing.bench.processes import cpu_seconds
+from trio_mcp.testing.report.view import shorten
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
+
+__all__ = ["Bench", "Ended", "Progress", "Side"]
+
+ErrorT = TypeVar("ErrorT", bound=TrioMcpError)
+
+Ended: TypeAlias = Literal["complete", "calls", "time", "interrupted", "lost", "stuck", "failing", "no tools"]
+
+MOST_LOST: Final = 10
+"""Calls in a row, beyond those in flight, that the transport fails before the server is given up (chosen)."""
+
+MOST_SILENT: Final = 3
+"""Calls in a row, for each of those in flight, that get no response in time before the server counts as stuck
+(chosen)."""
+
+LONGEST_TEXT: Final = 200
+"""Characters of an error's text that are kept (chosen)."""
+
+QUESTIONS: Final = ("elicitation/create", "sampling/createMessage")
+"""The requests by which a server of the legacy era asks a person or a model."""
+
+ASKS: Final = "asks for input"
+"""The kind of failure of a call that needs more than a program can give."""
+
+BETWEEN: Final = 0.1
+"""Seconds between two reports of the progress (chosen)."""
+
+
+@attrs.frozen
+class Progress:
+    """How far a benchmark is.
+
+    Attributes:
+        done: How many samples are done.
+        of: How many there are in all.
+        doing: What it does now.
+    """
+
+    done: float
+    of: int
+    doing: str
+
+
+@attrs.define(eq=False)
+class Side:
+    """A server that is measured.
+
+    Attributes:
+        client: The connected client.
+        processes: The leaders of the process groups that run the server; empty if it does not run as our child.
+        steps: The samples of each step of the ladder, as far as it got.
+        made: How many calls were made.
+        lost: How many calls in a row the transport has failed.
+        error: The last failure of the transport.
+        silent: How many calls in a row got no response in time.
+        asked: Whether it has asked for input since this was last set to false.
+    """
+
+    client: Client
+    processes: Collection[int] = ()
+    steps: list[list[Sample]] = attrs.Factory(list)
+    made: int = 0
+    lost: int = 0
+    error: TransportError | None = None
+    silent: int = 0
+    asked: bool = False
+
+    def refuse_questions(self) -> None:
+        """Notice the questions of a server of the legacy era, and refuse them: there is no one to be asked."""
+
+        async def refuse(_: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+            self.asked = True
+            raise McpError(METHOD_NOT_FOUND, f"a benchmark does not respond to {context.method}")
+
+        for method in QUESTIONS:
+            self.client.session.add_request_handler(method, refuse)
+
+
+@attrs.frozen
+class _Failure:
+    """Why a call failed: the kind, which many calls share, and the text of this one."""
+
+    kind: str
+    text: str
+
+
+class Bench:
+    """Measures a server, or two in turns, within the bounds of its terms.
+
+    Args:
+        sides: The servers, one or two.
+        plan: What to call.
+        terms: The bounds.
+        on_progress: Called now and then; it must not block.
+
+    Attributes:
+        sides: As the argument.
+        plan: As the argument; tools that can't be measured are dropped from it.
+        terms: As the argument.
+        ended: How it ended; ``"interrupted"`` until then, so that a cancelled run needs no one to say so.
+        error: What the transport said, if the server was lost.
+        texts: The text of the first failure of each kind.
+    """
+
+    def __init__(
+        self,
+        sides: Sequence[Side],
+        plan: Plan,
+        terms: Terms,
+        on_progress: Callable[[Progress], object] = lambda progress: None,
+    ) -> None:
+        self.sides = tuple(sides)
+        self.plan = plan
+        self.terms = terms
+        self.ended: Ended = "interrupted"
+        self.error: TransportError | None = None
+        self.texts: dict[str, str] = {}
+        self._on_progress = on_progress
+        self._reported = -BETWEEN
+        self._done = 0
+        self._turn = 0
+        self._stopped: Ended | None = None
+
+    async def run(self) -> None:
+        """Measure. What goes wrong with calls is counted, or ends the measurement; it is not raised.
+
+        When cancelled, it ends at once, and what was measured until then is there.
+        """
+        with trio.move_on_after(self.terms.max_time) as scope:
+            for side in self.sides:
+                side.refuse_questions()
+            self.ended = await self._try() or await self._climb() or "complete"
+        if scope.cancelled_caught:
+            self.ended = "time"
+
+    # --- the trial ---------------------------------------------------------------------------------------------------
+
+    async def _try(self) -> Ended | None:
+        """Make each call once, one after the other; drop what fails."""
+        good: list[Call] = []
+        failures: dict[str, str] = {}
+        for call in [*self.plan.calls]:
+            # It may have been dropped in the meantime.
+            if call not in self.plan.calls:
+                continue
+            if max(side.made for side in self.sides) >= self.terms.max_calls:
+                return "calls"
+            self._report(trio.current_time(), 0.0, f"trying {call.tool}")
+            found = [failure for side in self.sides if (failure := await self._tried(side, call)) is not None]
+            if not found:
+                good.append(call)
+            elif any(failure.kind == ASKS for failure in found):
+                self._drop_asking(call.tool)
+            else:
+                failures.setdefault(call.tool, found[0].text or found[0].kind)
+        for tool in self.plan.tools:
+            if not any(call.tool == tool for call in good):
+                self.plan.drop(tool, f"each call of it fails, the first with: {failures[tool]}")
+        # Those of a tool that was found to ask later were good until then.
+        self.plan.calls = [call for call in good if call in self.plan.calls]
+        if self.plan.calls:
+            return None
+        self.error = next((side.error for side in self.sides if side.lost), None)
+        return "no tools" if self.error is None else "lost"
+
+    async def _tried(self, side: Side, call: Call) -> _Failure | None:
+        side.asked = False
+        failure = await self._call(side, call)
+        # One at a time, so a question belongs to this call. A tool that copes with a refusal is not measured either: it
+        # would do less than it does for others.
+        return _Failure(ASKS, "") if side.asked else failure
+
+    def _drop_asking(self, tool: str) -> None:
+        self.plan.drop(tool, "it asks for input, which a benchmark can't give")
+
+    # --- the ladder --------------------------------------------------------------------------------------------------
+
+    async def _climb(self) -> Ended | None:
+        """Make the steps of the ladder, as far as it is worth it."""
+        for number, in_flight in enumerate(self.terms.ladder):
+            # What is left is shared among the steps that are left: a fast server must not use it all up in the first.
+            left = self.terms.max_calls - max(side.made for side in self.sides)
+            most = left // (len(self.terms.ladder) - number) // self.rounds
+            if most < in_flight:
+                return "calls"
+            for side in self.sides:
+                side.steps.append([])
+            for turn in range(self.rounds):
+                # A B, B A, …, so that neither server always finds the machine as the other has left it.
+                for side in self.sides[:: -1 if turn % 2 else 1]:
+                    await self._sample(side, in_flight, most)
+                    if self._stopped is not None:
+                        return self._stopped
+            if not all(any(sample.calls for sample in side.steps[-1]) for side in self.sides):
+                return "failing"
+        return None
+
+    @property
+    def rounds(self) -> int:
+        """How many samples of each server a step has: of two servers several, in pairs."""
+        return 1 if len(self.sides) == 1 else PAIRS
+
+    async def _sample(self, side: Side, in_flight: int, most: int) -> None:
+        """Keep calls in flight for some time, and wait for those that have begun then."""
+        # There before it is taken: if that is interrupted, what it has until then counts.
+        sample = Sample(in_flight)
+        side.steps[-1].append(sample)
+        # Each begins with the same call, so that both servers get the same ones.
+        self._turn = 0
+        limit = side.made + most
+        server, ours, clock = cpu_seconds(side.processes), time.process_time(), time.perf_counter()
+        try:
+            async with trio.open_nursery() as nursery:
+                for _ in range(in_flight):
+                    nursery.start_soon(self._work, side, sample, most, limit, nursery.cancel_scope)
+            sample.complete = self._stopped is None
+            sample.cut = side.made >= limit
+            self._done += 1
+        finally:
+            # Also of a sample that is cancelled, which is reported.
+            sample.seconds = time.perf_counter() - clock
+            sample.client_cpu = time.process_time() - ours
+            after = cpu_seconds(side.processes)
+            sample.server_cpu = None if server is None or after is None else after - server
+
+    async def _work(self, side: Side, sample: Sample, most: int, limit: int, scope: trio.CancelScope) -> None:
+        """Make one call after the other: some to warm up, then those that count."""
+        began = last = trio.current_time()
+        # In one go: after a pause the first calls would find a server without a queue. It ends by the time, or by the
+        # number of calls where they are few.
+        warm = began + WARM_UP * self.terms.seconds / self.rounds
+        cold = int(most * WARM_UP / (1 + WARM_UP))
+        end = warm + self.terms.seconds / self.rounds
+        counted = False
+        # At least one call counts, however long it takes.
+        while (last < end or not counted) and side.made < limit and self._stopped is None:
+            call = self.plan.calls[self._turn % len(self.plan.calls)]
+            self._turn += 1
+            is_warm = last >= warm or sample.made >= cold
+            sample.made += 1
+            failure = await self._call(side, call)
+            now = trio.current_time()
+            if is_warm:
+                sample.call_seconds += now - last
+            # A failure is never a matter of warming up.
+            if failure is not None:
+                self._failed(side, sample, call, failure, scope)
+            elif is_warm:
+                sample.succeeded(call.tool, now - last)
+            counted = counted or is_warm or failure is not None
+            last = now
+            if now - self._reported >= BETWEEN:
+                self._report(now, (now - began) / (end - began), f"{sample.in_flight} in flight, {side.made} calls")
+
+    def _failed(self, side: Side, sample: Sample, call: Call, failure: _Failure, scope: trio.CancelScope) -> None:
+        if side.asked:
+            # In the legacy era the question is a request of its own. The call that fails next is all but certainly the
+            # one that it belonged to.
+            side.asked, failure = False, _Failure(ASKS, failure.text)
+        sample.failed(failure.kind)
+        if len(self.texts) < MOST_KINDS:
+            self.texts.setdefault(failure.kind, failure.text)
+        if failure.kind == ASKS:
+            self._drop_asking(call.tool)
+        if side.lost > MOST_LOST + sample.in_flight:
+            self.error, self._stopped = side.error, "lost"
+        elif side.silent >= MOST_SILENT * sample.in_flight:
+            self._stopped = "stuck"
+        elif not self.plan.calls:
+            self._stopped = "no tools"
+        if self._stopped is not None:
+            scope.cancel(self._stopped)
+
+    # --- a call ------------------------------------------------------------------------------------------------------
+
+    async def _call(self, side: Side, call: Call) -> _Failure | None:
+        """Make a call; return why it failed, if it did."""
+        side.made += 1
+        raised: TrioMcpError | None = None
+        try:
+            result = await side.client.call_tool_once(
+                call.tool, call.arguments, timeout=self.terms.timeout, reset_on_progress=False
+            )
+        except TrioMcpError as exc:
+            raised = exc
+        if raised is not None:
+            # A call that raises need not have passed a checkpoint: on a lost session the workers would let no other
+            # task run.
+            await trio.lowlevel.checkpoint()
+            side.silent = side.silent + 1 if isinstance(raised, RequestTimeout) else 0
+            side.lost = side.lost + 1 if isinstance(raised, TransportError) else 0
+            if isinstance(raised, TransportError):
+                side.error = _in_short(raised)
+            return _Failure(_kind_of(raised), _text(str(_in_short(raised))))
+        side.lost = side.silent = 0
+        if not isinstance(result, ToolResult):
+            return _Failure(ASKS, "")
+        return _Failure("tool error", _text(result.text)) if result.is_error else None
+
+    def _report(self, now: float, part: float, doing: str) -> None:
+        self._reported = now
+        of = len(self.terms.ladder) * len(self.sides) * self.rounds
+        self._on_progress(Progress(self._done + min(part, 1.0), of, doing))
+
+
+def _kind_of(error: TrioMcpError) -> str:
+    """Return the kind of a failure; its detail is a number of the protocol's."""
+    match error:
+        case McpError(code=code):
+            return ASKS if code == MISSING_REQUIRED_CLIENT_CAPABILITY else f"error {code}"
+        case HttpError(status=status):
+            return f"HTTP status {status}"
+        case RequestTimeout():
+            return "timeout"
+        case TransportError():
+            return "lost connection"
+        case RemoteProtocolError():
+            return "invalid result"
+    return type(error).__name__
+
+
+def _in_short(error: ErrorT) -> ErrorT | ProcessExited:
+    # Without the standard error that it quotes, which the user has seen, or has kept elsewhere.
+    return ProcessExited(error.command, error.returncode) if isinstance(error, ProcessExited) else error
+
+
+def _text(text: str) -> str:
+    # Cut before it is split: it may be as long as a message.
+    return shorten(" ".join(text[: 4 * LONGEST_TEXT].split()), LONGEST_TEXT)

@@ -1,0 +1,168 @@
+"""What a benchmark will do: the tools that it calls, with which arguments, and the bounds that it keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.testing.report.view import clean, shorten
+from trio_mcp.testing.strategies.drawing import draws
+from trio_mcp.testing.strategies.schemas import CannotGenerate, from_schema
+from trio_mcp.types.tools import Tool
+
+__all__ = ["LONGEST_NAME", "Call", "Named", "Plan", "Terms", "choose", "shown_names"]
+
+MOST_TOOLS: Final = 20
+"""Tools that are called unless named (chosen): with more, each would be called too rarely to say anything of it."""
+
+SETS: Final = 8
+"""Sets of arguments that are made for a tool (chosen): a server that remembers its last result shows no other."""
+
+LONGEST_NAME: Final = 100
+"""Characters of a name that are shown (chosen): a server may give it any number."""
+
+WARM_UP: Final = 0.25
+"""How long the warm-up of a sample takes, as a share of what counts (chosen)."""
+
+PAIRS: Final = 6
+"""Pairs of samples in each step of a comparison: of two equal servers, all agree by chance once in 32 times."""
+
+
+@attrs.frozen
+class Terms:
+    """The bounds of a benchmark.
+
+    Attributes:
+        ladder: How many calls are in flight in each step, the fewest first.
+        seconds: How long each step measures a server.
+        max_calls: The most calls to each server, trial and warm-up included.
+        max_time: The most seconds in all.
+        timeout: Seconds that a call may take.
+        seed: Decides which arguments are made.
+    """
+
+    ladder: tuple[int, ...] = (1, 4, 16, 64)
+    seconds: float = 2.0
+    max_calls: int = 100_000
+    max_time: float = 300.0
+    timeout: float = 10.0
+    seed: int = 0
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """A call of a tool.
+
+    Attributes:
+        tool: The name of the tool.
+        arguments: Its arguments.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+@attrs.frozen
+class Named:
+    """A tool that the user names.
+
+    Attributes:
+        tool: Its name.
+        arguments: Its arguments; None to make them from its schema.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] | None = None
+
+
+@attrs.define
+class Plan:
+    """The calls of a benchmark, which are made in turn.
+
+    Attributes:
+        calls: The calls.
+        writing: The names of tools among them that are not annotated as read-only.
+        notes: What the user must know: which tools are not called, and why.
+    """
+
+    calls: list[Call]
+    writing: tuple[str, ...] = ()
+    notes: list[str] = attrs.Factory(list)
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that are called."""
+        return list(dict.fromkeys(call.tool for call in self.calls))
+
+    def drop(self, tool: str, why: str) -> None:
+        """Call a tool no more, and note the reason."""
+        if tool in self.tools:
+            self.calls = [call for call in self.calls if call.tool != tool]
+            self.notes.append(f"the tool {shown_names([tool])!r} is not called any more: {why}")
+
+
+def choose(listed: Sequence[Mapping[str, Tool]], named: Sequence[Named], seed: int) -> Plan:
+    """Choose what to call: what is named, or else the tools that are annotated as read-only.
+
+    Args:
+        listed: The tools of each server, by name; only what all of them have is called.
+        named: The tools that the user names, each of which all servers have.
+        seed: Decides which arguments are made.
+
+    Returns:
+        The plan, whose calls may be empty; its notes say why.
+    """
+    first = listed[0]
+    plan = Plan([])
+    if named:
+        for each in named:
+            made = [each.arguments] if each.arguments is not None else _made(first[each.tool], seed, plan.notes)
+            plan.calls += [Call(each.tool, arguments) for arguments in made]
+        plan.writing = tuple(name for name in plan.tools if not all(is_read_only(tools[name]) for tools in listed))
+        return plan
+    common = [name for name in first if all(name in tools for tools in listed)]
+    elsewhere = sorted({name for tools in listed for name in tools} - {*common})
+    plan.notes += _note("not called, since only one of the servers has them", elsewhere)
+    reading = [name for name in common if all(is_read_only(tools[name]) for tools in listed)]
+    plan.notes += _note(
+        "not called, since not annotated as read-only (name those to call with --tool)",
+        [name for name in common if name not in reading],
+    )
+    for name in reading:
+        if len(plan.tools) == MOST_TOOLS:
+            rest = reading[reading.index(name) :]
+            plan.notes += _note(f"not called, since {MOST_TOOLS} others are", rest)
+            break
+        plan.calls += [Call(name, arguments) for arguments in _made(first[name], seed, plan.notes)]
+    return plan
+
+
+def is_read_only(tool: Tool) -> bool:
+    """Return whether a tool says that it changes nothing: one that also calls itself destructive does not count."""
+    hints = tool.annotations
+    return hints is not None and hints.read_only_hint is True and hints.destructive_hint is not True
+
+
+def _made(tool: Tool, seed: int, notes: list[str]) -> list[Mapping[str, Any]]:
+    try:
+        drawn = draws(from_schema(tool.input_schema), SETS, seed=seed)
+    except CannotGenerate as exc:
+        notes.append(
+            f"the tool {shown_names([tool.name])!r} is not called: no arguments can be generated from its schema: {exc}"
+        )
+        return []
+    # Each once, as otherwise what is drawn twice would be called twice as often.
+    return list({json.dumps(each, sort_keys=True): each for each in drawn}.values())
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """Return names of a server's for a line of text: however long they are, and whatever is in them."""
+    return ", ".join(shorten(clean(name), LONGEST_NAME) for name in names)
+
+
+def _note(head: str, names: Sequence[str]) -> list[str]:
+    shown = shown_names(names[:10]) + (", …" if len(names) > 10 else "")
+    return [f"{head}: {shown}"] if names else []

@@ -1,0 +1,51 @@
+"""The CPU time of a server that is a child of this process, from proc(5); without Linux it is not known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+__all__ = ["children", "cpu_seconds"]
+
+PROC: Final = Path("/proc")
+
+
+@attrs.frozen
+class _Process:
+    """A line of ``/proc/PID/stat``: a process, its parent, its group, and its CPU time in ticks of the clock."""
+
+    pid: int
+    parent: int
+    group: int
+    ticks: int
+
+
+def children() -> frozenset[int]:
+    """Return the processes that this one has started; empty where the system does not tell."""
+    return frozenset(each.pid for each in _processes() if each.parent == os.getpid())
+
+
+def cpu_seconds(leaders: Collection[int]) -> float | None:
+    """Return the CPU time of process groups, to the hundredth of a second; None if there are none.
+
+    Args:
+        leaders: The leaders of the groups: each server over stdio leads one of its own.
+    """
+    found = [each.ticks for each in _processes() if each.group in leaders]
+    return sum(found) / os.sysconf("SC_CLK_TCK") if found else None
+
+
+def _processes() -> Iterator[_Process]:
+    for folder in PROC.glob("[0-9]*"):
+        try:
+            text = (folder / "stat").read_text(errors="replace")
+        except OSError:  # it has ended meanwhile
+            continue
+        # After the name, which stands in parentheses and may contain anything, parentheses included.
+        fields = text.rpartition(")")[2].split()
+        # Its own time, and that of the children that it has waited for: utime, stime, cutime, cstime.
+        yield _Process(int(folder.name), int(fields[1]), int(fields[2]), sum(map(int, fields[11:15])))

@@ -1,0 +1,223 @@
+"""What a benchmark has shown, as plain data, as JSON, and in the sentences that every form of it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.testing.bench.figures import Latencies, Ratio, Sample, Step, bend, paired
+from trio_mcp.testing.bench.ladder import Bench, Ended
+from trio_mcp.testing.bench.plan import Terms
+from trio_mcp.testing.transcript.masking import mask_text
+
+__all__ = [
+    "BUSY",
+    "ENDINGS",
+    "BenchReport",
+    "Measured",
+    "ToolFigures",
+    "error_lines",
+    "json_text",
+    "report_of",
+    "verdict",
+]
+
+VERSION: Final = 1
+"""Of the form of the JSON; raised when a member changes its meaning."""
+
+BUSY: Final = 0.9
+"""The share of the time in which our process computes from which a figure may be its own limit (chosen)."""
+
+ENDINGS: Final[Mapping[Ended, str]] = {
+    "complete": "All steps were measured.",
+    "calls": "The number of calls was used up (--max-calls); the last steps are missing.",
+    "time": "The time was up (--max-time); this is what was measured until then.",
+    "interrupted": "It was interrupted; this is what was measured until then.",
+    "lost": "The server was lost; this is what was measured until then.",
+    "stuck": "The server stopped responding in the last step, so no further step was made.",
+    "failing": "No call of the last step succeeded, so no further step was made.",
+    "no tools": "No tool is left that can be measured.",
+}
+
+
+@attrs.frozen
+class ToolFigures:
+    """One of the tools: its figures in the first step, where it competes with the fewest others.
+
+    Attributes:
+        name: Its name.
+        p50: The median duration of a call in seconds, one figure for each server; None where none succeeded.
+        p99: The duration that 99 % of them do not exceed.
+    """
+
+    name: str
+    p50: tuple[float | None, ...]
+    p99: tuple[float | None, ...]
+
+
+@attrs.frozen
+class Measured:
+    """A server, and what was measured of it.
+
+    Attributes:
+        name: What the user calls it, without secrets.
+        info: Its own name and version.
+        transport: What carries the calls.
+        revision: The revision of the protocol.
+        steps: The figures of each step.
+    """
+
+    name: str
+    info: str
+    transport: str
+    revision: str
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def bends(self) -> str:
+        """Where more calls in flight bring no more calls a second, in a sentence; empty with fewer than two steps."""
+        steps = [step for step in self.steps if step.p50 is not None]
+        if len(steps) < 2:
+            return ""
+        at = bend(steps)
+        if at is None:
+            busy = f"; {_busy(steps[-1])}" if steps[-1].client_busy >= BUSY else ""
+            return f"It does not bend up to {steps[-1].in_flight} in flight{busy}."
+        here, there = steps[at], steps[at + 1]
+        assert here.p50 is not None
+        assert there.p50 is not None
+        change = there.rate / here.rate - 1
+        text = (
+            f"It bends after {here.in_flight} in flight: {there.in_flight} give {change:+.0%} calls a second, and the"
+            f" median call takes {there.p50 / here.p50:.1f} times as long"
+        )
+        limited = next((step for step in (there, here) if step.client_busy >= BUSY), None)
+        return f"{text}." if limited is None else f"{text}; but {_busy(limited)}."
+
+
+def _busy(step: Step) -> str:
+    return f"the client was busy {step.client_busy:.0%} of the time, so the server may be able to do more"
+
+
+@attrs.frozen
+class BenchReport:
+    """What a benchmark has shown.
+
+    Attributes:
+        servers: The servers, one or two.
+        terms: The bounds that it kept.
+        tools: The tools that were called.
+        ratios: The second server's figures to the first's.
+        notes: What the user must know.
+        texts: The text of the first failure of each kind.
+        ended: How it ended.
+        error: What the transport said, if the server was lost.
+    """
+
+    servers: tuple[Measured, ...]
+    terms: Terms
+    tools: tuple[ToolFigures, ...]
+    ratios: tuple[Ratio, ...]
+    notes: tuple[str, ...]
+    texts: Mapping[str, str]
+    ended: Ended
+    error: str
+
+    @property
+    def failed(self) -> int:
+        """How many calls failed."""
+        return sum(sum(step.errors.values()) for server in self.servers for step in server.steps)
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in a sentence."""
+        text = ENDINGS[self.ended]
+        cut = {str(step.in_flight): 1 for server in self.servers for step in server.steps if step.cut}
+        if cut:
+            text += f" Cut short by --max-calls: {', '.join(cut)} in flight."
+        if self.failed:
+            text += f" {self.failed:,} calls failed."
+        return f"{text} The transport says: {self.error}" if self.error else text
+
+
+def report_of(bench: Bench, servers: Sequence[Measured]) -> BenchReport:
+    """Return the report of a benchmark.
+
+    Args:
+        bench: The benchmark, which has ended.
+        servers: Its servers, without figures yet.
+    """
+    # What was interrupted before its first call says nothing.
+    steps = [[taken for samples in side.steps if (taken := _with_calls(samples))] for side in bench.sides]
+    ratios = [
+        ratio
+        for ours, theirs in (zip(*(side.steps for side in bench.sides), strict=True) if len(servers) == 2 else ())
+        for ratio in paired(ours, theirs)
+    ]
+    return BenchReport(
+        servers=tuple(
+            attrs.evolve(server, steps=tuple(Step.of(samples) for samples in taken))
+            for server, taken in zip(servers, steps, strict=True)
+        ),
+        terms=bench.terms,
+        tools=tuple(_tool(name, [taken[0] if taken else [] for taken in steps]) for name in bench.plan.tools),
+        ratios=tuple(ratios),
+        notes=tuple(bench.plan.notes),
+        texts={kind: mask_text(text) for kind, text in bench.texts.items()},
+        ended=bench.ended,
+        error="" if bench.error is None else mask_text(" ".join(str(bench.error).split())),
+    )
+
+
+def _with_calls(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.calls or sample.errors]
+
+
+def _tool(name: str, firsts: Sequence[Sequence[Sample]]) -> ToolFigures:
+    merged = []
+    for samples in firsts:
+        latencies = Latencies()
+        for sample in samples:
+            if name in sample.latencies:
+                latencies.merge(sample.latencies[name])
+        merged.append(latencies)
+    p50, p99 = (tuple(each.quantile(share) if each.count else None for each in merged) for share in (0.5, 0.99))
+    return ToolFigures(name, p50, p99)
+
+
+def verdict(ratio: Ratio) -> str:
+    """Return what a ratio means, in a word or two."""
+    if ratio.within_noise:
+        return "within the noise"
+    more, less = ("more", "fewer") if ratio.of == "rate" else ("longer", "shorter")
+    return more if ratio.median > 1 else less
+
+
+def error_lines(report: BenchReport) -> list[str]:
+    """Return a line for each step with failures: how many of each kind, and the text of the first of each."""
+    lines = []
+    for server in report.servers:
+        for step in server.steps:
+            if step.errors:
+                kinds = ", ".join(f"{count} {kind}" for kind, count in step.errors.items())
+                name = f"{server.name}, " if len(report.servers) > 1 else ""
+                lines.append(f"{name}{step.in_flight} in flight: {kinds}")
+    return lines + [f"the first {kind}: {text}" for kind, text in report.texts.items() if text]
+
+
+def json_text(report: BenchReport) -> str:
+    """Return a report as JSON: durations in seconds, shares from 0 to 1."""
+    return json.dumps(as_json(report), indent=2) + "\n"
+
+
+def as_json(report: BenchReport) -> dict[str, Any]:
+    """Return a report as a JSON object."""
+    found: dict[str, Any] = {"version": VERSION, **attrs.asdict(report)}
+    for server, shown in zip(report.servers, found["servers"], strict=True):
+        shown["bends"] = server.bends
+    for ratio, shown in zip(report.ratios, found["ratios"], strict=True):
+        shown["withinNoise"] = ratio.within_noise
+    return found | {"failed": report.failed}

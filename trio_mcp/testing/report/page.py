@@ -1,0 +1,65 @@
+"""The frame of a page: no script, nothing loaded from elsewhere, light and dark.
+
+What a target said stands in it as text only; a policy in its head makes sure of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Final
+
+from trio_mcp._version import __version__
+from trio_mcp.testing.report.style import STYLE
+from trio_mcp.testing.report.view import clean
+
+__all__ = ["facts", "html_page", "safe"]
+
+# Nothing runs and nothing is loaded, whatever the texts of a target hold.
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+# The icon is here because a browser would ask for one.
+ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Ccircle cx='8' cy='8' r='7' fill='{}'/%3E%3C/svg%3E"
+)
+COLOURS: Final = {True: "%231f8a4c", False: "%23c2352b"}
+
+
+def html_page(title: str, body: Iterable[str], *, good: bool, footer: str) -> str:
+    """Return a page.
+
+    Args:
+        title: Its title, as HTML.
+        body: What is in it, as HTML: the header, then ``<main>``.
+        good: Whether its icon says that all is well.
+        footer: What stands last, as HTML.
+    """
+    head = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="generator" content="trio-mcp {__version__}">
+<link rel="icon" href="{ICON.format(COLOURS[good])}">
+<title>{title}</title>
+<style>{STYLE}</style>
+</head>
+<body>"""
+    foot = f"<footer>Made by trio-mcp {__version__}. {footer}</footer>\n</body>\n</html>\n"
+    return "\n".join([head, *body, foot])
+
+
+def safe(value: object) -> str:
+    """Return a value as text for HTML, in which nothing is hidden."""
+    # Cleaned first: what that writes for a hidden character is plain text, so the escapes of HTML have the last word.
+    return escape(clean(str(value)))
+
+
+def facts(found: dict[str, list[object]]) -> Iterator[str]:
+    """Yield a list of names, each with its values."""
+    yield "<dl>"
+    for name, values in found.items():
+        yield f"<div><dt>{name}</dt><dd>{', '.join(f'<span>{safe(value)}</span>' for value in values)}</dd></div>"
+    yield "</dl>"

@@ -1,0 +1,43 @@
+"""Calls of tools, and their results.
+
+Kept apart from :mod:`trio_mcp.types.tools`: a server lists its tools without the many models that a result may hold.
+"""
+
+from typing import Any, Literal
+
+from trio_mcp.types._base import only, since
+from trio_mcp.types.common import InputResponseRequestParams, RequestMessage, Result
+from trio_mcp.types.content import ContentBlock
+from trio_mcp.types.task_support import TaskMetadata
+
+__all__ = [
+    "CallToolRequest",
+    "CallToolRequestParams",
+    "CallToolResult",
+]
+
+
+class CallToolRequestParams(InputResponseRequestParams):
+    """The parameters of ``tools/call``: the tool and its arguments."""
+
+    name: str
+    # Plain data, which the signature of the tool's function validates.
+    arguments: dict[str, Any] | None = None
+    task: TaskMetadata | None = only("2025-11-25")
+
+
+class CallToolRequest(RequestMessage):
+    """A request to call a tool."""
+
+    method: Literal["tools/call"] = "tools/call"
+    params: CallToolRequestParams
+
+
+class CallToolResult(Result):
+    """The result of a tool call."""
+
+    content: list[ContentBlock]
+    # An object until 2025-11-25; any JSON value since 2026-07-28, null included.
+    structured_content: Any = since("2025-06-18", null=True)
+    # True if the tool failed: the model gets to see such a failure, which it would not if it were a JSON-RPC error.
+    is_error: bool | None = None
