@@ -56,6 +56,10 @@ def peer_installed() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
+# What a quick run leaves out: the second era, second ways to run a peer, and further ways to call us.
+_NOT_QUICK = ("legacy", "on Trio", "as it comes", "new heads", "signed in")
+
+
 @dataclass(frozen=True)
 class Options:
     """Settings common to all scenarios."""
@@ -70,8 +74,8 @@ class Options:
     only: tuple[str, ...] = ()  # words of which the label of a contender must contain one; none for all contenders
 
     def select(self, contenders: dict[str, ContenderT]) -> dict[str, ContenderT]:
-        """Return the contenders asked for; of a quick run, without the legacy era and a second event loop."""
-        unwanted = ("legacy", "on Trio") if self.quick else ()
+        """Return the contenders asked for; in a quick run only the main ones."""
+        unwanted = _NOT_QUICK if self.quick else ()
         return {
             label: each
             for label, each in contenders.items()

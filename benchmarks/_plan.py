@@ -10,27 +10,30 @@ if TYPE_CHECKING:
 
 # Seconds on a quiet machine with two cores and all peers, by default and with --quick.
 TYPICAL = {
-    "memory": (70, 8),
-    "stdio": (110, 16),
-    "http": (180, 24),
-    "transports": (65, 13),
-    "http-client": (150, 21),
-    "http-both": (35, 6),
-    "idle": (50, 4),
-    "connections": (80, 8),
-    "slow": (90, 10),
-    "rss": (30, 5),
-    "startup": (80, 12),
-    "import": (40, 6),
-    "signals": (60, 6),
-    "load": (120, 15),
-    "streams": (110, 14),
-    "cancellation": (30, 8),
-    "listeners": (40, 5),
-    "protected": (90, 15),
-    "hops": (12, 12),
+    "memory": (60, 8),
+    "stdio": (90, 12),
+    "http": (160, 18),
+    "transports": (60, 14),
+    "http-client": (130, 15),
+    "http-both": (30, 6),
+    "idle": (35, 7),
+    "connections": (75, 9),
+    "slow": (110, 14),
+    "rss": (25, 6),
+    "startup": (70, 8),
+    "import": (25, 5),
+    "tools": (60, 8),
+    "payloads": (120, 12),
+    "signals": (60, 10),
+    "load": (150, 20),
+    "streams": (130, 14),
+    "cancellation": (40, 8),
+    "stores": (40, 8),
+    "listeners": (20, 5),
+    "protected": (60, 12),
+    "hops": (8, 8),
 }
-_UNKNOWN = (60.0, 8.0)
+_UNKNOWN = (40.0, 8.0)
 
 
 class Plan:

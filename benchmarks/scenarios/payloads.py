@@ -84,11 +84,10 @@ class Socket:
     Args:
         command: The command that starts the server.
         era: The era of the calls over HTTP.
-        root: The directory from which the server imports.
     """
 
-    def __init__(self, command: list[str], era: _wire.Era = "modern", root: Path = ROOT) -> None:
-        self.process = Process(command, root)
+    def __init__(self, command: list[str], era: _wire.Era = "modern") -> None:
+        self.process = Process(command)
         self._era = era
         self._socket: socket.socket | None = None
         self._head = b""
@@ -219,23 +218,23 @@ class Echo:
 def _echoes(transport: str, folder: str, before: Path | None) -> dict[str, Echo]:
     """Return the contenders over a transport."""
     found: dict[str, Echo] = {}
-    roots = {OURS: ROOT, **({} if before is None else {"before": before})}
     if transport == "stdio":
-        for name, root in roots.items():
-            found[name] = Echo(Pipe(server_command("ours"), root))
+        found[OURS] = Echo(Pipe(server_command("ours")))
+        if before is not None:
+            found["before"] = Echo(Pipe(server_command("ours"), before))
         found[BARE] = Echo(Pipe(server_command("bare")))
         if peer_installed():
             found["official"] = Echo(Pipe(server_command("official")))
         return found
+    # Another checkout is measured over stdio alone: it may be older than the other transports and settings.
     kind, era, store = TRANSPORTS[transport]
-    for name, root in roots.items():
-        if kind != "http":
-            command = server_command("links", kind, f"{folder}/{name}")
-        elif store:
-            command = server_command("http_stores", "memory")
-        else:
-            command = our_server("h11", max_message_size=64 * MIB)
-        found[name] = Echo(Socket(command, era, root), era)
+    if kind != "http":
+        command = server_command("links", kind, f"{folder}/{OURS}")
+    elif store:
+        command = server_command("http_stores", "memory")
+    else:
+        command = our_server("h11", max_message_size=64 * MIB)
+    found[OURS] = Echo(Socket(command, era), era)
     command = server_command("bare_links", "events" if store else kind, f"{folder}/bare")
     found[BARE] = Echo(Socket(command), era)
     return found
