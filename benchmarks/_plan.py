@@ -22,7 +22,6 @@ TYPICAL = {
     "rss": (30, 5),
     "startup": (80, 12),
     "import": (40, 6),
-    "big": (60, 6),
     "signals": (60, 6),
     "load": (120, 15),
     "streams": (110, 14),

@@ -72,8 +72,12 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         """Whether `send_nowait` raises `trio.WouldBlock` now."""
         if self._take is not None:
             return False
-        queue = self._queue.statistics()
+        queue = self.statistics()
         return queue.current_buffer_used >= queue.max_buffer_size and queue.open_receive_channels > 0
+
+    def statistics(self) -> trio.MemoryChannelStatistics:
+        """Return what `trio.MemorySendChannel.statistics` does, about the messages that wait."""
+        return self._queue.statistics()
 
     def send_nowait(self, value: SessionMessage) -> None:
         """Hand a message over, or let it wait in the channel.
@@ -193,6 +197,10 @@ class DirectReceiveChannel(Closeable, trio.abc.ReceiveChannel[SessionMessage]):
                 await self._sender.attach(take)
             else:
                 await trio.lowlevel.checkpoint()
+
+    def statistics(self) -> trio.MemoryChannelStatistics:
+        """Return what `trio.MemoryReceiveChannel.statistics` does, about the messages that wait."""
+        return self._queue.statistics()
 
     def receive_nowait(self) -> SessionMessage:
         """Do what `trio.MemoryReceiveChannel.receive_nowait` does."""

@@ -105,7 +105,8 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         item: SessionMessage | bytes = value
         if self._idle and self._file is not None and not self.joining:
             try:
-                line = _line(value)
+                # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
+                line = encode(value.message) + b"\n"
             except (TypeError, ValueError):
                 pass  # the task finds out, and reports it
             else:
@@ -192,10 +193,11 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         size = 0
         while item is not None:
             try:
-                # What the system did not take at once is written out already.
-                line: bytes | None = item if type(item) is bytes else _line(item)  # type: ignore[arg-type]
+                # Bytes are what the system did not take at once, encoded already.
+                line: bytes | None = item if isinstance(item, bytes) else encode(item.message) + b"\n"
             except ValueError:
-                line = await self._replaced(item, inbound)  # type: ignore[arg-type]
+                assert not isinstance(item, bytes)
+                line = await self._replaced(item, inbound)
             if line is not None:
                 lines.append(line)
                 size += len(line)
@@ -215,11 +217,6 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
             return self._queued.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):
             return None
-
-
-def _line(item: SessionMessage) -> bytes:
-    # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
-    return encode(item.message) + b"\n"
 
 
 async def read_socket(socket: trio.socket.SocketType) -> bytes:

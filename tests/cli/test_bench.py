@@ -16,7 +16,7 @@ from tests import forks
 from tests.cli.running import environment, run
 from trio_mcp.cli.parser import parse
 
-# A few lines instead of our server, which would take a second to start: `many.py [KIND [NUMBER]]`.
+# A few lines instead of one of our servers, which would take a second to start: `many.py [KIND [NUMBER]]`.
 MANY = """
 import json, os, pathlib, sys, time
 
@@ -50,6 +50,7 @@ for line in sys.stdin:
         if calls == 300:
             pathlib.Path("called").touch()
         if kind == "dies" and calls > number:
+            print("dying", file=sys.stderr, flush=True)
             os._exit(7)
         if kind == "hangs" and calls > number:
             continue

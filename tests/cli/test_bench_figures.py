@@ -317,7 +317,15 @@ async def test_no_more_calls_are_made_than_allowed(autojump_clock: MockClock) ->
     async with bench_of(shop.server, ladder=(1, 4, 64), seconds=10.0, max_calls=60) as bench:
         await bench.run()
     assert bench.ended == "calls"
+    assert shop.called <= 60
     assert [step.in_flight for step in reported(bench).servers[0].steps] == [1, 4]
+
+
+async def test_the_trial_keeps_to_the_number_of_calls_too(autojump_clock: MockClock) -> None:
+    shop = Shop()
+    async with bench_of(shop.server, tools=["work"] * 8, max_calls=3) as bench:
+        await bench.run()
+    assert (bench.ended, shop.called) == ("calls", 3)
 
 
 async def test_it_ends_when_its_time_is_up_with_what_it_has(autojump_clock: MockClock) -> None:

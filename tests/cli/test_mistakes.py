@@ -158,6 +158,7 @@ SINGLE = {
     "no baseline": (["check", "shop.py", "--baseline", "none.yml"], "--baseline: can't read none.yml: No such file"),
     "a file that holds no baseline": (["check", "shop.py", "--baseline", "shop.py"], "--baseline: "),
     "a ladder that falls": (["bench", "shop.py", "--ladder", "4,1"], "must be up to 20 rising whole numbers from 1 to"),
+    "a ladder with a step twice": (["bench", "shop.py", "--ladder", "1,4,4"], "must be up to 20 rising whole numbers"),
     "a ladder that is too high": (
         ["bench", "shop.py", "--ladder", "1,1025"],
         "from 1 to 1024, such as 1,4,16,64; got '1",

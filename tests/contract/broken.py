@@ -317,15 +317,22 @@ async def one_stuck_direction_holds_up_the_other() -> AsyncIterator[tuple[Link, 
         yield tuple(with_halves(link, Waits) for link in links)
 
 
-@breaks("bounded")
 @contextlib.asynccontextmanager
-async def has_an_unbounded_queue() -> AsyncIterator[tuple[Link, Link]]:
-    here, there_in = trio.open_memory_channel[SessionMessage](2**40)
-    there, here_in = trio.open_memory_channel[SessionMessage](2**40)
+async def _plain_links(limit: int) -> AsyncIterator[tuple[Link, Link]]:
+    """Connect two links by nothing but memory channels, which tell how much they hold."""
+    here, there_in = trio.open_memory_channel[SessionMessage](limit)
+    there, here_in = trio.open_memory_channel[SessionMessage](limit)
     await trio.lowlevel.checkpoint()
     with here, there, here_in, there_in:
         yield Link(here_in, here), Link(there_in, there)
     await trio.lowlevel.checkpoint()
+
+
+@breaks("bounded")
+@contextlib.asynccontextmanager
+async def has_an_unbounded_queue() -> AsyncIterator[tuple[Link, Link]]:
+    async with _plain_links(2**40) as links:
+        yield links
 
 
 @fault("resumed", "cancel_send")
@@ -523,7 +530,7 @@ async def leaves_a_socket_to_the_garbage_collector() -> AsyncIterator[None]:
 @breaks("leaving_stuck")
 @contextlib.asynccontextmanager
 async def waits_until_everything_was_read() -> AsyncIterator[tuple[Link, Link]]:
-    async with memory_link_pair() as links:
+    async with _plain_links(64) as links:
         yield links
         while any(link.write.statistics().current_buffer_used > 10 for link in links):  # noqa: ASYNC110
             await trio.sleep(0.1)
@@ -580,7 +587,7 @@ LEFT_OPEN: list[object] = []
 async def can_not_be_opened_again_after_an_exception() -> AsyncIterator[tuple[Link, Link]]:
     if LEFT_OPEN:
         raise OSError(f"in use: {LEFT_OPEN.pop()}")
-    async with memory_link_pair() as links:
+    async with _plain_links(64) as links:
         try:
             yield links
         except Exception:

@@ -1,4 +1,4 @@
-"""What a server does not offer is not imported, and clients and handlers see no difference."""
+"""What a server does not offer is not imported, and no client can tell the difference."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +16,7 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.sockets.support import contexts
-from trio_mcp import Client, Context, Link, Server, SessionMessage, TransportError, stream_link
+from trio_mcp import BaseSession, Client, Context, Link, Server, SessionMessage, TransportError, stream_link
 from trio_mcp.jsonrpc import Failure, Notification
 
 Pair = tuple[trio.abc.Stream, trio.abc.Stream]
@@ -260,3 +261,32 @@ async def test_only_streams_are_taken() -> None:
         with pytest.raises(TypeError, match=r"expected a trio\.abc\.Stream, got"):
             async with stream_link(wrong):  # type: ignore[arg-type]
                 pass
+
+
+class _Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks but the one that makes it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mine = trio.lowlevel.current_task()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task is not self._mine
+
+
+async def test_a_call_takes_two_steps() -> None:
+    """The reader's task acts on a request, and the handler's task writes the response: no other task runs."""
+    one, two = (trio.SocketStream(trio.socket.from_stdlib_socket(each)) for each in socket.socketpair())
+    async with two, stream_link(one) as link, BaseSession(*link) as session:
+
+        async def answer(params: Any, context: Any) -> dict[str, Any]:
+            return {"n": params["n"]}
+
+        session.add_request_handler("acme/x", answer)
+        for n in range(3):
+            await trio.testing.wait_all_tasks_blocked()
+            trio.lowlevel.add_instrument(steps := _Steps())
+            await two.send_all(b'{"jsonrpc":"2.0","id":%d,"method":"acme/x","params":{"n":%d}}\n' % (n, n))
+            assert json.loads(await two.receive_some())["result"] == {"n": n}
+            trio.lowlevel.remove_instrument(steps)
+            assert steps.count == 2

@@ -100,7 +100,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_models_are_built_on_first_use_only() -> None:
     """Declaring all models must stay cheap; validators are built for the models a program uses."""
     code = (
-        "from trio_mcp.types.tools import Tool, CallToolResult\n"
+        "from trio_mcp.types import Tool, CallToolResult\n"
         "assert not Tool.__pydantic_complete__ and not CallToolResult.__pydantic_complete__\n"
         "Tool(name='t', input_schema={})\n"
         "assert Tool.__pydantic_complete__ and not CallToolResult.__pydantic_complete__\n"

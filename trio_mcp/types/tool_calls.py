@@ -10,7 +10,11 @@ from trio_mcp.types.common import InputResponseRequestParams, RequestMessage, Re
 from trio_mcp.types.content import ContentBlock
 from trio_mcp.types.task_support import TaskMetadata
 
-__all__ = ["CallToolRequest", "CallToolRequestParams", "CallToolResult"]
+__all__ = [
+    "CallToolRequest",
+    "CallToolRequestParams",
+    "CallToolResult",
+]
 
 
 class CallToolRequestParams(InputResponseRequestParams):

@@ -6,6 +6,7 @@ See `server/utilities/pagination`.
 from __future__ import annotations
 
 import base64
+import bisect
 import contextlib
 import threading
 from collections.abc import Iterator
@@ -213,17 +214,18 @@ class Registry(Generic[ItemT]):
                 return serial
         raise McpError(INVALID_PARAMS, f"invalid cursor: {str(cursor)[:MAX_CURSOR]!r}")
 
-    def after(self, cursor: object) -> list[tuple[int, ItemT]]:
-        """Return the enabled items after a cursor (None for all), with their serial numbers.
+    def after(self, cursor: object) -> Iterator[tuple[int, ItemT]]:
+        """Iterate over the enabled items after a cursor (None for all), with their serial numbers.
 
         Raises:
-            McpError: If the cursor was not made here (-32602).
+            McpError: If the cursor was not made here (-32602); at once, not in the iteration.
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
-        # interpreter, so it needs no lock.
-        numbered = list(self._numbered.items())
-        return [place for name, place in numbered if place[0] > after and name in self._items]
+        # interpreter, so it needs no lock. Of thousands of items, a page looks only at its own.
+        places = list(self._numbered.values())
+        first = bisect.bisect_right(places, after, key=lambda place: place[0])
+        return (place for place in places[first:] if place[1].name in self._items)
 
     def cursor_after(self, serial: int) -> str:
         """Return the cursor of the page that begins after a serial number."""

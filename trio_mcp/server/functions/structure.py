@@ -10,8 +10,9 @@ from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-import attrs
 from pydantic import BaseModel
+
+from trio_mcp import _attrs as attrs
 
 __all__ = ["Kind", "Unclear", "kind_of"]
 
