@@ -311,8 +311,8 @@ class Calls:
         self._stopwatch = current_stopwatch()
         self._deadlines = Deadlines(peer, spawn, self._stopwatch)
         self._spawn = spawn
-        # The requests of calls that wait for room, in order. One task sends them: if each call waited for room in its
-        # own task, in a cancel scope for its timeout, a thousand at once would cost a third more each.
+        # The requests of calls that wait for room, in order. One task sends them: a call that waited for room by itself
+        # would need a cancel scope for its timeout, and two more turns.
         self._unsent: dict[RequestId, tuple[SessionMessage, OutgoingRequest]] = {}
         self._sending = False
         self.lost: Exception | None = None

@@ -94,8 +94,8 @@ class BaseSession(EnteredOnce):
     Subclasses may override `received_request`, `received_notification` and `received_error`.
 
     Attributes:
-        on_arrival: Called by the reader with each message and the transport's metadata for it, before the next message
-            is read; returns the metadata to use. It must neither block nor raise. None to call nothing.
+        on_arrival: Called in the session's task with each message and the transport's metadata for it, before the next
+            message is read; returns the metadata to use. It must neither block nor raise. None to call nothing.
     """
 
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
