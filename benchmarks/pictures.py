@@ -229,11 +229,20 @@ LOAD = {
     "bare Trio loop": "bare Trio loop",
 }
 IN_FLIGHT = re.compile(r", (\d+) in flight$")
+MIB = re.compile(r", (\d+) MiB$")
+PAYLOADS = {"ours": "trio_mcp", "official": "official SDK", "bare loop": "bare loop"}
+SESSIONS = {"ours": "trio_mcp", "official on uvicorn": "official SDK"}
+PEAKS = {"ours": "trio_mcp", "official": "official SDK", "bare Trio loop": "bare Trio loop"}
 
 
 def _under_load(transport: str, case: str, title: str) -> Lines:
     title = f"{transport} server: {title}"
     return Lines("load", f"{transport}: {case}", title, IN_FLIGHT, "calls in flight", _time, LOAD)
+
+
+def _of_payloads(transport: str) -> Lines:
+    case, title = f"{transport}, CPU time of the server", f"{transport}: CPU time of the server per MiB of text"
+    return Lines("payloads", case, title, MIB, "MiB in one message", lambda value: f"{value:g} ms", PAYLOADS)
 
 
 PICTURES: dict[str, Picture] = {
@@ -258,6 +267,20 @@ PICTURES: dict[str, Picture] = {
             _under_load("HTTP", "half of the calls take at most", "half of the calls take at most"),
             _under_load("HTTP", "99 of 100 calls take at most", "99 of 100 calls take at most"),
         ],
+        height=2.9,
+    ),
+    "memory": Picture(
+        "Memory of servers and of their sessions",
+        [
+            Bars(
+                "idle", "memory of a legacy session that does nothing", "KiB for each idle session over HTTP", SESSIONS
+            ),
+            Bars("rss", "peak resident memory, 64 calls in flight", "MiB of a stdio server, 64 calls in flight", PEAKS),
+        ],
+    ),
+    "payloads": Picture(
+        "What a MiB of text costs, in messages of different sizes",
+        [_of_payloads(transport) for transport in ("stdio", "WebSocket", "HTTP, modern", "HTTP, events")],
         height=2.9,
     ),
 }
