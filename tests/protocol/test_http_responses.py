@@ -235,6 +235,7 @@ def test_the_heads_that_are_remembered_are_bounded() -> None:
         ("/%C3%A9", "a", "a", 80): "http://a/é | http://a/%C3%A9",
         ("/a%20b", "a", "a", 80): "http://a/a b",
         ("/", "[::1]:8", "::1", 8): "http://[::1]:8",
+        ("/", "a:0", "a", 0): "http://a:0",  # to which no connection can be made
         ("/", "xn--bcher-kva.example", "xn--bcher-kva.example", 443): "https://bücher.example",
     },
 )
