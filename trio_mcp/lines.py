@@ -229,10 +229,12 @@ async def read_socket(socket: trio.socket.SocketType) -> bytes:
         trio.BrokenResourceError: If the connection breaks.
         trio.ClosedResourceError: If it was closed here.
     """
-    # It waits first, for the reason that `PipeReader` has. Ask for the descriptor each time: that of a closed socket is
-    # -1, and the number that it had may belong to another file by now.
+    # It waits first, for the reason that `PipeReader` has. Ask for the descriptor each time, also after the wait, whose
+    # end another task may overtake: that of a closed socket is -1, and its number may belong to another file by now.
     while (fd := socket.fileno()) >= 0:
         await trio.lowlevel.wait_readable(fd)
+        if socket.fileno() < 0:
+            break
         try:
             return os.read(fd, CHUNK)
         except BlockingIOError:

@@ -197,6 +197,15 @@ def test_the_head_is_bounded() -> None:
     assert refused(b"\x16\x03\x01")  # a TLS record: its sender waits for a response
 
 
+@each_of("start", "X: \0 | HTTP/1.1 \1")
+def test_the_reason_why_a_head_is_refused_is_bounded(start: str) -> None:
+    """It gets into messages and logs."""
+    line = start.encode() + b"\xff" * (MAX_HEAD // 2)
+    with pytest.raises(Malformed) as caught:
+        Heads().parse((line if start.startswith("HTTP") else OK + line) + b"\r\n\r\n")
+    assert 10 < len(str(caught.value)) <= 200
+
+
 def test_what_frames_a_chunk_is_bounded_and_a_stream_may_last() -> None:
     """RFC 9112, section 7.1.1."""
     assert refused(OK + CHUNKED + b"1;" + b"x" * 5000)
@@ -226,6 +235,7 @@ def test_the_heads_that_are_remembered_are_bounded() -> None:
         ("/%C3%A9", "a", "a", 80): "http://a/é | http://a/%C3%A9",
         ("/a%20b", "a", "a", 80): "http://a/a b",
         ("/", "[::1]:8", "::1", 8): "http://[::1]:8",
+        ("/", "a:0", "a", 0): "http://a:0",  # to which no connection can be made
         ("/", "xn--bcher-kva.example", "xn--bcher-kva.example", 443): "https://bücher.example",
     },
 )

@@ -121,6 +121,13 @@ async def test_what_a_program_hooks_in_never_runs_within_a_send_of_the_peer(enco
     assert "caller" not in {task.name for task in tasks}
 
 
+async def test_a_hook_may_be_a_function_without_a_module() -> None:
+    """As some functions written in C are."""
+    options = SessionOptions(handlers=HandlerOptions(urgent=("no message",).__contains__))
+    async with memory_link_pair() as (ours, theirs), BaseSession(*theirs, options=options), BaseSession(*ours) as calls:
+        assert await calls.send_request("ping") == {}
+
+
 @both
 async def test_what_a_hook_raises_ends_its_session_and_not_the_call_of_the_peer(encode: bool) -> None:
     def fail(message: Incoming, metadata: Any) -> Any:

@@ -554,6 +554,27 @@ async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch:
     assert max(len(cookies.split("; ")) for cookies in sent) == 5
 
 
+@pytest.mark.parametrize("cookie", ["a=b\x01c", "\x7fa=b"])
+async def test_a_cookie_that_cannot_be_sent_back_costs_no_request(cookie: str) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        while await stream.receive_some(65536):
+            await stream.send_all(EMPTY.replace(b"\r\n", b"\r\nSet-Cookie: %b\r\n" % cookie.encode(), 1))
+
+    async with wire_to(serve) as wire:
+        assert [await status_of(wire) for _ in range(2)] == [200, 200]
+
+
+async def test_a_redirection_with_control_characters_is_not_followed() -> None:
+    """They would get into messages and logs, with the URL that failed."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        while await stream.receive_some(65536):
+            await stream.send_all(b"HTTP/1.1 307 Moved\r\nLocation: /\x1b[31m\r\nContent-Length: 0\r\n\r\n")
+
+    async with wire_to(serve) as wire:
+        assert await status_of(wire) == 307
+
+
 async def test_credentials_in_the_url_are_sent_and_not_shown() -> None:
     async with peer({"tools/call": ok, "server/discover": discovered}) as server:
         async with Client(server.url.replace("http://", "http://me:s%40crets@")) as client:

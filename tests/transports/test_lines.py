@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import pty
+import socket
 import tty
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.direct_channel import BURST, open_direct_channel
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
-from trio_mcp.lines import CHUNK, File, LineSender, PipeReader, read_lines
+from trio_mcp.lines import CHUNK, File, LineSender, PipeReader, read_lines, read_socket
 from trio_mcp.link import BUFFER
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
@@ -590,3 +591,34 @@ def test_files_terminals_and_standard_error_are_not_made_non_blocking(tmp_path: 
         os.dup2(kept, 2)
         for fd in (reader, writer, ours, theirs, file, kept):
             os.close(fd)
+
+
+async def test_a_socket_closed_as_its_bytes_arrive_is_not_read_by_its_number() -> None:
+    """The number of a closed descriptor may belong to another file at once."""
+    ours, theirs = (trio.socket.from_stdlib_socket(end) for end in socket.socketpair())
+    number = ours.fileno()
+    reader, writer = os.pipe()
+    os.write(writer, b"of another file")
+
+    async def read() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await read_socket(ours)
+
+    class Closing(trio.abc.Instrument):
+        """Closes the socket between the end of the wait and the reader's next step."""
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            if task.name == "reader" and ours.fileno() >= 0:
+                ours.close()
+                os.dup2(reader, number)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read, name="reader")
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(closing := Closing())
+        await theirs.send(b"x")
+    trio.lowlevel.remove_instrument(closing)
+    assert os.read(number, CHUNK) == b"of another file"
+    theirs.close()
+    for descriptor in (number, reader, writer):
+        os.close(descriptor)

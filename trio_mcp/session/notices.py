@@ -24,7 +24,7 @@ Chosen: a callback that writes to a screen, a file or a socket takes far less; a
 call by no more than people put up with.
 """
 
-# How many notices are handled before other tasks get to run; as for messages (`READ_BURST` in session.py).
+# How many notices are handled before other tasks get to run; as for messages (`BURST` in direct_channel.py).
 BURST = 64
 
 # The notice whose callback the current task runs, or was started by.

@@ -331,7 +331,10 @@ class BaseSession(EnteredOnce):
         # run what a program has set here.
         urgent = self.options.handlers.urgent
         hooks = (self.make_context, self.intercept, self.on_arrival, urgent if callable(urgent) else None)
-        return any(not str(hook.__module__).startswith("trio_mcp.") for hook in hooks if hook is not None)
+        # Some functions written in C have no module.
+        return any(
+            not str(getattr(hook, "__module__", None)).startswith("trio_mcp.") for hook in hooks if hook is not None
+        )
 
     def _take(self, item: SessionMessage) -> None:
         message = item.message

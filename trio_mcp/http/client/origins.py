@@ -30,7 +30,7 @@ def origin_of(url: str) -> str:
     """
     # With the default port written out, so that both spellings of an origin are equal. `hostname` is in lower case.
     parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
     return f"{parts.scheme}://{parts.hostname}:{port}"
 
 

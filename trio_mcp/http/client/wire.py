@@ -7,6 +7,7 @@ has the ways in which a request goes out.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import urljoin, urlsplit
@@ -36,6 +37,7 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 }
 # The statuses that ask for (another) authorization; RFC 9110, section 15.5.
 _REFUSED: Final = frozenset({401, 403})
+_LOCATION: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]*")
 
 Held: TypeAlias = Callable[[bool], object]
 """See `HttpWire.exchange`."""
@@ -161,7 +163,8 @@ async def _again(response: HttpResponse, attempt: Attempt, held: Held | None) ->
 def _redirection(url: str, response: HttpResponse) -> str | None:
     """Return the URL that a redirection leads to; None if it is another origin, which must not get our credentials."""
     location = response.headers.get("Location") or ""
-    if len(location) > MAX_URL:
+    # A control character would get into messages, which show where a request goes.
+    if len(location) > MAX_URL or not _LOCATION.fullmatch(location):
         return None
     try:
         target = urljoin(url, location)

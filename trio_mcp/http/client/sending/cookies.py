@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from email.message import Message
 from http.cookiejar import Cookie, CookieJar
@@ -14,14 +15,20 @@ MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
 """Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
 
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
 
 class BoundedCookies(CookieJar):
-    """A bounded cookie jar: oversized cookies are ignored, and one more than `MAX_COOKIES` clears the jar."""
+    """A bounded cookie jar: what is too large or can't be sent is ignored, and one more than `MAX_COOKIES` clears it.
+
+    A control character other than the tab would make every later request fail; RFC 6265, section 4.1.1, allows none.
+    """
 
     def set_cookie(self, cookie: Cookie) -> None:
         """Keep a cookie, within the limits."""
         # The server sets them, so without limits it could make every request ever larger.
-        if len(cookie.name) + len(cookie.value or "") > MAX_COOKIE:
+        text = cookie.name + (cookie.value or "")
+        if len(text) > MAX_COOKIE or _CONTROL.search(text) is not None:
             return
         if len(self) >= MAX_COOKIES:
             self.clear()

@@ -30,6 +30,7 @@ from trio_mcp.http.client.sending.sender import (
     text_of,
 )
 from trio_mcp.http.framing import Malformed
+from trio_mcp.lines import CHUNK, read_socket
 
 __all__ = ["Http1Sender"]
 
@@ -38,8 +39,6 @@ MAX_KEPT_ALIVE: Final = 100
 EARLIER: Final = 1.5
 """Seconds before the server closes a connection at which it is no longer used. Chosen: the time for a request to get
 there."""
-PART: Final = 65536
-"""Bytes read at once (chosen)."""
 
 # Of the methods used here (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
@@ -322,15 +321,9 @@ class Connection:
     async def _read(self) -> bytes:
         """Return what has arrived; empty if the server has closed the connection and may do so now."""
         try:
-            data = await self._received() if self._direct else bytes(await self._stream.receive_some(PART))
+            data = bytes(await (read_socket(self._plain.socket) if self._direct else self._stream.receive_some(CHUNK)))
         except (OSError, trio.BrokenResourceError) as exc:
             raise _Failed("ReadError", text_of(exc)) from None
         if not data:
             self._taken(lambda _: self.incoming.end(), data)
         return data
-
-    async def _received(self) -> bytes:
-        while True:
-            await trio.lowlevel.wait_readable(self._descriptor)
-            with contextlib.suppress(BlockingIOError):
-                return os.read(self._descriptor, PART)

@@ -19,6 +19,8 @@ MAX_FIELDS: Final = 1000
 """Lines of a head (chosen)."""
 MAX_INTERIM: Final = 100
 """Responses with a status of 1xx before the final one (chosen)."""
+MAX_REASON: Final = 200
+"""Characters kept of why a head is refused (chosen)."""
 
 MAX_SEEN: Final = 64
 """Heads that are remembered for each link (chosen), each of at most `MAX_SEEN_SIZE` and `MAX_SEEN_FIELDS`."""
@@ -105,7 +107,7 @@ def _read(raw: bytes) -> Head:
     try:
         found = connection.next_event()
     except h11.RemoteProtocolError as exc:
-        raise Malformed(400, str(exc)) from None
+        raise Malformed(400, str(exc)[:MAX_REASON]) from None  # h11 quotes the line that it refuses
     if not isinstance(found, (h11.Response, h11.InformationalResponse)):
         raise Malformed(400, "the head of the response is malformed")
     headers = Headers(found.headers)

@@ -69,7 +69,7 @@ def place_of(url: str) -> Place:
     return Place(
         found.scheme == "https",
         found.raw_host.decode("ascii"),
-        found.port or _PORTS[found.scheme],
+        _PORTS[found.scheme] if found.port is None else found.port,
         found.netloc.decode("ascii"),
         found.raw_path.decode("ascii"),
     )
