@@ -33,8 +33,8 @@ from trio_mcp.types.notices import ProgressNotificationParams
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult, Root
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage
 from trio_mcp.types.tasks import Task
-from trio_mcp.types.tool_calls import CallToolRequestParams, CallToolResult
-from trio_mcp.types.tools import ListToolsResult, Tool
+from trio_mcp.types.tool_messages import CallToolRequestParams, CallToolResult, ListToolsResult
+from trio_mcp.types.tools import Tool
 from trio_mcp.types.versions import REVISIONS
 
 ODD_IDS = [True, False, 1.0, 1.5, None, [], {}, b"1"]

@@ -41,6 +41,7 @@ from trio_mcp.server.input.rounds import InputOptions, InputRun
 from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.types._base import make
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.versions import REVISIONS
 
@@ -625,7 +626,7 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     if not isinstance(name, Implementation):
         check_text("a server's name", name)
         # The protocol requires a version (schema, Implementation), so there has to be a default.
-        return Implementation(name=name, version="0.0.0" if version is None else version)
+        return make(Implementation, name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
     icons = name.icons

@@ -24,7 +24,7 @@ from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
 
 if TYPE_CHECKING:
-    from trio_mcp.types.tool_calls import CallToolResult
+    from trio_mcp.types.tool_messages import CallToolResult
 
 __all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result", "wrapped_as"]
 
@@ -49,7 +49,7 @@ def _blocks() -> tuple[type[WireModel], ...]:
 
 @functools.cache
 def _complete_results() -> type[CallToolResult]:
-    from trio_mcp.types.tool_calls import CallToolResult
+    from trio_mcp.types.tool_messages import CallToolResult
 
     return CallToolResult
 

@@ -31,6 +31,7 @@ from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
+from trio_mcp.types._base import make
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.tools import Tool, ToolAnnotations
@@ -265,7 +266,8 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
     )
     annotations, timeout = details.get("annotations"), details.get("timeout")
     check_seconds(f"{what}: timeout", timeout, optional=True)
-    definition = Tool(
+    definition = make(
+        Tool,
         name=name,
         input_schema=own.input_schema,
         output_schema=output.schema,
