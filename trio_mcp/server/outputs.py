@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, get_args, get_origin
@@ -317,6 +316,8 @@ def _json_text(data: Any) -> str:
             return data
         text = to_json(data, inf_nan_mode="constants").decode()
         if "NaN" in text or "Infinity" in text:  # perhaps only within a string: the slow encoder decides
+            import json  # deferred: hardly any text gets here
+
             json.dumps(data, allow_nan=False)
     except ValueError as exc:
         raise OutputError(f"the return value has no JSON form: {exc}") from exc

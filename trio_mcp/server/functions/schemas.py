@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
@@ -82,6 +81,8 @@ class JsonSchema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         plain = super().encode_default(dft)
+        import json  # deferred: few defaults get here
+
         # pydantic lets infinity and NaN through, which would make the whole list invalid JSON.
         try:
             json.dumps(plain, allow_nan=False)

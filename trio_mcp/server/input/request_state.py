@@ -10,7 +10,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -118,6 +117,8 @@ class RequestState:
 
 def digest_of(value: Any) -> str:
     """Return a digest of JSON data, independent of the order of keys."""
+    import json  # deferred: only requests that ask get here
+
     # The json module, because pydantic_core can't sort keys. Clients may send the keys in another order in a retry.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     # 128 bits: digests are signed with the token, so only a second preimage could help a client.
@@ -161,6 +162,8 @@ class StateSealer:
         Raises:
             ValueError: If the token would be longer than `MAX_STATE`.
         """
+        import json
+
         payload = {
             **state.to_json(),
             "m": method,
