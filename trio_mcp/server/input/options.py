@@ -19,8 +19,6 @@ from trio_mcp._checks import check_count, check_seconds, validator
 
 if TYPE_CHECKING:
     from trio_mcp.server.input.questions import InputRequest
-    from trio_mcp.server.input.request_state import StateSealer
-    from trio_mcp.server.input.rounds import Rounds
 
 __all__ = ["MIN_KEY", "Asked", "InputOptions", "InputRequired", "InputRun", "checked_keys", "without_questions"]
 
@@ -84,15 +82,15 @@ class InputRun:
 
     Attributes:
         options: The options of the server that runs; they also apply to the functions of mounted servers.
-        sealer: Returns what makes and reads its ``requestState``; made when a function first asks.
+        sealer: Returns its `StateSealer`, which is made when a function first asks.
         nursery: The nursery of parked functions.
         parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
     """
 
     options: InputOptions
-    sealer: Callable[[], StateSealer]
+    sealer: Callable[[], Any]  # not typed: that module imports this one
     nursery: trio.Nursery
-    parked: dict[str, Rounds] = attrs.Factory(dict)
+    parked: dict[str, object] = attrs.Factory(dict)
 
 
 @attrs.frozen

@@ -33,6 +33,7 @@ from trio_mcp.server.input.request_state import (
     Question,
     RequestState,
     StateRefused,
+    StateSealer,
     digest_of,
 )
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -365,7 +366,8 @@ class Rounds:
         if parked is None:  # a parked function has its answers in memory
             state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
         try:
-            token = self.run.sealer().seal(
+            sealer: StateSealer = self.run.sealer()
+            token = sealer.seal(
                 state, request.method, request.params or {}, self.context.principal, self._seconds(requests)
             )
         except ValueError as exc:
@@ -547,8 +549,9 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
         raise McpError(INVALID_PARAMS, "inputResponses must be an object: responses by the keys of the input requests")
     if token is None:
         return None, responses or {}
+    sealer: StateSealer = context.connection.input.sealer()
     try:
-        state = context.connection.input.sealer().open(token, context.method, params, context.principal)
+        state = sealer.open(token, context.method, params, context.principal)
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
     # Responses to questions that were not asked are ignored (2026-07-28 `basic/patterns/mrtr`, Error Handling).
