@@ -27,6 +27,7 @@ SMALL = {
     "__init__.py": "says what the folder is",
     "__main__.py": "runs the command line",
     "_log.py": "one logger for all",
+    "_patterns.py": "imported by the lowest layers",
     "_version.py": "read by the build",
 }
 """Files that may be shorter, and why."""

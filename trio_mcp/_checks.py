@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 import sniffio
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._patterns import late_pattern
 
 __all__ = [
     "Filled",
@@ -42,7 +42,7 @@ __all__ = [
 BundleT = TypeVar("BundleT")
 
 # A field value of RFC 9110, section 5.5, without the obsolete bytes beyond ASCII.
-_FIELD_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
+_FIELD_VALUE = late_pattern(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
 
 
 def check_number(name: str, value: Any, *, what: str = "a number") -> None:

@@ -85,14 +85,14 @@ from trio_mcp.server.features.resources import safe_join as safe_join
 from trio_mcp.server.features.tools import ToolDetails as ToolDetails
 from trio_mcp.server.functions.dependencies import Depends as Depends
 from trio_mcp.server.functions.sync_threads import FunctionOptions as FunctionOptions
+from trio_mcp.server.input.options import InputOptions as InputOptions
+from trio_mcp.server.input.options import InputRequired as InputRequired
 from trio_mcp.server.input.questions import Accepted as Accepted
 from trio_mcp.server.input.questions import Cancelled as Cancelled
 from trio_mcp.server.input.questions import Declined as Declined
 from trio_mcp.server.input.questions import Elicited as Elicited
 from trio_mcp.server.input.questions import InputRequest as InputRequest
-from trio_mcp.server.input.questions import InputRequired as InputRequired
 from trio_mcp.server.input.questions import UrlElicitationRequired as UrlElicitationRequired
-from trio_mcp.server.input.rounds import InputOptions as InputOptions
 from trio_mcp.server.input.sampling import SampleDetails as SampleDetails
 from trio_mcp.server.log_messages import McpLogHandler as McpLogHandler
 from trio_mcp.server.media import Audio as Audio

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_text
+from trio_mcp._patterns import late_pattern
 
 __all__ = ["SCOPE", "Principal", "as_principal"]
 
-SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+SCOPE: Final = late_pattern(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """What can be a scope (RFC 6749, section 3.3)."""
 
 

@@ -7,23 +7,23 @@ SEP-414). Earlier revisions don't mention the keys, but peers use them there too
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._patterns import late_pattern
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 
 __all__ = ["CURRENT_TRACE", "TraceContext"]
 
 # Trace Context, section 3.2: version 00 ends after the flags, later ones may continue after a hyphen; ff is invalid.
-_TRACEPARENT = re.compile(
+_TRACEPARENT = late_pattern(
     r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})(?P<parent_id>[0-9a-f]{16})"
     r"-(?P<flags>[0-9a-f]{2})(?P<more>-[!-~]*)?"
 )
 # Section 3.3.1: up to 32 members with distinct keys; empty members don't count.
-_STATE_MEMBER = re.compile(
+_STATE_MEMBER = late_pattern(
     r"(?P<key>[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
 )
@@ -32,7 +32,7 @@ _MAX_STATE_MEMBERS = 32
 # the engine try every way to split a run of blanks between two adjacent patterns.
 _TOKEN = r"[ \t]*+[!#$%&'*+.^_`|~0-9A-Za-z-]++[ \t]*+"
 _VALUE = r"[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+"
-_BAGGAGE_MEMBER = re.compile(rf"{_TOKEN}={_VALUE}(?:;{_TOKEN}(?:={_VALUE})?+)*+")
+_BAGGAGE_MEMBER = late_pattern(rf"{_TOKEN}={_VALUE}(?:;{_TOKEN}(?:={_VALUE})?+)*+")
 # What the specifications require to be passed on (Trace Context, section 3.3.1.5, and Baggage, section 3.3.2), in
 # characters and members; anything longer counts as malformed. A tracestate has up to 32 members of 256 + 1 + 256
 # characters and a comma each. For the traceparents of later versions there is no limit: 512 is chosen.

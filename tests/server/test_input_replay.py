@@ -108,7 +108,7 @@ async def test_a_state_expires(ttl: float, timeout: float | None, monkeypatch: p
 
     server = server_of(tool, input=InputOptions(ttl=ttl))
     now = [1_000_000.0]
-    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server.sealer, "made", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61

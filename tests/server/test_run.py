@@ -109,9 +109,15 @@ UNUSED = {
         f"trio_mcp.server.features.{each}"
         for each in ("completion", "custom", "listening", "mounts", "prompts", "resources")
     ),
-    *(f"trio_mcp.server.input.{each}" for each in ("forms", "sampling", "sampling_loop")),
-    *(f"trio_mcp.{each}" for each in ("joined_names", "schema.forms", "uri_templates")),
-    *("difflib", "jsonschema_rs", "mimetypes"),
+    *(
+        f"trio_mcp.server.input.{each}"
+        for each in ("forms", "interactive", "questions", "request_state", "rounds", "sampling", "sampling_loop")
+    ),
+    *(
+        f"trio_mcp.{each}"
+        for each in ("eras.client_negotiation", "joined_names", "schema.forms", "schema.validator", "uri_templates")
+    ),
+    *("difflib", "json", "jsonschema_rs", "mimetypes"),
     # Models take longest: only those of a tool, and of what all constructs share.
     *(
         f"trio_mcp.types.{each.name}"

@@ -28,7 +28,7 @@ from trio_mcp import (
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.link import BUFFER
 from trio_mcp.types.notices import ProgressNotificationParams
-from trio_mcp.types.tool_calls import CallToolResult
+from trio_mcp.types.tool_messages import CallToolResult
 
 
 async def test_a_result_of_the_wrong_shape_is_the_peers_fault_and_costs_one_call() -> None:

@@ -1,5 +1,7 @@
 """The rules all wire models keep: names, unknown fields, nulls, identifiers and numbers."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from pydantic import ValidationError
 
 from tests.strategies import constructs
 from trio_mcp.testing.strategies import request_ids
-from trio_mcp.types._base import WireModel
+from trio_mcp.types._base import WireModel, make
 from trio_mcp.types.capabilities import ClientCapabilities, SamplingCapability
 from trio_mcp.types.common import Annotations, Implementation
 from trio_mcp.types.content import ImageContent, TextContent, ToolResultContent
@@ -33,8 +35,8 @@ from trio_mcp.types.notices import ProgressNotificationParams
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult, Root
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage
 from trio_mcp.types.tasks import Task
-from trio_mcp.types.tool_calls import CallToolRequestParams, CallToolResult
-from trio_mcp.types.tools import ListToolsResult, Tool
+from trio_mcp.types.tool_messages import CallToolRequestParams, CallToolResult, ListToolsResult
+from trio_mcp.types.tools import Tool, ToolAnnotations
 from trio_mcp.types.versions import REVISIONS
 
 ODD_IDS = [True, False, 1.0, 1.5, None, [], {}, b"1"]
@@ -253,3 +255,52 @@ def test_every_model_says_what_it_is(revision: str) -> None:
     """Docstrings are what the reference documentation shows."""
     undocumented = [model.__name__ for model in constructs(revision) if not model.__dict__.get("__doc__")]
     assert undocumented == []
+
+
+SCHEMA = {"type": "object"}
+HINTS = ToolAnnotations(read_only_hint=True)
+
+
+class Text(str):
+    pass
+
+
+def tool_or_errors(make: Callable[..., Tool], values: dict[str, Any]) -> Tool | list[Any]:
+    try:
+        return make(**values)
+    except ValidationError as exc:
+        return list(exc.errors(include_url=False))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"name": "a", "input_schema": SCHEMA},
+        {"name": "a", "input_schema": SCHEMA, "title": None, "description": "d", "icons": None, "annotations": HINTS},
+        {"name": Text("a"), "input_schema": SCHEMA, "icons": [{"src": "https://a.example/i.png"}, {"src": 1}]},
+        {"name": "a", "input_schema": SCHEMA, "annotations": {"readOnlyHint": True}, "other": 1},
+        {"name": 3, "input_schema": SCHEMA},
+        {"name": "a", "input_schema": {1: 2}},
+        {"name": "a", "input_schema": [("type", "object")]},
+        {"name": "a", "input_schema": None},
+        {"name": "a", "input_schema": SCHEMA, "title": 5},
+        {"name": "a", "input_schema": SCHEMA, "meta": "m"},
+        {"name": "a", "input_schema": SCHEMA, "annotations": {"readOnlyHint": "perhaps"}},
+        {"name": "a", "input_schema": SCHEMA, "annotations": Annotations()},
+        {"name": "a"},
+    ],
+    ids=repr,
+)
+def test_what_is_made_without_a_validator_is_what_the_validator_makes(values: dict[str, Any]) -> None:
+    """And what the validator refuses is refused, with its error."""
+    expected, made = tool_or_errors(Tool, values), tool_or_errors(functools.partial(make, Tool), values)
+    if not isinstance(expected, Tool) or not isinstance(made, Tool):
+        assert made == expected
+        return
+    assert made == expected
+    assert list(vars(made)) == list(vars(expected))
+    assert made.model_fields_set == expected.model_fields_set
+    assert made.model_dump() == expected.model_dump()
+    assert type(made.name) is type(expected.name)
+    assert made.input_schema is not values["input_schema"]
+    assert (made.annotations is HINTS) == (expected.annotations is HINTS)

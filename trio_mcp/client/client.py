@@ -47,7 +47,8 @@ from trio_mcp.types.resources import (
     Resource,
     ResourceTemplate,
 )
-from trio_mcp.types.tools import ListToolsResult, Tool
+from trio_mcp.types.tool_messages import ListToolsResult
+from trio_mcp.types.tools import Tool
 
 if TYPE_CHECKING:  # most clients answer no questions of the server: only those that do load these modules
     from pydantic import TypeAdapter

@@ -13,7 +13,7 @@ from trio_mcp.convert import as_result
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.calls import CallLimits, Limit
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import CacheablePage
+from trio_mcp.types.bases import CacheablePage
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 __all__ = ["CachedCalls", "every"]

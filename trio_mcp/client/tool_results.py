@@ -30,8 +30,8 @@ from trio_mcp.errors import (
 )
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types.content import TextContent
-from trio_mcp.types.tool_calls import CallToolResult
-from trio_mcp.types.tools import ListToolsResult, Tool
+from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
+from trio_mcp.types.tools import Tool
 
 if TYPE_CHECKING:  # costs more to import than the rest of a client, and most calls have no result_type
     from pydantic import TypeAdapter

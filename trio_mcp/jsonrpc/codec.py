@@ -6,7 +6,6 @@ because a bool must not pass as an integer.
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Iterator
 from math import isfinite
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from trio_mcp._checks import check_count
+from trio_mcp._patterns import late_pattern
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -338,11 +338,11 @@ class LineDecoder:
 # counts only if the legible part proves that it is the message's own, even if one more byte of the text was corrupted.
 
 # How pydantic_core ends its error messages.
-_PLACE = re.compile(r"at line (\d+) column (\d+)$")
+_PLACE = late_pattern(r"at line (\d+) column (\d+)$")
 # What numbers, true, false and null are made of.
 _LITERAL = (string.ascii_letters + string.digits + "+-.").encode()
 # The last brace of a complete message closes the outermost object, so an id right before it is the message's own.
-_LAST_ID = re.compile(rb'(?<=[{,\s])"id"\s*:\s*(-?\d{1,400}|"(?:[^"\\]|\\.){0,400}")\s*\}\s*$')
+_LAST_ID = late_pattern(rb'(?<=[{,\s])"id"\s*:\s*(-?\d{1,400}|"(?:[^"\\]|\\.){0,400}")\s*\}\s*$')
 
 
 def unparsable(data: bytes, fault: str) -> Malformed:

@@ -29,8 +29,7 @@ from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.resources import read_uri
 from trio_mcp.server.functions.function import single
 from trio_mcp.server.input.interactive import run_interactive
-from trio_mcp.server.input.questions import InputRequired
-from trio_mcp.server.input.rounds import Asked, InputOptions
+from trio_mcp.server.input.options import Asked, InputOptions, InputRequired
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types import meta
 from trio_mcp.types.common import Implementation

@@ -25,8 +25,7 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
 from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from trio_mcp.types.tool_calls import CallToolResult
-from trio_mcp.types.tools import ListToolsResult
+from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
 
 __all__ = ["ASKING", "RESULTS", "HandedOn", "handed_on", "in_words_of"]
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from trio_mcp import _attrs as attrs
+from trio_mcp._patterns import late_pattern
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -66,7 +66,7 @@ _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _DEFINITIONS = ("$defs", "definitions")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 # An array index in a JSON pointer (RFC 6901, section 4), of bounded length.
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_INDEX = late_pattern(r"0|[1-9][0-9]{0,8}")
 
 
 class SchemaError(ValueError):

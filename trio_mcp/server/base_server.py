@@ -32,15 +32,16 @@ from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import checked_hints
+from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
 from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
-from trio_mcp.server.input.request_state import StateSealer
-from trio_mcp.server.input.rounds import InputOptions, InputRun
+from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
+from trio_mcp.types._base import make
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.versions import REVISIONS
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.serve import RunSettings
     from trio_mcp.http.server.asgi_app import AsgiApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
+    from trio_mcp.server.input.request_state import StateSealer
     from trio_mcp.sockets.serving import SocketSettings
 
     class RunArguments(RunSettings, total=False):
@@ -146,7 +148,7 @@ class BaseServer:
             revisions=tuple(revisions),
             discover_hints=hints["server/discover"],
         )
-        self.sealer: Final = StateSealer(self.info.name, self.input.key)
+        self.sealer: Final = Deferred(self._make_sealer)
         self.options = given_or_default("options", options, SessionOptions)
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
@@ -157,6 +159,11 @@ class BaseServer:
         self._features = tuple(self.make_features())
         for feature in self._features:
             self.dispatch.add(feature)
+
+    def _make_sealer(self) -> StateSealer:
+        from trio_mcp.server.input.request_state import StateSealer  # deferred: most servers never ask
+
+        return StateSealer(self.info.name, self.input.key)
 
     def make_features(self) -> Iterable[Feature]:
         """Make the server's features, in the order of their capabilities; called at the end of ``__init__``."""
@@ -283,7 +290,7 @@ class BaseServer:
             # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
             nursery = await stack.enter_async_context(background_nursery())
             changes = Changes(self.watcher(states[self.settings]))
-            run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer, nursery))
+            run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer.get, nursery))
             nursery.start_soon(changes.run)
             # A change in a mounted server is announced to the clients of this run, too.
             for each in self.family():
@@ -625,7 +632,7 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     if not isinstance(name, Implementation):
         check_text("a server's name", name)
         # The protocol requires a version (schema, Implementation), so there has to be a default.
-        return Implementation(name=name, version="0.0.0" if version is None else version)
+        return make(Implementation, name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
     icons = name.icons

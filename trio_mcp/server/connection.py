@@ -14,7 +14,7 @@ from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, Sessio
 from trio_mcp.link import Link
 from trio_mcp.principal import Principal
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
-from trio_mcp.server.input.rounds import InputRun
+from trio_mcp.server.input.options import InputRun
 from trio_mcp.server.log_messages import wants_log
 from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.limits import SessionOptions

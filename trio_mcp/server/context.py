@@ -18,16 +18,6 @@ from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.principal import Principal
 from trio_mcp.server.connection import Connection, Exchange
-from trio_mcp.server.input.questions import (
-    Elicited,
-    InputRequest,
-    ask_form,
-    ask_roots,
-    ask_url,
-    missing_capability,
-    no_asking,
-)
-from trio_mcp.server.input.rounds import AskingSettings, Rounds
 from trio_mcp.server.log_messages import send_log
 from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.sink import Sink
@@ -35,7 +25,9 @@ from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-if TYPE_CHECKING:  # few servers use sampling; its types cost import time
+if TYPE_CHECKING:  # few servers ask, and imports take time
+    from trio_mcp.server.input.questions import Elicited, InputRequest
+    from trio_mcp.server.input.rounds import AskingSettings, Rounds
     from trio_mcp.server.input.sampling import Messages, SampleDetails
     from trio_mcp.types.common import LoggingLevel
     from trio_mcp.types.input_required import InputResponse
@@ -206,6 +198,8 @@ class Context(RequestContext, Generic[StateT]):
                 protocol fields).
         """
         if not declares(self.client_capabilities, capability):
+            from trio_mcp.server.input.questions import missing_capability
+
             raise missing_capability(capability)
 
     async def notify(
@@ -332,6 +326,8 @@ class Context(RequestContext, Generic[StateT]):
 
         When cancelled in the legacy era, the client is told.
         """
+        from trio_mcp.server.input.questions import ask_form
+
         return ask_form(self, message, model, key, timeout)
 
     def elicit_url(
@@ -358,6 +354,8 @@ class Context(RequestContext, Generic[StateT]):
             key: As in `elicit`.
             timeout: As in `elicit`.
         """
+        from trio_mcp.server.input.questions import ask_url
+
         return ask_url(self, message, url, elicitation_id, key, timeout)
 
     # One overload for each kind of tools, and two for an answer with a type: their loop is a coroutine, not a question.
@@ -475,6 +473,8 @@ class Context(RequestContext, Generic[StateT]):
 
         In the modern era the function runs again from its start when the list has arrived: see `elicit`.
         """
+        from trio_mcp.server.input.questions import ask_roots
+
         return ask_roots(self, key, timeout)
 
     # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
@@ -496,6 +496,8 @@ class Context(RequestContext, Generic[StateT]):
         see `elicit`. In the legacy era they are concurrent requests; if one fails, the others are cancelled and the
         call fails.
         """
+        from trio_mcp.server.input.questions import InputRequest
+
         for request in requests:
             # An awaited question is an easy slip here: the mistake should not look like an error in the answer.
             if not isinstance(request, InputRequest):
@@ -513,6 +515,8 @@ class Context(RequestContext, Generic[StateT]):
         """
         # Set only while a function runs that may ask; a middleware or a kept context finds None.
         if self.rounds is None:
+            from trio_mcp.server.input.questions import no_asking
+
             raise no_asking(self.method)
         return self.rounds
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, get_args, get_origin
@@ -15,7 +14,6 @@ from pydantic_core import to_json, to_jsonable_python
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_flag
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
 from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
@@ -24,7 +22,8 @@ from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
 
 if TYPE_CHECKING:
-    from trio_mcp.types.tool_calls import CallToolResult
+    from trio_mcp.schema.validator import SchemaValidator
+    from trio_mcp.types.tool_messages import CallToolResult
 
 __all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "text_result", "wrapped_as"]
 
@@ -49,7 +48,7 @@ def _blocks() -> tuple[type[WireModel], ...]:
 
 @functools.cache
 def _complete_results() -> type[CallToolResult]:
-    from trio_mcp.types.tool_calls import CallToolResult
+    from trio_mcp.types.tool_messages import CallToolResult
 
     return CallToolResult
 
@@ -149,7 +148,7 @@ def read_output(
             raise ValueError(f"{what} has an output_schema, and so can't have structured_output=False")
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
-        validator = SchemaValidator(explicit_schema)
+        validator = _validator_of(explicit_schema)
         # Never wrapped: the author's schema describes the unwrapped value.
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
     if structured and (returns is inspect.Signature.empty or _is_content(returns)):
@@ -203,8 +202,14 @@ def _structured(
         schema,
         wrapped,
         _serialized(adapter, warnings),
-        validator=functools.cache(functools.partial(SchemaValidator, schema)),
+        validator=functools.cache(functools.partial(_validator_of, schema)),
     )
+
+
+def _validator_of(schema: dict[str, Any]) -> SchemaValidator:
+    from trio_mcp.schema.validator import SchemaValidator  # deferred: pydantic checks what most tools return
+
+    return SchemaValidator(schema)
 
 
 def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) -> Callable[[Any], Any]:
@@ -317,6 +322,8 @@ def _json_text(data: Any) -> str:
             return data
         text = to_json(data, inf_nan_mode="constants").decode()
         if "NaN" in text or "Infinity" in text:  # perhaps only within a string: the slow encoder decides
+            import json  # deferred: hardly any text gets here
+
             json.dumps(data, allow_nan=False)
     except ValueError as exc:
         raise OutputError(f"the return value has no JSON form: {exc}") from exc

@@ -15,7 +15,7 @@ from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection, Exchange, Permit, Served
-from trio_mcp.server.input.rounds import InputRun
+from trio_mcp.server.input.options import InputRun
 from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:  # a server on stdio never loads HTTP

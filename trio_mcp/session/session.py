@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NoReturn, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 import trio
 from pydantic import BaseModel, ValidationError
@@ -15,7 +15,6 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.direct_channel import BURST, Take
-from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
@@ -39,6 +38,9 @@ from trio_mcp.session.outbox import Outbox
 from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
+
+if TYPE_CHECKING:  # a server has no use for it
+    from trio_mcp.eras.client_negotiation import ModernClientEra
 
 __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trio_mcp.types import meta as meta
     from trio_mcp.types._base import WireModel as WireModel
+    from trio_mcp.types.bases import *
     from trio_mcp.types.capabilities import *
     from trio_mcp.types.common import *
     from trio_mcp.types.completion import *
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from trio_mcp.types.subscriptions import *
     from trio_mcp.types.task_support import *
     from trio_mcp.types.tasks import *
-    from trio_mcp.types.tool_calls import *
+    from trio_mcp.types.tool_messages import *
     from trio_mcp.types.tools import *
     from trio_mcp.types.unions import *
     from trio_mcp.types.versions import *
@@ -41,15 +42,18 @@ if TYPE_CHECKING:
 # `__all__`.
 _NAMES: Final = {
     "_base": "WireModel",
+    "bases": (
+        "CacheablePage CacheableResult EmbeddableRequestMessage EmptyResult InputResponseRequestParams Notification "
+        "NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams PaginatedResult Request "
+        "RequestMessage RequestParams Result"
+    ),
     "capabilities": (
         "ClientCapabilities ElicitationCapability PromptsCapability ResourcesCapability RootsCapability "
         "SamplingCapability ServerCapabilities ToolsCapability"
     ),
     "common": (
-        "Annotations BaseMetadata CacheScope CacheablePage CacheableResult Cursor Described EmbeddableRequestMessage "
-        "EmptyResult Icon IconTheme Icons Implementation InputResponseRequestParams JSONArray JSONObject JSONValue "
-        "LoggingLevel Notification NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams "
-        "PaginatedResult ProgressToken Request RequestId RequestMessage RequestParams Result ResultType Role"
+        "Annotations BaseMetadata CacheScope Cursor Described Icon IconTheme Icons Implementation JSONArray JSONObject "
+        "JSONValue LoggingLevel ProgressToken RequestId ResultType Role"
     ),
     "completion": (
         "CompleteRequest CompleteRequestParams CompleteResult Completion CompletionArgument CompletionContext "
@@ -127,10 +131,11 @@ _NAMES: Final = {
         "ListTasksRequest ListTasksResult RelatedTaskMetadata Task TaskAugmentedRequestParams TaskRequestParams "
         "TaskStatus TaskStatusNotification TaskStatusNotificationParams"
     ),
-    "tool_calls": "CallToolRequest CallToolRequestParams CallToolResult",
-    "tools": (
-        "ListToolsRequest ListToolsResult TaskSupport Tool ToolAnnotations ToolExecution ToolListChangedNotification"
+    "tool_messages": (
+        "CallToolRequest CallToolRequestParams CallToolResult ListToolsRequest ListToolsResult "
+        "ToolListChangedNotification"
     ),
+    "tools": "TaskSupport Tool ToolAnnotations ToolExecution",
     "unions": (
         "Annotated ClientNotification ClientRequest ClientResult MetaObject NotificationMetaObject "
         "RequestMetaObject ResultMetaObject ServerNotification ServerRequest ServerResult "

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Tag
 
 from trio_mcp.types._base import Number, WireModel, only, since, until
-from trio_mcp.types.common import EmbeddableRequestMessage, NotificationMessage, NotificationParams
+from trio_mcp.types.bases import EmbeddableRequestMessage, NotificationMessage, NotificationParams
 from trio_mcp.types.task_support import TaskMetadata
 
 __all__ = [

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Tag
 
 from trio_mcp.types._base import WireModel, always
+from trio_mcp.types.bases import Result
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import RequestId, Result
+from trio_mcp.types.common import RequestId
 from trio_mcp.types.completion import CompleteResult
 from trio_mcp.types.elicitation import ElicitRequestURLParams
 from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
@@ -18,8 +19,7 @@ from trio_mcp.types.lifecycle import DiscoverResult
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
 from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult
-from trio_mcp.types.tool_calls import CallToolResult
-from trio_mcp.types.tools import ListToolsResult
+from trio_mcp.types.tool_messages import CallToolResult, ListToolsResult
 
 __all__ = [
     "CallToolResultResponse",

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import INPUT_REQUIRED, Result
+from trio_mcp.types.bases import Result
+from trio_mcp.types.common import INPUT_REQUIRED
 from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
 from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult

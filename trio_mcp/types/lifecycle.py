@@ -6,17 +6,16 @@ The legacy era has a handshake and a ping. The modern era has neither; it has ``
 from typing import Literal
 
 from trio_mcp.types._base import always
-from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
-from trio_mcp.types.common import (
+from trio_mcp.types.bases import (
     CacheableResult,
-    Implementation,
     NotificationMessage,
     NotificationParams,
-    RequestId,
     RequestMessage,
     RequestParams,
     Result,
 )
+from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
+from trio_mcp.types.common import Implementation, RequestId
 
 __all__ = [
     "CancelledNotification",

@@ -1,9 +1,9 @@
 """The keys of ``_meta`` that the protocol reserves, and the rules for the names of keys (2026-07-28 basic, "_meta")."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from trio_mcp._patterns import late_pattern
 from trio_mcp.types.versions import LATEST, REVISIONS, at_least
 
 __all__ = [
@@ -66,7 +66,7 @@ _SHOWN: Final = 100
 # 2026-07-28 basic, "_meta": a label begins with a letter and ends with a letter or digit; a name begins and ends with
 # either.
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+_KEY: Final = late_pattern(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 
 
 def is_valid_key(key: str) -> bool:

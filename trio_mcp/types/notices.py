@@ -3,14 +3,8 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import Number, since
-from trio_mcp.types.common import (
-    LoggingLevel,
-    NotificationMessage,
-    NotificationParams,
-    ProgressToken,
-    RequestMessage,
-    RequestParams,
-)
+from trio_mcp.types.bases import NotificationMessage, NotificationParams, RequestMessage, RequestParams
+from trio_mcp.types.common import LoggingLevel, ProgressToken
 
 __all__ = [
     "LoggingMessageNotification",

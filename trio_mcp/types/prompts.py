@@ -3,18 +3,16 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since
-from trio_mcp.types.common import (
-    BaseMetadata,
+from trio_mcp.types.bases import (
     CacheablePage,
-    Described,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,
     RequestMessage,
     Result,
-    Role,
 )
+from trio_mcp.types.common import BaseMetadata, Described, Role
 from trio_mcp.types.content import ContentBlock, TextContent
 
 __all__ = [

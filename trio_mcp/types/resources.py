@@ -4,18 +4,16 @@ import base64
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, always, since
-from trio_mcp.types.common import (
-    Annotations,
+from trio_mcp.types.bases import (
     CacheablePage,
     CacheableResult,
-    Described,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,
-    ReadableIcons,
     RequestMessage,
 )
+from trio_mcp.types.common import Annotations, Described, ReadableIcons
 
 __all__ = [
     "BlobResourceContents",

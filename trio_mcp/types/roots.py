@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since, until
-from trio_mcp.types.common import EmbeddableRequestMessage, NotificationMessage, NotificationParams
+from trio_mcp.types.bases import EmbeddableRequestMessage, NotificationMessage, NotificationParams
 
 __all__ = [
     "ListRootsRequest",

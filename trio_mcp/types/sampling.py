@@ -3,7 +3,8 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import Number, WireModel, only, since, until
-from trio_mcp.types.common import EmbeddableRequestMessage, Role
+from trio_mcp.types.bases import EmbeddableRequestMessage
+from trio_mcp.types.common import Role
 from trio_mcp.types.content import SamplingMessageContentBlock, ToolResultContent, ToolUseContent
 from trio_mcp.types.task_support import TaskMetadata
 from trio_mcp.types.tools import Tool

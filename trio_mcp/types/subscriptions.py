@@ -7,7 +7,7 @@ a client subscribes to each resource separately.
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import NotificationMessage, NotificationParams, RequestMessage, RequestParams, Result
+from trio_mcp.types.bases import NotificationMessage, NotificationParams, RequestMessage, RequestParams, Result
 from trio_mcp.types.resources import ResourceRequestParams
 
 __all__ = [

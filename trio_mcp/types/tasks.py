@@ -3,15 +3,15 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since
-from trio_mcp.types.common import (
+from trio_mcp.types.bases import (
     NotificationMessage,
     PaginatedRequest,
     PaginatedResult,
     RequestMessage,
     RequestParams,
     Result,
-    ResultType,
 )
+from trio_mcp.types.common import ResultType
 from trio_mcp.types.task_support import TaskMetadata
 
 __all__ = [

@@ -1,24 +1,15 @@
-"""Tools: functions that a server offers to the model. Calls of them are in :mod:`trio_mcp.types.tool_calls`."""
+"""Tools: functions that a server offers to the model. See :mod:`trio_mcp.types.tool_messages` for messages."""
 
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, only, since
-from trio_mcp.types.common import (
-    CacheablePage,
-    Described,
-    NotificationMessage,
-    NotificationParams,
-    PaginatedRequest,
-)
+from trio_mcp.types.common import Described
 
 __all__ = [
-    "ListToolsRequest",
-    "ListToolsResult",
     "TaskSupport",
     "Tool",
     "ToolAnnotations",
     "ToolExecution",
-    "ToolListChangedNotification",
 ]
 
 TaskSupport = Literal["forbidden", "optional", "required"]
@@ -55,22 +46,3 @@ class Tool(Described):
     annotations: ToolAnnotations | None = since("2025-03-26")
     execution: ToolExecution | None = only("2025-11-25")
     meta: dict[str, Any] | None = since("2025-06-18")
-
-
-class ListToolsRequest(PaginatedRequest):
-    """A request for a page of the server's tools."""
-
-    method: Literal["tools/list"] = "tools/list"
-
-
-class ListToolsResult(CacheablePage):
-    """A page of the server's tools."""
-
-    tools: list[Tool]
-
-
-class ToolListChangedNotification(NotificationMessage):
-    """A notification that the server's list of tools has changed."""
-
-    method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
-    params: NotificationParams | None = None

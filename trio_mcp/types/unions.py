@@ -11,8 +11,9 @@ from pydantic import ConfigDict, Field
 
 from trio_mcp.types import meta
 from trio_mcp.types._base import WireModel
+from trio_mcp.types.bases import EmptyResult
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Annotations, EmptyResult, Implementation, LoggingLevel, ProgressToken, RequestId
+from trio_mcp.types.common import Annotations, Implementation, LoggingLevel, ProgressToken, RequestId
 from trio_mcp.types.completion import CompleteRequest, CompleteResult
 from trio_mcp.types.elicitation import ElicitationCompleteNotification, ElicitRequest, ElicitResult
 from trio_mcp.types.input_required import InputRequiredResult
@@ -64,8 +65,13 @@ from trio_mcp.types.tasks import (
     ListTasksResult,
     TaskStatusNotification,
 )
-from trio_mcp.types.tool_calls import CallToolRequest, CallToolResult
-from trio_mcp.types.tools import ListToolsRequest, ListToolsResult, ToolListChangedNotification
+from trio_mcp.types.tool_messages import (
+    CallToolRequest,
+    CallToolResult,
+    ListToolsRequest,
+    ListToolsResult,
+    ToolListChangedNotification,
+)
 
 __all__ = [
     "Annotated",

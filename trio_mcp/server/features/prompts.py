@@ -25,7 +25,7 @@ from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.functions.schemas import alternatives, json_types, listed_values, read_texts
 from trio_mcp.server.input.interactive import run_interactive
-from trio_mcp.server.input.rounds import Asked
+from trio_mcp.server.input.options import Asked
 from trio_mcp.server.media import MEDIA, block_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.common import Icon

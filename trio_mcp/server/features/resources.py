@@ -33,7 +33,7 @@ from trio_mcp.server.features.feature import (
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive
-from trio_mcp.server.input.rounds import Asked
+from trio_mcp.server.input.options import Asked
 from trio_mcp.server.media import MEDIA, contents_of
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel

@@ -27,10 +27,10 @@ from trio_mcp.server.features.feature import (
 )
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function, single
-from trio_mcp.server.input.interactive import run_interactive, without_questions
-from trio_mcp.server.input.rounds import Asked
+from trio_mcp.server.input.options import Asked, without_questions
 from trio_mcp.server.outputs import NAME, Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
+from trio_mcp.types._base import make
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.tools import Tool, ToolAnnotations
@@ -180,6 +180,8 @@ class ToolFeature:
         bind = function.bind if tool.timeout is None else tool.bind_in_time
         try:
             if function.may_ask:
+                from trio_mcp.server.input.interactive import run_interactive  # deferred: see _make_tool
+
                 value = await run_interactive(
                     context, functools.partial(bind, arguments, context), park=function.park_input
                 )
@@ -256,6 +258,8 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
         park_input=details.get("park_input", False),
         read_texts=True,
     )
+    if own.may_ask:  # imported now, so that no call has to wait for it
+        import trio_mcp.server.input.interactive  # noqa: F401
     output = read_output(
         without_questions(own.returns),
         copy.deepcopy(details.get("output_schema")),
@@ -265,7 +269,8 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
     )
     annotations, timeout = details.get("annotations"), details.get("timeout")
     check_seconds(f"{what}: timeout", timeout, optional=True)
-    definition = Tool(
+    definition = make(
+        Tool,
         name=name,
         input_schema=own.input_schema,
         output_schema=output.schema,

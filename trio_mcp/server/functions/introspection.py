@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from trio_mcp._patterns import late_pattern
+
 __all__ = ["bare", "bound_by_partials", "is_async", "is_context", "is_generator", "read_docstring", "resolved_hints"]
 
 
@@ -142,13 +144,13 @@ def _frames() -> Iterator[Any]:
 
 
 # Google style: a section starts with a line that ends in a colon, and its entries are indented below.
-_PARAMETERS = re.compile(r"^(Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):\s*$")
-_RAISES = re.compile(r"^(Raises|Raise|Exceptions):\s*$")
+_PARAMETERS = late_pattern(r"^(Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):\s*$")
+_RAISES = late_pattern(r"^(Raises|Raise|Exceptions):\s*$")
 # `name (type, optional): text`. The type may be missing, the text may begin on the next line, and `*args` has its
 # stars.
-_ENTRY = re.compile(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*)|$)")
+_ENTRY = late_pattern(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*)|$)")
 # Sphinx style: a field list, `:param name: text`.
-_FIELD = re.compile(r"^:(?P<kind>\w+)(?:\s+(?P<argument>[^:]*))?:\s*(?P<text>.*)$")
+_FIELD = late_pattern(r"^:(?P<kind>\w+)(?:\s+(?P<argument>[^:]*))?:\s*(?P<text>.*)$")
 _PARAM_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword"}
 _DROPPED_FIELDS = {"type", "rtype", "raises", "raise", "except", "exception", "vartype"}
 
@@ -171,6 +173,10 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
     position = 0
     while position < len(lines):
         line = lines[position]
+        if ":" not in line:  # an ordinary line, as most are: no pattern needs to be compiled for it
+            kept.append(line)
+            position += 1
+            continue
         end = _end_of_block(lines, position)
         body = lines[position + 1 : end]
         if _PARAMETERS.match(line) and (entries := _entries(body)):
@@ -189,7 +195,9 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
             end = position + 1
         position = end
     # Where sections were cut out, blank lines pile up.
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    text = "\n".join(kept).strip()
+    if "\n\n\n" in text:
+        text = re.sub(r"\n{3,}", "\n\n", text)
     return text or None, {name: description for name, description in described.items() if description}
 
 

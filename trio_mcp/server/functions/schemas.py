@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
@@ -10,8 +9,6 @@ from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, from_json
-
-from trio_mcp.schema.validator import MAX_SUBSCHEMAS, SchemaError, SchemaValidator
 
 __all__ = [
     "ArgumentsSchema",
@@ -82,6 +79,8 @@ class JsonSchema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         plain = super().encode_default(dft)
+        import json  # deferred: few defaults get here
+
         # pydantic lets infinity and NaN through, which would make the whole list invalid JSON.
         try:
             json.dumps(plain, allow_nan=False)
@@ -170,6 +169,8 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
     A definition that refers to itself stays, and so do all of them if the schema would become too large.
     """
+    from trio_mcp.schema.validator import MAX_SUBSCHEMAS  # deferred: most schemas stay as they are
+
     definitions: dict[str, Any] = schema.get("$defs", {})
     below = {name: _referenced(definition) for name, definition in definitions.items()}
     for name in definitions:  # all that can be reached over it: the closure, by Warshall's algorithm
@@ -319,12 +320,16 @@ class ArgumentsSchema:
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
+        from trio_mcp.schema.validator import SchemaValidator  # deferred: few schemas are written by hand
+
         self._schema = schema
         self._validator = SchemaValidator(schema)
         self._masked: Any = None
 
     def problem(self, arguments: dict[str, Any]) -> str | None:
         """Return what is wrong with the arguments, without quoting values; None if they conform."""
+        from trio_mcp.schema.validator import SchemaError
+
         # The bounded validator decides. Its message quotes the value, so a second one, which can mask values, is asked
         # for the message only.
         try:

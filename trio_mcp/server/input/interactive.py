@@ -5,21 +5,18 @@ Parked functions keep waiting where they asked; the request that brings the answ
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-import operator
 import secrets
-import types
 from collections.abc import Callable, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import trio
 
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.server.functions.function import Call, single
-from trio_mcp.server.input.questions import InputRequest, InputRequired, UrlElicitationRequired
+from trio_mcp.server.input.options import InputRequired
+from trio_mcp.server.input.questions import InputRequest, UrlElicitationRequired
 from trio_mcp.server.input.request_state import Question, RequestState
 from trio_mcp.server.input.rounds import (
     AskingContext,
@@ -31,7 +28,7 @@ from trio_mcp.server.input.rounds import (
 )
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED
 
-__all__ = ["ParkedRounds", "run_interactive", "without_questions"]
+__all__ = ["ParkedRounds", "run_interactive"]
 
 
 class ParkedRounds(Rounds):
@@ -272,13 +269,3 @@ def _parked(context: AskingContext, identity: str) -> ParkedRounds:
             "process; make the request again without it",
         )
     return rounds
-
-
-def without_questions(returns: Any) -> Any:
-    """Return a return annotation without `InputRequired`, which is not the result that clients finally get."""
-    if returns is InputRequired:
-        return inspect.Signature.empty
-    if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):
-        return returns
-    # By `|`, which makes a union again whichever of the two ways the first was written in.
-    return functools.reduce(operator.or_, [each for each in get_args(returns) if each is not InputRequired])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -28,7 +28,6 @@ __all__ = [
     "Declined",
     "Elicited",
     "InputRequest",
-    "InputRequired",
     "UrlElicitationRequired",
     "ask_form",
     "ask_roots",
@@ -227,36 +226,6 @@ class InputRequest(Coroutine[Any, Any, T]):
         self.take()
         if self._running is not None:
             self._running.close()
-
-
-@attrs.frozen(init=False)
-class InputRequired:
-    """The return value of a function that needs input, and is to be called again with it: the explicit form of asking.
-
-    In the next call, `Context.input_responses` has the answers by key, and `Context.input_state` the state.
-
-    Args:
-        requests: The questions by key, as made by ``ctx.elicit(…)`` and so on, not awaited.
-        state: JSON data to get back in the next call. The client can read it, but not change it.
-
-    Raises:
-        TypeError, ValueError: If an argument is invalid.
-    """
-
-    requests: dict[str, InputRequest[Any]]
-    state: Any
-
-    def __init__(self, requests: Mapping[str, InputRequest[Any]], state: Any = None) -> None:
-        if not isinstance(requests, Mapping) or not all(isinstance(key, str) for key in requests):
-            raise TypeError(f"requests must be a mapping of keys to questions, got {requests!r}")
-        if not requests:
-            raise ValueError("requests must have at least one question")
-        for key, request in requests.items():
-            if not isinstance(request, InputRequest):
-                raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
-            # Passed on rather than awaited: it is asked with the result, so there is nothing to warn of.
-            request.take()
-        self.__attrs_init__(dict(requests), state)
 
 
 class UrlElicitationRequired(McpError):

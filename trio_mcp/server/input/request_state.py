@@ -10,7 +10,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -21,22 +20,18 @@ from pydantic_core import from_json
 from trio_mcp import _attrs as attrs
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.principal import Principal
+from trio_mcp.server.input.options import MIN_KEY, checked_keys
 
 __all__ = [
     "MAX_STATE",
-    "MIN_KEY",
     "Answer",
     "Question",
     "RequestState",
     "StateRefused",
     "StateSealer",
-    "checked_keys",
     "digest_of",
 ]
 
-# The length of a SHA-256 digest: shorter keys weaken the MAC (RFC 2104, section 3).
-MIN_KEY = 32
-"""The minimum length of a key, in bytes."""
 
 # Chosen: room for the answers of a few rounds, but not for bulk data, since it goes back and forth with each round.
 MAX_STATE = 1_000_000
@@ -118,6 +113,8 @@ class RequestState:
 
 def digest_of(value: Any) -> str:
     """Return a digest of JSON data, independent of the order of keys."""
+    import json  # deferred: only requests that ask get here
+
     # The json module, because pydantic_core can't sort keys. Clients may send the keys in another order in a retry.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     # 128 bits: digests are signed with the token, so only a second preimage could help a client.
@@ -161,6 +158,8 @@ class StateSealer:
         Raises:
             ValueError: If the token would be longer than `MAX_STATE`.
         """
+        import json
+
         payload = {
             **state.to_json(),
             "m": method,
@@ -214,31 +213,6 @@ class StateSealer:
 
     def _mac(self, key: bytes, body: str) -> str:
         return _encode(hmac.digest(key, self._domain + body.encode(), "sha256"))
-
-
-def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | None:
-    """Return the keys as a tuple; None stays None.
-
-    Raises:
-        TypeError, ValueError: If a key is invalid.
-    """
-    if keys is None:
-        return None
-    if isinstance(keys, (bytes, bytearray, memoryview)):
-        # A single key; without this test, its bytes would be taken for a sequence of keys.
-        keys = [bytes(keys)]
-    elif isinstance(keys, str) or not isinstance(keys, Sequence):
-        raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
-    if not keys:
-        raise ValueError("key must not be empty; None makes a random key")
-    for key in keys:
-        if not isinstance(key, (bytes, bytearray)):
-            raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")
-        if len(key) < MIN_KEY:
-            raise ValueError(
-                f"a key must have at least {MIN_KEY} bytes, got {len(key)}; use secrets.token_bytes({MIN_KEY})"
-            )
-    return tuple(bytes(key) for key in keys)
 
 
 def _encode(data: bytes) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextvars
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp import _attrs as attrs
-from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp.convert import brief, call_back
 from trio_mcp.errors import LocalProtocolError, McpError
@@ -27,14 +26,14 @@ from trio_mcp.jsonrpc.messages import Request, RequestId
 from trio_mcp.principal import Principal
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Call, single
-from trio_mcp.server.input.questions import Asker, InputRequest, InputRequired, UrlElicitationRequired
+from trio_mcp.server.input.options import Asked, InputRequired, InputRun
+from trio_mcp.server.input.questions import Asker, InputRequest, UrlElicitationRequired
 from trio_mcp.server.input.request_state import (
     Answer,
     Question,
     RequestState,
     StateRefused,
     StateSealer,
-    checked_keys,
     digest_of,
 )
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -43,12 +42,9 @@ if TYPE_CHECKING:  # most servers never ask
     from trio_mcp.types.input_required import InputResponse
 
 __all__ = [
-    "Asked",
     "AskedClient",
     "AskingContext",
     "HandshakeRounds",
-    "InputOptions",
-    "InputRun",
     "ReplayedRounds",
     "RoundEnded",
     "Rounds",
@@ -60,54 +56,6 @@ class RoundEnded(BaseException):
     """Unwinds code that waits for an answer where cancellation can't reach it: in a thread, or in a shielded scope."""
 
     # A BaseException, like trio.Cancelled: `except Exception` in a user's function must not catch it.
-
-
-@attrs.frozen
-class Asked:
-    """The outcome of a function that has asked instead of returning: a result with the questions."""
-
-    result: dict[str, Any]
-
-
-@attrs.frozen(kw_only=True)
-class InputOptions:
-    """How a server's functions ask for input: what signs their state between two requests, and what limits them.
-
-    Attributes:
-        key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
-            in all processes that serve one address. Given several, the first signs and any of them is accepted. By
-            default each process makes a random key.
-        ttl: How many seconds a client has to come back with the answers.
-        max_rounds: How many times one request may ask for input and continue with the answers.
-        max_parked: How many functions with ``park_input`` may wait for input, over all clients.
-
-    Raises:
-        TypeError, ValueError: If a value is invalid.
-    """
-
-    # Not in the repr: a log with the settings of a server must not let its readers forge states.
-    key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
-    # Chosen: time for a person to fill in a form, and few enough rounds and tasks for a hostile client to be harmless.
-    ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
-    max_rounds: int = attrs.field(default=32, validator=validator(check_count))
-    max_parked: int = attrs.field(default=100, validator=validator(check_count))
-
-
-@attrs.frozen(eq=False)
-class InputRun:
-    """The state for asking that all requests of one run of a server share.
-
-    Attributes:
-        options: The options of the server that runs; they also apply to the functions of mounted servers.
-        sealer: Makes and reads its ``requestState``.
-        nursery: The nursery of parked functions.
-        parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
-    """
-
-    options: InputOptions
-    sealer: StateSealer
-    nursery: trio.Nursery
-    parked: dict[str, Rounds] = attrs.Factory(dict)
 
 
 class PartOfRun(Protocol):
@@ -418,7 +366,8 @@ class Rounds:
         if parked is None:  # a parked function has its answers in memory
             state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
         try:
-            token = self.run.sealer.seal(
+            sealer: StateSealer = self.run.sealer()
+            token = sealer.seal(
                 state, request.method, request.params or {}, self.context.principal, self._seconds(requests)
             )
         except ValueError as exc:
@@ -600,8 +549,9 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
         raise McpError(INVALID_PARAMS, "inputResponses must be an object: responses by the keys of the input requests")
     if token is None:
         return None, responses or {}
+    sealer: StateSealer = context.connection.input.sealer()
     try:
-        state = context.connection.input.sealer.open(token, context.method, params, context.principal)
+        state = sealer.open(token, context.method, params, context.principal)
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
     # Responses to questions that were not asked are ignored (2026-07-28 `basic/patterns/mrtr`, Error Handling).

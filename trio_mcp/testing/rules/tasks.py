@@ -27,7 +27,7 @@ from trio_mcp.testing.rules.shape import flaw
 from trio_mcp.testing.rules.utilities import NO_CURSOR
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types import error_codes, meta
-from trio_mcp.types.tool_calls import CallToolResult
+from trio_mcp.types.tool_messages import CallToolResult
 
 __all__ = ["ANOTHER", "NO_TASK"]
 

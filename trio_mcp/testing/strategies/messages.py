@@ -34,8 +34,9 @@ from trio_mcp.testing.strategies.plain_data import (
 )
 from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
+from trio_mcp.types.bases import InputResponseRequestParams, NotificationParams, RequestParams
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation, InputResponseRequestParams, NotificationParams, RequestParams
+from trio_mcp.types.common import Implementation
 from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
 from trio_mcp.types.methods import MethodSpec, method_spec
 from trio_mcp.types.resources import ResourceRequestParams

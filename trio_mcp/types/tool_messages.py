@@ -1,19 +1,31 @@
-"""Calls of tools, and their results.
+"""Messages about tools: lists, calls, their results, and notifications.
 
-Kept apart from :mod:`trio_mcp.types.tools`: a server lists its tools without the many models that a result may hold.
+Kept apart from :mod:`trio_mcp.types.tools`: a server lists its tools without any of these models.
 """
 
 from typing import Any, Literal
 
 from trio_mcp.types._base import only, since
-from trio_mcp.types.common import InputResponseRequestParams, RequestMessage, Result
+from trio_mcp.types.bases import (
+    CacheablePage,
+    InputResponseRequestParams,
+    NotificationMessage,
+    NotificationParams,
+    PaginatedRequest,
+    RequestMessage,
+    Result,
+)
 from trio_mcp.types.content import ContentBlock
 from trio_mcp.types.task_support import TaskMetadata
+from trio_mcp.types.tools import Tool
 
 __all__ = [
     "CallToolRequest",
     "CallToolRequestParams",
     "CallToolResult",
+    "ListToolsRequest",
+    "ListToolsResult",
+    "ToolListChangedNotification",
 ]
 
 
@@ -41,3 +53,22 @@ class CallToolResult(Result):
     structured_content: Any = since("2025-06-18", null=True)
     # True if the tool failed: the model gets to see such a failure, which it would not if it were a JSON-RPC error.
     is_error: bool | None = None
+
+
+class ListToolsRequest(PaginatedRequest):
+    """A request for a page of the server's tools."""
+
+    method: Literal["tools/list"] = "tools/list"
+
+
+class ListToolsResult(CacheablePage):
+    """A page of the server's tools."""
+
+    tools: list[Tool]
+
+
+class ToolListChangedNotification(NotificationMessage):
+    """A notification that the server's list of tools has changed."""
+
+    method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
+    params: NotificationParams | None = None

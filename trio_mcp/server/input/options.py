@@ -1,0 +1,142 @@
+"""What a server holds for functions that ask for input, and what such functions return.
+
+The rest of this package is imported when a function is registered that may ask: most servers have none.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+
+import trio
+
+from trio_mcp import _attrs as attrs
+from trio_mcp._checks import check_count, check_seconds, validator
+
+if TYPE_CHECKING:
+    from trio_mcp.server.input.questions import InputRequest
+
+__all__ = ["MIN_KEY", "Asked", "InputOptions", "InputRequired", "InputRun", "checked_keys", "without_questions"]
+
+# The length of a SHA-256 digest: shorter keys weaken the MAC (RFC 2104, section 3).
+MIN_KEY = 32
+"""The minimum length of a key, in bytes."""
+
+
+def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | None:
+    """Return the keys as a tuple; None stays None.
+
+    Raises:
+        TypeError, ValueError: If a key is invalid.
+    """
+    if keys is None:
+        return None
+    if isinstance(keys, (bytes, bytearray, memoryview)):
+        # A single key; without this test, its bytes would be taken for a sequence of keys.
+        keys = [bytes(keys)]
+    elif isinstance(keys, str) or not isinstance(keys, Sequence):
+        raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
+    if not keys:
+        raise ValueError("key must not be empty; None makes a random key")
+    for key in keys:
+        if not isinstance(key, (bytes, bytearray)):
+            raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")
+        if len(key) < MIN_KEY:
+            raise ValueError(
+                f"a key must have at least {MIN_KEY} bytes, got {len(key)}; use secrets.token_bytes({MIN_KEY})"
+            )
+    return tuple(bytes(key) for key in keys)
+
+
+@attrs.frozen(kw_only=True)
+class InputOptions:
+    """How a server's functions ask for input: what signs their state between two requests, and what limits them.
+
+    Attributes:
+        key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
+            in all processes that serve one address. Given several, the first signs and any of them is accepted. By
+            default each process makes a random key.
+        ttl: How many seconds a client has to come back with the answers.
+        max_rounds: How many times one request may ask for input and continue with the answers.
+        max_parked: How many functions with ``park_input`` may wait for input, over all clients.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    # Not in the repr: a log with the settings of a server must not let its readers forge states.
+    key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
+    # Chosen: time for a person to fill in a form, and few enough rounds and tasks for a hostile client to be harmless.
+    ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
+    max_rounds: int = attrs.field(default=32, validator=validator(check_count))
+    max_parked: int = attrs.field(default=100, validator=validator(check_count))
+
+
+@attrs.frozen(eq=False)
+class InputRun:
+    """The state for asking that all requests of one run of a server share.
+
+    Attributes:
+        options: The options of the server that runs; they also apply to the functions of mounted servers.
+        sealer: Returns its `StateSealer`, which is made when a function first asks.
+        nursery: The nursery of parked functions.
+        parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
+    """
+
+    options: InputOptions
+    sealer: Callable[[], Any]  # not typed: that module imports this one
+    nursery: trio.Nursery
+    parked: dict[str, object] = attrs.Factory(dict)
+
+
+@attrs.frozen
+class Asked:
+    """The outcome of a function that has asked instead of returning: a result with the questions."""
+
+    result: dict[str, Any]
+
+
+@attrs.frozen(init=False)
+class InputRequired:
+    """The return value of a function that needs input, and is to be called again with it: the explicit form of asking.
+
+    In the next call, `Context.input_responses` has the answers by key, and `Context.input_state` the state.
+
+    Args:
+        requests: The questions by key, as made by ``ctx.elicit(…)`` and so on, not awaited.
+        state: JSON data to get back in the next call. The client can read it, but not change it.
+
+    Raises:
+        TypeError, ValueError: If an argument is invalid.
+    """
+
+    requests: dict[str, InputRequest[Any]]
+    state: Any
+
+    def __init__(self, requests: Mapping[str, InputRequest[Any]], state: Any = None) -> None:
+        from trio_mcp.server.input.questions import InputRequest
+
+        if not isinstance(requests, Mapping) or not all(isinstance(key, str) for key in requests):
+            raise TypeError(f"requests must be a mapping of keys to questions, got {requests!r}")
+        if not requests:
+            raise ValueError("requests must have at least one question")
+        for key, request in requests.items():
+            if not isinstance(request, InputRequest):
+                raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
+            # Passed on rather than awaited: it is asked with the result, so there is nothing to warn of.
+            request.take()
+        self.__attrs_init__(dict(requests), state)
+
+
+def without_questions(returns: Any) -> Any:
+    """Return a return annotation without `InputRequired`, which is not the result that clients finally get."""
+    if returns is InputRequired:
+        return inspect.Signature.empty
+    if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):
+        return returns
+    # By `|`, which makes a union again whichever of the two ways the first was written in.
+    return functools.reduce(operator.or_, [each for each in get_args(returns) if each is not InputRequired])

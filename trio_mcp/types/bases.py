@@ -1,0 +1,155 @@
+"""The bases of requests, notifications and results.
+
+Schemas before 2025-11-25 describe a request as its method and params; since then it includes the JSON-RPC envelope.
+
+Kept apart from :mod:`trio_mcp.types.common`: a server lists its tools without any of these models.
+"""
+
+from typing import Any, Literal
+
+from trio_mcp.types._base import WireModel, always, only, since
+from trio_mcp.types.common import CacheScope, Cursor, RequestId, ResultType
+
+__all__ = [
+    "CacheablePage",
+    "CacheableResult",
+    "EmbeddableRequestMessage",
+    "EmptyResult",
+    "InputResponseRequestParams",
+    "Notification",
+    "NotificationMessage",
+    "NotificationParams",
+    "PaginatedRequest",
+    "PaginatedRequestParams",
+    "PaginatedResult",
+    "Request",
+    "RequestMessage",
+    "RequestParams",
+    "Result",
+]
+
+
+class RequestParams(WireModel):
+    """The parameters of any request; in the modern era ``_meta`` declares the client and the revision."""
+
+    # Sessions fill it in, so it is optional in Python.
+    meta: dict[str, Any] | None = always(required="2026-07-28")
+
+
+class PaginatedRequestParams(RequestParams):
+    """The parameters of a request for one page of a list."""
+
+    # From the page before; absent for the first page.
+    cursor: Cursor | None = None
+
+
+class InputResponseRequestParams(WireModel, since="2026-07-28"):
+    """The parameters of a request to which the server may reply with questions; the client then sends it again.
+
+    The answers are plain data here, because their types follow from the questions; see
+    :mod:`trio_mcp.types.input_required`.
+    """
+
+    meta: dict[str, Any] | None = always(required="2026-07-28")
+    # The answers, under the keys of the questions.
+    input_responses: dict[str, Any] | None = since("2026-07-28", models=True)
+    # The server's state, passed back as it was received.
+    request_state: str | None = since("2026-07-28")
+
+
+class NotificationParams(WireModel):
+    """The parameters of any notification."""
+
+    meta: dict[str, Any] | None = None
+
+
+class Request(WireModel):
+    """The method and parameters of any request."""
+
+    method: str
+    params: Any = always(models=True)
+
+
+class RequestMessage(WireModel):
+    """The base of all requests, with the JSON-RPC envelope."""
+
+    # The envelope is optional in Python in every revision: sessions add it when they send a request.
+    method: str
+    params: Any = always(models=True)
+    jsonrpc: Literal["2.0"] | None = since("2025-11-25", required=True)
+    id: RequestId | None = since("2025-11-25", required=True)
+
+
+class EmbeddableRequestMessage(WireModel):
+    """The base of requests from the server: messages in the legacy era, part of InputRequiredResult in the modern."""
+
+    method: str
+    params: Any = always(models=True)
+    # Only as a message it has an envelope, and only 2025-11-25 has both: such messages, and envelopes in its schema.
+    jsonrpc: Literal["2.0"] | None = only("2025-11-25", required=True)
+    id: RequestId | None = only("2025-11-25", required=True)
+
+
+class PaginatedRequest(WireModel):
+    """The base of requests for one page of a list."""
+
+    method: str
+    params: PaginatedRequestParams | None = always(required="2026-07-28")
+    jsonrpc: Literal["2.0"] | None = since("2025-11-25", required=True)
+    id: RequestId | None = since("2025-11-25", required=True)
+
+
+class Notification(WireModel):
+    """The method and parameters of any notification."""
+
+    method: str
+    params: Any = always(models=True)
+
+
+class NotificationMessage(WireModel):
+    """The base of all notifications, with the JSON-RPC envelope."""
+
+    method: str
+    params: Any = always(models=True)
+    jsonrpc: Literal["2.0"] | None = since("2025-11-25", required=True)
+
+
+class Result(WireModel):
+    """The base of all results: ``_meta``, and since 2026-07-28 the type of the result."""
+
+    meta: dict[str, Any] | None = None
+    # None here: `ModernServerEra` fills it in, and a legacy result has none.
+    result_type: ResultType | None = since("2026-07-28", required=True)
+
+
+# The schemas define it as a Result without further fields.
+EmptyResult = Result
+
+
+class PaginatedResult(WireModel):
+    """One page of a list."""
+
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
+    # Absent on the last page.
+    next_cursor: Cursor | None = None
+
+
+class CacheableResult(WireModel, since="2026-07-28"):
+    """A result that says for how long, and for whom, it may be cached (2026-07-28 server/utilities/caching)."""
+
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
+    # Milliseconds; with 0 the result is stale at once.
+    ttl_ms: int | None = since("2026-07-28", required=True)
+    cache_scope: CacheScope | None = since("2026-07-28", required=True)
+
+
+class CacheablePage(WireModel):
+    """The base of list pages that may be cached: `PaginatedResult` and `CacheableResult` in one."""
+
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
+    ttl_ms: int | None = since("2026-07-28", required=True)
+    cache_scope: CacheScope | None = since("2026-07-28", required=True)
+    next_cursor: Cursor | None = None
