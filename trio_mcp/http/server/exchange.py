@@ -158,7 +158,9 @@ class HttpExchange:
                 await answer.whole(503, refusal.body)
         elif answer.started:
             # The status has been sent with the head of the stream: an error is only in the body.
-            await answer.finish(encode_event(data, event="message"))
+            # Only the event is kept while a slow client takes it.
+            data = encode_event(data, event="message")
+            await answer.finish(data)
         elif self._hooks is not None and (instead := self._hooks.refusal) is not None:
             await answer.whole(instead.status, data, instead.headers)
         else:
