@@ -253,7 +253,9 @@ async def test_a_closed_loop_has_exact_figures(autojump_clock: MockClock) -> Non
     assert [step.rate for step in server.steps] == pytest.approx([8, 32])
     for each in server.steps:
         assert (each.p50, each.p99, each.worst, each.complete) == (0.125, 0.125, 0.125, True)
-    assert (report.ended, report.failed, server.bends) == ("complete", 0, "It does not bend up to 4 in flight.")
+    assert (report.ended, report.failed) == ("complete", 0)
+    # What may follow is about the processor, which a virtual clock keeps busy.
+    assert server.bends.startswith("It does not bend up to 4 in flight")
     # One to try, a quarter of each step to warm up, and what was measured.
     assert (shop.called, shop.most) == (1 + 4 + 16 + 16 + 64, 4)
 
@@ -263,8 +265,8 @@ async def test_a_server_that_does_four_at_once_bends_there(autojump_clock: MockC
         await bench.run()
     (server,) = reported(bench).servers
     assert [step.rate for step in server.steps] == pytest.approx([8, 32, 32])
-    assert server.bends == (
-        "It bends after 4 in flight: 16 give +0% calls a second, and the median call takes 4.0 times as long."
+    assert server.bends.startswith(
+        "It bends after 4 in flight: 16 give +0% calls a second, and the median call takes 4.0 times as long"
     )
 
 
