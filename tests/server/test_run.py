@@ -115,7 +115,14 @@ UNUSED = {
     ),
     *(
         f"trio_mcp.{each}"
-        for each in ("eras.client_negotiation", "joined_names", "schema.forms", "schema.validator", "uri_templates")
+        for each in (
+            "eras.client_negotiation",
+            "joined_names",
+            "schema.forms",
+            "schema.validator",
+            "server.media",
+            "uri_templates",
+        )
     ),
     *("difflib", "json", "jsonschema_rs", "mimetypes"),
     # Models take longest: only those of a tool, and of what all constructs share.

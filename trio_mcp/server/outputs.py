@@ -17,7 +17,6 @@ from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.functions.schemas import adapter_for, inlined, json_schema_of
 from trio_mcp.server.functions.structure import Kind, Unclear, kind_of
 from trio_mcp.server.functions.sync_threads import FunctionOptions
-from trio_mcp.server.media import MEDIA, block_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
 
@@ -31,8 +30,6 @@ __all__ = ["NAME", "Output", "OutputError", "describes_object", "read_output", "
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-# What becomes a block that is not just text with its JSON, besides models.
-_RAW = (*MEDIA, bytes)
 _SCALARS = (int, float, str, bool)
 # Return annotations that say nothing about a value; such a tool has no output schema.
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
@@ -53,8 +50,16 @@ def _complete_results() -> type[CallToolResult]:
     return CallToolResult
 
 
+# What becomes a block that is not just text with its JSON, besides models.
+@functools.cache
+def _raw() -> tuple[type[Any], ...]:
+    from trio_mcp.server.media import MEDIA
+
+    return *MEDIA, bytes
+
+
 def _is_block(value: Any) -> bool:
-    return isinstance(value, _blocks() if isinstance(value, WireModel) else _RAW)
+    return isinstance(value, _blocks() if isinstance(value, WireModel) else _raw())
 
 
 class OutputError(Exception):
@@ -260,9 +265,9 @@ def _is_content(returns: Any) -> bool:
     origin = get_origin(returns)
     if origin is None:
         # A CallToolResult is complete: its type says nothing about the structured content that may be in it.
-        if not isinstance(returns, type):
+        if not isinstance(returns, type) or returns in _SCALARS:
             return False
-        return issubclass(returns, (*_blocks(), _complete_results()) if issubclass(returns, WireModel) else _RAW)
+        return issubclass(returns, (*_blocks(), _complete_results()) if issubclass(returns, WireModel) else _raw())
     if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
         return False
     return any(_is_content(part) for part in get_args(returns))
@@ -297,12 +302,14 @@ def _items(value: Any, declared: bool = False) -> list[Any]:
 
 
 def _block(value: Any, revision: str) -> dict[str, Any]:
-    if isinstance(value, _RAW):
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, _raw()):
+        from trio_mcp.server.media import block_of
+
         value = block_of(value)
     if isinstance(value, WireModel) and isinstance(value, _blocks()):
         return downgraded_block(wire_for(value, revision), revision)
-    if isinstance(value, str):
-        return _text(value)
     return _text(to_json(value.to_wire() if isinstance(value, WireModel) else _plain(value)).decode())
 
 
