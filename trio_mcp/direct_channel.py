@@ -28,7 +28,7 @@ enough to delay other tasks little. A link holds as many (docs/design.md, Backpr
 def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveChannel]:
     """Open a channel that holds up to `limit` messages while nothing is called with them: a sender and a receiver."""
     into, out_of = trio.open_memory_channel[SessionMessage](limit)
-    sender = DirectSendChannel(into)
+    sender = DirectSendChannel(into, limit)
     return sender, DirectReceiveChannel(out_of, sender)
 
 
@@ -57,10 +57,15 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
 
     Args:
         queue: The sending half of the memory channel.
+        limit: How many messages that holds.
     """
 
-    def __init__(self, queue: trio.MemorySendChannel[SessionMessage]) -> None:
+    def __init__(self, queue: trio.MemorySendChannel[SessionMessage], limit: int) -> None:
         self._queue = queue
+        self._limit = limit
+        # The most that can wait in it: counted up with each message meant for it, also one that then waits for room in
+        # `send`, and back to 0 when the receiver's task has found it empty.
+        self._queued = 0
         # What the receiver's task has named, that task, and the rest of the burst; None before and after.
         self._take: Take | None = None
         self._task: trio.lowlevel.Task | None = None
@@ -70,7 +75,8 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
     @property
     def full(self) -> bool:
         """Whether `send_nowait` raises `trio.WouldBlock` now."""
-        if self._take is not None:
+        # Asked before each message, so the statistics, which cost more than a send, are only for when they matter.
+        if self._take is not None or self._queued < self._limit:
             return False
         queue = self.statistics()
         return queue.current_buffer_used >= queue.max_buffer_size and queue.open_receive_channels > 0
@@ -92,6 +98,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
             # When the burst is spent, other tasks have to run first; and while a message is being taken, no other one
             # is. So it waits, and the receiver's task takes it.
             self.detach()
+            self._queued += 1
             self._queue.send_nowait(value)
             return
         self._left = 0
@@ -136,6 +143,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         if self._take is not None:
             raise trio.BusyResourceError("another task receives from this channel")
         self._take, self._task, self._left = take, trio.lowlevel.current_task(), BURST
+        self._queued = 0
 
         # Called within the cancellation: nothing is handed over after it.
         def abort(_: Callable[[], NoReturn]) -> trio.lowlevel.Abort:

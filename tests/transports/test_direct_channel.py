@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import itertools
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -133,6 +135,47 @@ async def test_what_waits_in_a_large_channel_is_taken_in_bursts() -> None:
             while len(taken) < 5 * BURST:
                 await trio.lowlevel.checkpoint()
     assert max(later - earlier for earlier, later in itertools.pairwise(counts)) <= MOST
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_it_tells_beforehand_whether_it_is_full(ends: Ends, seed: int) -> None:
+    """`full` is what `send_nowait` then does, whatever was sent, received, delivered or cancelled before."""
+    choose = random.Random(seed)
+    seen: set[tuple[str, bool]] = set()
+    senders: list[trio.CancelScope] = []
+
+    async def send() -> None:
+        with trio.CancelScope() as scope:
+            senders.append(scope)
+            await ends.sender.send(note(0))
+
+    async with background_nursery() as nursery:
+        for _ in range(400):
+            match what := choose.choice(["nothing", "send", "give up", "receive", "deliver", "stop"]):
+                case "send":
+                    nursery.start_soon(send)
+                case "give up" if senders:
+                    senders.pop().cancel()
+                case "receive":
+                    with contextlib.suppress(trio.WouldBlock):
+                        ends.receiver.receive_nowait()
+                case "deliver" if ends.scope.cancel_called or not ends.taken:
+                    ends.scope = trio.CancelScope()
+                    nursery.start_soon(ends.deliver)
+                case "stop":
+                    ends.scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            full = ends.sender.full
+            try:
+                ends.sender.send_nowait(note(0))
+            except trio.WouldBlock:
+                assert full
+            else:
+                assert not full
+            seen.add((what, full))
+    assert seen >= {(what, full) for what in ("nothing", "send", "give up", "stop") for full in (False, True)}
+    ends.receiver.close()
+    assert not ends.sender.full  # it is broken then, and does not wait for room
 
 
 @pytest.mark.parametrize("how", ["cancelled", "receiver", "sender"])
