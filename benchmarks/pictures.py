@@ -27,12 +27,12 @@ Points = list[tuple[float, float]]
 THEMES: dict[str, dict[str, str]] = {
     "light": {
         "page": "#ffffff", "text": "#3b4856", "line": "#c8d0da",
-        "trio_mcp": "#0b6e4f", "official SDK": "#b35900", "FastMCP": "#8a4b9a", "TypeScript v1": "#7a8594",
+        "trio_mcp": "#0b6e4f", "official SDK": "#b35900", "FastMCP": "#8a4b9a", "TypeScript v1": "#6a9fc4",
         "TypeScript v2": "#0072b2", "bare": "#8b97a6",
     },
     "dark": {
         "page": "#131416", "text": "#c3ccd8", "line": "#3a4350",
-        "trio_mcp": "#3ddc97", "official SDK": "#ffa04d", "FastMCP": "#d39be0", "TypeScript v1": "#98a4b3",
+        "trio_mcp": "#3ddc97", "official SDK": "#ffa04d", "FastMCP": "#d39be0", "TypeScript v1": "#2f7fb5",
         "TypeScript v2": "#56b4e9", "bare": "#7b8ba3",
     },
 }  # fmt: skip
@@ -86,7 +86,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """A panel with a line for each contender, over a number that its labels end with, on logarithmic axes.
+    """A panel with a line for each contender, over a number that its labels end with, on a logarithmic axis.
 
     Attributes:
         scenario: The scenario of the figures.
@@ -96,6 +96,7 @@ class Lines:
         across: What that number is.
         shown: Returns a figure with its unit.
         labels: The beginnings of labels that are drawn, with the names that they get.
+        from_zero: Whether the figures are on an axis that begins with zero, and not on a logarithmic one.
     """
 
     scenario: str
@@ -105,6 +106,7 @@ class Lines:
     across: str
     shown: Callable[[float], str]
     labels: dict[str, str]
+    from_zero: bool = False
 
     def draw(self, report: Report, axes: Axes, theme: dict[str, str]) -> bool:
         """Draw the panel; return whether the report has anything for it."""
@@ -121,7 +123,10 @@ class Lines:
         if not places:
             return False
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+        if self.from_zero:
+            axes.set_ylim(bottom=0)
+        else:
+            axes.set_yscale("log")
         axes.set_xticks(sorted(places))
         axes.xaxis.set_major_formatter("{x:,g}")
         axes.yaxis.set_major_formatter(lambda value, _: self.shown(value))
@@ -242,7 +247,7 @@ def _under_load(transport: str, case: str, title: str) -> Lines:
 
 def _of_payloads(transport: str) -> Lines:
     case, title = f"{transport}, CPU time of the server", f"{transport}: CPU time of the server per MiB of text"
-    return Lines("payloads", case, title, MIB, "MiB in one message", lambda value: f"{value:g} ms", PAYLOADS)
+    return Lines("payloads", case, title, MIB, "MiB in one message", lambda value: f"{value:g} ms", PAYLOADS, True)
 
 
 PICTURES: dict[str, Picture] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _report, peers, transports
+from benchmarks import _report, peers, pictures, publish, transports
 from benchmarks.__main__ import main as benchmarks_main
 from benchmarks._earlier import Row, compare, verdict
 from benchmarks._http_load import Connection
@@ -259,3 +259,15 @@ def test_wrong_arguments_of_a_comparison_get_one_line_and_status_2(arguments: li
     done = run(*arguments, module="benchmarks.against")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
+    """So nobody compares figures of two runs."""
+    report = json.loads(publish.REPORT.read_text())
+    page = publish.PAGE.read_text()
+    assert publish.put_into(page, report) == page
+    assert publish.TABLES.read_text() == _report.as_markdown(_report.groups_of(report), report)
+    for name in pictures.PICTURES:
+        for theme in pictures.THEMES:
+            assert pictures.described(report) in (publish.IMAGES / f"{name}-{theme}.svg").read_text()
+            assert f"images/{name}-{theme}.svg" in page
