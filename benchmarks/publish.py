@@ -1,7 +1,7 @@
 """Write down the figures of a run: ``python -m benchmarks.publish REPORT.json``.
 
 From the report that ``python -m benchmarks --json`` has written come results.json and results.md beside this file, the
-tables of docs/performance.md, and its pictures in docs/images.
+tables of docs/performance.md, and its pictures in docs/images/performance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._report import as_markdown, groups_of, markdown_table, number, verdict_of
 REPORT = ROOT / "benchmarks" / "results.json"
 TABLES = ROOT / "benchmarks" / "results.md"
 PAGE = ROOT / "docs" / "performance.md"
-IMAGES = ROOT / "docs" / "images"
+IMAGES = ROOT / "docs" / "images" / "performance"
 BEGIN, END = "<!-- figures: written by `python -m benchmarks.publish` -->", "<!-- end of the figures -->"
 
 

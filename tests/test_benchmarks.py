@@ -270,4 +270,4 @@ def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
     for name in pictures.PICTURES:
         for theme in pictures.THEMES:
             assert pictures.described(report) in (publish.IMAGES / f"{name}-{theme}.svg").read_text()
-            assert f"images/{name}-{theme}.svg" in page
+            assert f"images/performance/{name}-{theme}.svg" in page
