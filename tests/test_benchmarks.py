@@ -262,7 +262,7 @@ def test_wrong_arguments_of_a_comparison_get_one_line_and_status_2(arguments: li
 
 
 def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
-    """So nobody compares figures of two runs."""
+    """Figures of two runs can't be compared."""
     report = json.loads(publish.REPORT.read_text())
     page = publish.PAGE.read_text()
     assert publish.put_into(page, report) == page
