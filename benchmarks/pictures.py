@@ -5,6 +5,7 @@ This needs matplotlib, which the extra ``benchmarks`` brings.
 
 from __future__ import annotations
 
+import io
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -308,7 +309,10 @@ def draw_all(report: Report, images: Path) -> Iterator[Path]:
                 if figure is None:
                     continue
                 file = images / f"{name}-{theme}.svg"
-                figure.savefig(file, metadata={"Title": picture.title, "Date": None, "Description": described(report)})
+                written = io.StringIO()
+                about = {"Title": picture.title, "Date": None, "Description": described(report)}
+                figure.savefig(written, format="svg", metadata=about)
+                file.write_text("".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines()))
                 yield file
 
 
