@@ -22,6 +22,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
+from trio_mcp.session import calls  # noqa: E402
+
+# Its hints name this model, which it imports only for calls that report progress.
+calls.ProgressNotificationParams = types.ProgressNotificationParams  # type: ignore[attr-defined]
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
