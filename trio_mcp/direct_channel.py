@@ -105,7 +105,7 @@ class DirectSendChannel(Closeable, trio.abc.SendChannel[SessionMessage]):
         try:
             # With the context variables of the receiver's task, as if it had received the message.
             task.context.run(take, value)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: ASYNC103 - it is raised in the receiver
             # It is the receiver's failure, and the message has been taken.
             self._failure = exc
             self.detach()
