@@ -103,7 +103,7 @@ def groups(
         cases: The numbers of calls in flight, and what each is called.
         comparisons: The comparisons; one whose two sides are not both present is left out.
         options: The options of the run.
-        of: Whose CPU time it is.
+        of: What takes the CPU time: the server, the client or the process.
         times: Whether to yield the time that a call takes, too; the contenders must have measured it.
     """
     if not contenders:

@@ -7,6 +7,7 @@ message (`DirectReceiveChannel.deliver_to`) and sleeps until the channel ends.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, Self, TypeAlias
@@ -32,11 +33,12 @@ def open_direct_channel(limit: int) -> tuple[DirectSendChannel, DirectReceiveCha
     return sender, DirectReceiveChannel(out_of, sender)
 
 
-class Closeable:
+class Closeable(trio.abc.AsyncResource):
     """A half of a channel, which a ``with`` block closes, too."""
 
+    @abc.abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Close this half, without waiting."""
 
     def __enter__(self) -> Self:
         return self
