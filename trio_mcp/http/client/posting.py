@@ -66,6 +66,8 @@ ERROR_BODY_TIMEOUT: Final = 5.0
 """Seconds that the body of an error may take. Chosen; what has come by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its response. Chosen; after that its connection is closed."""
+MAX_TURNS: Final = 8
+"""Turns of the event loop that a request waits for a connection about to be free. Chosen; mostly one is enough."""
 MAX_PAGES: Final = 1000
 """Pages of tools read to learn which headers a tool wants. Chosen: a server might never stop giving cursors."""
 
@@ -153,6 +155,7 @@ class Remote:
         lessons: Functions that learn from the response to a method, by that method; each returns the response for the
             session above.
         request_headers: The headers of requests of the modern era.
+        ending: The exchanges that have delivered their response, but not released their connection; oldest first.
     """
 
     nursery: trio.Nursery
@@ -182,9 +185,21 @@ class Remote:
             "tools/list": self._listed,
         }
         self.request_headers = RequestHeaders()
+        self.ending: dict[Exchange, None] = {}
         # Held while the tools are listed to learn their headers: all calls that were refused wait for one listing.
         self._listing = trio.Lock()
         self._ids = itertools.count(1)
+
+    async def free(self) -> None:
+        """Wait a moment for the connection of an exchange that is ending, rather than open another one.
+
+        An event stream goes on after the response, if only by the chunk that terminates it; its caller is faster.
+        """
+        oldest = next(iter(self.ending), None)
+        for _ in range(MAX_TURNS):
+            if oldest not in self.ending:
+                break
+            await trio.lowlevel.checkpoint()
 
     async def report(self, text: str) -> None:
         """Report a fault that belongs to no call to the session above, for its ``on_error``."""
@@ -374,7 +389,8 @@ class Exchange:
             content = encode(request)
         except ValueError as exc:
             raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
-        # Before the first await: a cancellation from here on has to reckon with a request that arrived.
+        await remote.free()
+        # Before the next await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False
         # Closing the stream of a modern request cancels it, whether or not it was written.
@@ -455,7 +471,7 @@ class Exchange:
             isinstance(item, (Response, ErrorResponse)) and item.id == request_id for item in message.items
         ):
             self.answer = message
-            await self.remote.deliver(message, {RELATED: request_id})
+            await self._deliver(message, {RELATED: request_id})
         # The server's own messages. Its requests have no place in an exchange of the link's own, which only lists tools
         # or opens a session.
         elif not self.private or isinstance(message, Notification):
@@ -468,7 +484,11 @@ class Exchange:
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:
-            await self.remote.deliver(answer)
+            await self._deliver(answer)
+
+    async def _deliver(self, answer: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
+        self.remote.ending[self] = None
+        await self.remote.deliver(answer, metadata)
 
 
 async def _may_be_repeated(exchange: Exchange) -> bool:

@@ -198,6 +198,7 @@ class HttpLink:
                     if exchange.answer is None and not exchange.given_up:
                         await self.remote.deliver(Failure(_as_ours(exc), request.id))
         finally:
+            self.remote.ending.pop(exchange, None)
             if exchange.accepted is not None:
                 exchange.accepted.set()
             # The id may have been used again by now.
