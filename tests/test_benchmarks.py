@@ -6,13 +6,14 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import peers, publish, transports
+from benchmarks import against, peers, profile, publish, transports
 from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.load.http import Connection
 from benchmarks.measure.samples import Comparison, Group, Target, interval_of_median
@@ -90,24 +91,39 @@ def test_the_peers_of_other_languages_are_measured_in_both_eras() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("main", "arguments"),
     [
-        ["memroy"],
-        ["--seconds", "soon"],
-        ["--rounds", "0"],
-        ["--before", "nowhere"],
-        ["--against", "nowhere.json"],
-        ["--against", "README.md"],
-        ["--against", "tests/interop/package.json"],
-        ["--quick", "--smoke"],
+        (benchmarks_main, "memroy"),
+        (benchmarks_main, "--seconds soon"),
+        (benchmarks_main, "--rounds 0"),
+        (benchmarks_main, "--before nowhere"),
+        (benchmarks_main, "--against nowhere.json"),
+        (benchmarks_main, "--against README.md"),
+        (benchmarks_main, "--against tests/interop/package.json"),
+        (benchmarks_main, "--quick --smoke"),
+        (against.main, ""),
+        (against.main, "nowhere"),
+        (against.main, ". --pairs 0"),
+        (against.main, ". --calls 1"),
+        (against.main, ". --rows stdoi"),
+        (profile.main, "stdio"),
+        (profile.main, "memory --in-flight 0"),
+        (profile.main, "memory --seconds -1"),
+        (profile.main, "memory --contender ours"),
+        (publish.main, "nowhere.json"),
+        (transports.main, "--seconds soon"),
+        (transports.main, "--page nowhere.md"),
     ],
 )
 def test_wrong_arguments_get_one_line_and_status_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    main: Callable[[list[str]], object],
+    arguments: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as exited:
-        benchmarks_main(arguments)
+        main(arguments.split())
     assert exited.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("benchmarks: ")
@@ -250,16 +266,6 @@ def test_the_interval_of_the_median_comes_from_the_order_of_the_values() -> None
     assert interval_of_median(range(5)) is None
     assert interval_of_median([5, 3, 1, 2, 4, 0]) == (0, 5)
     assert interval_of_median(range(1, 21)) == (6, 15)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["nowhere"], [str(ROOT), "--pairs", "0"], [str(ROOT), "--calls", "1"], [str(ROOT), "--rows", "stdoi"]],
-)
-def test_wrong_arguments_of_a_comparison_get_one_line_and_status_2(arguments: list[str]) -> None:
-    done = run(*arguments, module="benchmarks.against")
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
