@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -278,3 +280,27 @@ def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
         for theme in pictures.THEMES:
             assert pictures.described(report) in (publish.IMAGES / f"{name}-{theme}.svg").read_text()
             assert f"images/performance/{name}-{theme}.svg" in page
+
+
+def _shown(picture: Path) -> Counter[str]:
+    """Return the texts and the colours of a picture; where they are depends on the version of matplotlib."""
+    return Counter(re.findall(r"(?<=>)[^<>\n]+(?=</text>)|(?:fill|stroke): #\w+", picture.read_text()))
+
+
+@pytest.mark.again  # needs the extra `benchmarks`
+def test_a_run_that_is_published_again_gives_the_same_page_tables_and_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = {name: getattr(publish, name) for name in ("REPORT", "TABLES", "PAGE", "IMAGES")}
+    for name, path in committed.items():
+        monkeypatch.setattr(publish, name, tmp_path / path.name)
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
+    publish.IMAGES.mkdir()
+    publish.PAGE.write_text(f"{publish.BEGIN} old {publish.END}")
+    assert publish.main([str(committed["REPORT"])]) == 0
+    assert publish.REPORT.read_bytes() == committed["REPORT"].read_bytes()
+    assert publish.TABLES.read_text() == committed["TABLES"].read_text()
+    assert publish.PAGE.read_text() in committed["PAGE"].read_text()
+    drawn = {file.name: _shown(file) for file in publish.IMAGES.iterdir()}
+    assert drawn == {file.name: _shown(file) for file in committed["IMAGES"].iterdir()}
+    assert all(shown.total() > 20 for shown in drawn.values())
