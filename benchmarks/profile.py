@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ._http_load import HttpServer
-from ._processes import server_command
-from ._worker import throughput
-from .scenarios import http_client, memory
+from benchmarks.load.http import HttpServer
+from benchmarks.load.worker import throughput
+from benchmarks.scenarios import http_client, memory
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

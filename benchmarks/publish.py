@@ -11,12 +11,12 @@ import re
 import sys
 from typing import Any
 
-from . import pictures
-from ._earlier import earlier
-from ._measure import Spread
-from ._options import Parser
-from ._processes import ROOT
-from ._report import as_markdown, groups_of, markdown_table, number, verdict_of
+from benchmarks.measure.processes import ROOT
+from benchmarks.measure.samples import Spread
+from benchmarks.options import Parser
+from benchmarks.report import pictures
+from benchmarks.report.earlier import earlier
+from benchmarks.report.formats import as_markdown, groups_of, markdown_table, number, verdict_of
 
 REPORT = ROOT / "benchmarks" / "results.json"
 TABLES = ROOT / "benchmarks" / "results.md"

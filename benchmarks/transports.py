@@ -15,12 +15,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import __main__
-from ._options import whole_number
-from ._processes import ROOT
-from ._report import markdown_table, number
-from ._throughput import COST, MEDIAN, TAIL
-from .scenarios.transports import CASES
+from benchmarks import __main__
+from benchmarks.measure.processes import ROOT
+from benchmarks.measure.throughput import COST, MEDIAN, TAIL
+from benchmarks.options import whole_number
+from benchmarks.report.formats import markdown_table, number
+from benchmarks.scenarios.transports import CASES
 
 REPORT = ROOT / "benchmarks" / "transports.md"
 PAGE = ROOT / "docs" / "how-to" / "choosing_a_transport.md"

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _report, peers, pictures, publish, transports
+from benchmarks import peers, publish, transports
 from benchmarks.__main__ import main as benchmarks_main
-from benchmarks._earlier import Row, compare, verdict
-from benchmarks._http_load import Connection
-from benchmarks._measure import Comparison, Group, Target, interval_of_median
-from benchmarks._plan import TYPICAL, Plan
+from benchmarks.load.http import Connection
+from benchmarks.measure.samples import Comparison, Group, Target, interval_of_median
+from benchmarks.report import formats, pictures
+from benchmarks.report.earlier import Row, compare, verdict
+from benchmarks.report.plan import TYPICAL, Plan
 from benchmarks.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parent.parent
@@ -154,7 +155,7 @@ def test_a_row_is_worse_if_its_median_is_by_more_than_5_percent_and_the_interval
 def _report_of(left: str, right: str, values: list[float]) -> dict[str, Any]:
     samples = {left: values, right: [1.0] * len(values)}
     group = Group("memory", "sequential", "calls/s", samples, [Comparison(left, right)])
-    return _report.as_json([group], {"date": "then"})
+    return formats.as_json([group], {"date": "then"})
 
 
 def test_only_what_both_runs_have_and_what_is_ours_is_compared() -> None:
@@ -188,7 +189,7 @@ def test_a_run_knows_how_long_each_scenario_takes() -> None:
 
 def test_the_time_to_go_follows_the_pace_of_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 30.0])
-    monkeypatch.setattr("benchmarks._plan.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("benchmarks.report.plan.time.perf_counter", lambda: next(clock))
     plan = Plan(["fast", "slow"], quick=False, scale=1, typical={"fast": (10, 1), "slow": (100, 10)})
     assert plan.left() == 110
     plan.done("fast")  # it took three times as long as on a quiet machine
@@ -266,7 +267,7 @@ def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
     report = json.loads(publish.REPORT.read_text())
     page = publish.PAGE.read_text()
     assert publish.put_into(page, report) == page
-    assert publish.TABLES.read_text() == _report.as_markdown(_report.groups_of(report), report)
+    assert publish.TABLES.read_text() == formats.as_markdown(formats.groups_of(report), report)
     for name in pictures.PICTURES:
         for theme in pictures.THEMES:
             assert pictures.described(report) in (publish.IMAGES / f"{name}-{theme}.svg").read_text()

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks import peers
-from benchmarks._http_load import HttpLoad
-from benchmarks._measure import Comparison, Group, Target
-from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT, server_command
-from benchmarks._runners import installed_runners, our_server
-from benchmarks._throughput import groups
+from benchmarks.load.http import HttpLoad
+from benchmarks.measure.processes import ROOT
+from benchmarks.measure.samples import Comparison, Group, Target
+from benchmarks.measure.throughput import groups
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import installed_runners, our_server, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from benchmarks._options import Options
-    from benchmarks._wire import Era
+    from benchmarks.load.wire import Era
+    from benchmarks.options import Options
 
 ERAS: tuple[Era, ...] = ("modern", "legacy")
 OURS = "ours on {}, {}"

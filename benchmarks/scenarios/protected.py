@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 from joserfc import jwk, jwt
 
-from benchmarks import _wire
-from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks.load import wire
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
 from trio_mcp import Server
 from trio_mcp.auth import JwtVerifier, ResourceServer
 from trio_mcp.auth.rules.steps import Fetch, Fetched
@@ -26,7 +26,7 @@ from trio_mcp.http.server.protection import Identified
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
     from trio_mcp.http.server.protection import Guard
 
 RESOURCE, ISSUER = "https://files.example.com/mcp", "https://id.example.com"
@@ -229,7 +229,7 @@ async def _calls(options: Options) -> Group:
     auth = ResourceServer(
         RESOURCE, issuers=[ISSUER], scopes=["files:read"], verifier=JwtVerifier(keys=keys), remember=3600
     )
-    body = _wire.call(1, "add", {"a": 1, "b": 2}, "modern").strip()
+    body = wire.call(1, "add", {"a": 1, "b": 2}, "modern").strip()
     headers = [
         (b"mcp-protocol-version", b"2026-07-28"),
         (b"mcp-method", b"tools/call"),

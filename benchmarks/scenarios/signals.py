@@ -8,15 +8,15 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks._load import Load
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import server_command
+from benchmarks.load.pipes import Load
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 CAP = 5.0  # seconds after which a server that has not exited is killed; this is then its figure
 _SETTLE = 0.2  # seconds for the server to become idle, or for the tool to start
