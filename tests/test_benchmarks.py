@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -21,8 +22,9 @@ from benchmarks.load.http import Connection
 from benchmarks.measure.samples import Comparison, Group, Target, interval_of_median
 from benchmarks.report import formats, pictures
 from benchmarks.report.earlier import Row, compare, verdict
-from benchmarks.report.plan import TYPICAL, Plan
+from benchmarks.report.plan import TYPICAL, Plan, about
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios.signals import Leaving
 
 ROOT = Path(__file__).parent.parent
 
@@ -203,6 +205,21 @@ def test_a_ratio_of_costs_is_better_the_other_way_round() -> None:
 
 def test_a_run_knows_how_long_each_scenario_takes() -> None:
     assert TYPICAL.keys() == SCENARIOS.keys()
+    # as benchmarks/README.md says
+    assert about(Plan(list(TYPICAL), quick=False, scale=1).left()) == "about 26 minutes"
+    assert about(Plan(list(TYPICAL), quick=True, scale=1).left()) == "about 3 minutes"
+
+
+def test_a_server_gets_its_sigint_though_the_run_ignores_it() -> None:
+    """``nohup python -m benchmarks &`` ignores SIGINT, and what is ignored is inherited."""
+    server = Leaving("ours", cap=60)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        server.on_sigint()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (server.killed, server.exit_codes) == (0, {130})
 
 
 def test_the_time_to_go_follows_the_pace_of_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
