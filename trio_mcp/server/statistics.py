@@ -1,4 +1,4 @@
-"""What a server tells of itself. Imported when somebody first asks."""
+"""What a server tells of itself. Imported when a program first asks."""
 
 from __future__ import annotations
 
