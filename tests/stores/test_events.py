@@ -85,6 +85,18 @@ async def test_a_session_is_forgotten(make: Callable[..., EventStore]) -> None:
         assert await store.after("b", 1, 0) == events(1, 1)
 
 
+async def test_the_oldest_go_first_also_after_the_newest_were_forgotten(make: Callable[..., EventStore]) -> None:
+    async with opened(make(max_events=3)) as store:
+        await store.append("a", events(1, 1, 2))
+        await store.append("b", events(1, 1))
+        await store.forget("b")
+        await store.append("c", events(1, 1, 2))
+        assert await store.after("a", 1, 1) == events(1, 2)
+        assert await store.after("c", 1, 0) == events(1, 1, 2)
+        with pytest.raises(EventsLost):
+            await store.after("a", 1, 0)
+
+
 async def test_many_are_given_in_pieces(make: Callable[..., EventStore]) -> None:
     async with opened(make()) as store:
         await store.append("a", events(1, *range(1, 251)))
@@ -137,6 +149,21 @@ async def test_a_file_outlives_its_store_and_is_its_owners_alone(tmp_path: Path)
     assert path.stat().st_mode & 0o077 == 0
     async with opened(SqliteEventStore(path)) as store:
         assert await store.after("a", 1, 1) == events(1, 2)
+
+
+async def test_what_is_too_old_is_not_given_and_leaves_the_file_with_the_next_append(tmp_path: Path) -> None:
+    path = tmp_path / "events.db"
+    async with opened(SqliteEventStore(path, max_age=60)) as store:
+        await store.append("a", events(1, 1, 2))
+        await store.append("b", events(1, 1))
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE events SET time = time - 61 WHERE session = 'a'")
+        with pytest.raises(EventsLost):
+            await store.after("a", 1, 0)
+        await store.append("b", events(1, 2))
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT session, number FROM events").fetchall() == [("b", 1), ("b", 2)]
+        assert await store.after("b", 1, 0) == events(1, 1, 2)
 
 
 async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from hypercorn.config import Config
@@ -16,8 +17,9 @@ from tests.server.http.runners import chosen
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.runner.serving import MAKERS, Runner
 from trio_mcp.http.runner.settings import ServerLimits
+from trio_mcp.http.runner.wire import Wire
 
-__all__ = ["App", "everything", "over_memory", "tls_client"]
+__all__ = ["App", "everything", "over_memory", "tls_client", "writes"]
 
 
 class App:
@@ -116,3 +118,16 @@ async def tls_client(stream: Any, trusted: ssl.SSLContext) -> trio.SSLStream[Any
     client = trio.SSLStream(stream, trusted, server_hostname="127.0.0.1", https_compatible=True)
     await client.do_handshake()
     return client
+
+
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return what the connections of HTTP/1.1 will write from now on; a write is usually a packet."""
+    seen: list[bytes] = []
+    send = Wire.send
+
+    async def record(wire: Wire, data: bytes) -> bool:
+        seen.append(data)
+        return await send(wire, data)
+
+    monkeypatch.setattr(Wire, "send", record)
+    return seen

@@ -18,10 +18,11 @@ import trio.testing
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
-from tests.server.http.in_memory import App, everything, over_memory, tls_client
+from tests.server.http.in_memory import App, everything, over_memory, tls_client, writes
 from tests.server.http.test_framing import said
 from tests.waiting import eventually
 from trio_mcp.http.runner.settings import configured
+from trio_mcp.http.runner.wire import PIECE
 from trio_mcp.http.server.asgi import EXTRAS
 from trio_mcp.http.server.options import HttpOptions
 
@@ -90,6 +91,26 @@ async def test_the_end_of_a_response_is_told(name: str, autojump_clock: Clock) -
     assert told.lower() in head.lower() + b"\r\n"
     assert rest == body
     assert head.lower().count(b"content-length") + head.lower().count(b"transfer-encoding") <= 1
+
+
+async def test_the_head_leaves_with_the_first_piece_and_the_end_with_the_last(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    """A client that has read the last piece can use the connection again at once, without another wait for its end."""
+    written = writes(monkeypatch)
+    await said(Answer(b"bo", b"d", b"y"), LAST)
+    first, *rest = written
+    assert first.endswith(b"\r\n\r\n2\r\nbo\r\n")
+    assert rest == [b"1\r\nd\r\n", b"1\r\ny\r\n0\r\n\r\n"]
+
+
+async def test_a_large_last_piece_is_not_copied_for_its_end(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    """A client that doesn't read costs no second copy."""
+    written, large = writes(monkeypatch), b"x" * (PIECE + 1)
+    assert large in await said(Answer(b"bo", large), LAST)
+    assert large in written
 
 
 WRONG = {

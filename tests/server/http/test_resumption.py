@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from tests.http_peer import Events, Raw
 from tests.server.http.harness import Made, served, session
+from tests.server.http.in_memory import writes
 from tests.waiting import eventually
 from trio_mcp import Context
 from trio_mcp.http.server.event_store import StoredEvent
@@ -33,6 +34,19 @@ async def test_a_stream_is_primed_with_an_id_and_the_time_to_come_back() -> None
         first = await events.next()
         assert (first.data, first.id) == (b"", "1-0")
         assert events.decoder.retry == 2.5
+
+
+async def test_the_id_leaves_at_once_and_the_response_with_the_end_of_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with session(kept()) as (_, raw):
+        written = writes(monkeypatch)
+        async with raw.call("add", {"a": 1, "b": 2}) as r:
+            await r.aread()
+    primed, response = written
+    assert primed.endswith(b"id: 1-0\ndata: \n\n\r\n")
+    assert b"id: 1-1\n" in response
+    assert response.endswith(b"\n\n\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])

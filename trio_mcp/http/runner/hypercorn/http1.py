@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import h11
@@ -25,11 +25,15 @@ class Http1(H11Protocol):
 
     RFC 9110, section 7.8: a server may ignore an Upgrade.
 
-    The head of a response waits for the first piece of the body, as ASGI allows, and they leave together. A request
-    whose end is ambiguous is refused with 400, and the connection ends.
+    The head of a response waits for the first piece of the body, as ASGI allows, and the last piece for the end: what
+    belongs together leaves together. A request whose end is ambiguous is refused with 400, and the connection ends.
+
+    Attributes:
+        ending: Whether the piece of the body that is being sent is the last one.
     """
 
-    _head = b""
+    ending = False
+    _held: Sequence[bytes] = ()  # what leaves with the next event
     _request: Any = None  # the last one
     _framing = 0  # bytes of the body that were not content, less a quarter of the content
 
@@ -121,7 +125,7 @@ class Http1(H11Protocol):
             )
         except Malformed as exc:
             raise h11.RemoteProtocolError(str(exc), error_status_hint=exc.status) from None
-        stream = self.stream = HTTPStream(
+        stream = self.stream = _Exchange(
             self.app,
             self.config,
             self.context,
@@ -132,6 +136,7 @@ class Http1(H11Protocol):
             self.stream_send,
             STREAM_ID,
         )
+        stream.protocol = self
         await stream.handle(
             Request(
                 stream_id=STREAM_ID,
@@ -158,24 +163,36 @@ class Http1(H11Protocol):
                 raise
             return
         if isinstance(event, h11.Response):
-            # Held back for the body: one write, and usually one packet.
-            self._head = b"".join(parts)
             # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
             # connection that is being closed. h11 is DONE if the request was read to its end, and the client has not
             # asked for the connection to be closed.
             done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
             if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
                 said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
-                self._head = self._head.removesuffix(b"\r\n") + said
+                parts = [b"".join(parts).removesuffix(b"\r\n"), said]
+            self._held = parts
             return
-        if self._head:
-            parts, self._head = [self._head, *parts], b""
+        parts, self._held = [*self._held, *parts], ()
+        if self.ending and isinstance(event, h11.Data):
+            self._held = parts
+            return
         # Small parts are joined: a write and often a packet for each would cost more than the copy.
         if sum(map(len, parts)) <= PIECE:
             parts = [b"".join(parts)]
         for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
             if part:
                 await self.send(RawData(data=part))
+
+
+class _Exchange(HTTPStream):
+    """A request and its response, which tells the protocol which piece of the body is the last."""
+
+    protocol: Http1
+
+    async def app_send(self, message: Any) -> None:
+        if message is not None:
+            self.protocol.ending = not message.get("more_body", False)
+        await super().app_send(message)
 
 
 class ClientLeft(Exception):

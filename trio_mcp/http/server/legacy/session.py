@@ -410,6 +410,8 @@ class HttpSession:
                     cursor = event.number
                     stream.taken = max(cursor, stream.taken)
                 stream.wake()
+                if answer.finished:
+                    return
                 await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
             elif stream.ended or self._is_over(writer):
                 return

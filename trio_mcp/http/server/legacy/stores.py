@@ -20,11 +20,11 @@ __all__ = ["MemoryEventStore", "SqliteEventStore"]
 PAGE = 100
 """How many events `after` returns at once (chosen), so that a long replay is never in memory as a whole."""
 
-# `number` restarts with each stream, so `id` is what puts all events in order. AUTOINCREMENT never reuses an id, even
-# after the newest rows were deleted.
+# `number` restarts with each stream, so `id` is what puts all events in order: a new row gets the highest id plus one.
+# AUTOINCREMENT and an index of the times would each be one more page to write for every append.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     session TEXT NOT NULL,
     stream INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -32,7 +32,16 @@ CREATE TABLE IF NOT EXISTS events (
     data BLOB NOT NULL,
     UNIQUE (session, stream, number)
 );
-CREATE INDEX IF NOT EXISTS by_time ON events (time);
+"""
+
+# By id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps in the ids,
+# so fewer than max_events may be kept. All before the first event that is not too old go; if the clock was set back,
+# older ones behind it stay for a while, where `after` does not find them.
+PRUNE = """
+DELETE FROM events WHERE id < max(
+    (SELECT id FROM events WHERE time >= ? ORDER BY id LIMIT 1),
+    (SELECT max(id) FROM events) - ? + 1
+)
 """
 
 
@@ -159,10 +168,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             connection.executemany(
                 "INSERT OR IGNORE INTO events (session, stream, number, time, data) VALUES (?, ?, ?, ?, ?)", rows
             )
-            connection.execute("DELETE FROM events WHERE time < ?", (now - self._max_age,))
-            # By id instead of by count: counting rows would read the whole index at each append. Deletions leave gaps
-            # in the ids, so fewer than max_events may be kept.
-            connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (self._max_events,))
+            connection.execute(PRUNE, (now - self._max_age, self._max_events))
 
         await self._database.run(insert)
 
