@@ -283,7 +283,11 @@ class LineDecoder:
 
         Consume the iterator before feeding again.
         """
-        lines = bytes(data).split(b"\n")
+        data = bytes(data)
+        if b"\n" not in data:  # a part of a long line: this look takes a fraction of the time that `split` does
+            self._append(data)
+            return
+        lines = data.split(b"\n")
         for line in lines[:-1]:
             if not self._size and len(line) <= self.max_message_size:
                 # By far the most frequent case, without a copy: nothing is buffered, and the line is complete. Blank

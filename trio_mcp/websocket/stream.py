@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -17,7 +16,7 @@ from wsproto.frame_protocol import FrameProtocol
 
 from trio_mcp._nursery import closing
 from trio_mcp._platform import SOCKETS_ARE_FILES
-from trio_mcp.lines import CHUNK, read_socket
+from trio_mcp.lines import CHUNK, read_socket, write_now
 from trio_mcp.websocket.frames import BURST, Fault, Frames
 from trio_mcp.websocket.text_frames import read_text_frame, text_frame
 
@@ -211,16 +210,17 @@ class WatchedStream:
 
     async def _send_pieces(self, data: Any) -> None:
         view = memoryview(data)
-        if self._socket is not None:
-            # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
-            # scheduler. If it fails, `send_all` finds out why.
-            with contextlib.suppress(OSError):
-                view = view[os.write(self._socket.fileno(), view) :]
-        # Each piece has the whole time: a peer that reads slowly must not be lost because a message is long.
-        for start in range(0, len(view), CHUNK):
+        while True:
+            if self._socket is not None:
+                # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
+                # scheduler.
+                view = view[write_now(self._socket, view) :]
+            if not view:
+                return
+            # Each piece has the whole time: a peer that reads slowly must not be lost because a message is long.
             with trio.move_on_after(self._write_timeout) as scope:
                 try:
-                    await self._stream.send_all(view[start : start + CHUNK])
+                    await self._stream.send_all(view[:CHUNK])
                 except trio.BrokenResourceError as exc:
                     self.broken = self.broken or f"the connection broke: {exc.__cause__ or exc}"
                     raise
@@ -229,6 +229,7 @@ class WatchedStream:
                 # A frame is cut off, so the connection is of no more use. Closing it also wakes the reader.
                 await trio.aclose_forcefully(self._stream)
                 raise trio.BrokenResourceError(self.broken)
+            view = view[CHUNK:]
 
     async def send_messages(self, messages: Iterable[bytes]) -> None:
         """Send messages together, each as a text frame."""
