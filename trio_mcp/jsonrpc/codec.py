@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 
 from trio_mcp._checks import check_count
 from trio_mcp._patterns import late_pattern
+from trio_mcp._pieces import Pieces
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -271,9 +272,7 @@ class LineDecoder:
     def __init__(self, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
         check_count("max_message_size", max_message_size)
         self.max_message_size = max_message_size
-        # One buffer rather than a list of chunks: a peer that sends byte by byte could make a list cost many times the
-        # limit, since every bytes object has an overhead of its own.
-        self._line = bytearray()
+        self._line = Pieces()
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -312,12 +311,12 @@ class LineDecoder:
         fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
         if fits:
-            self._line += piece
+            self._line.add(piece)
             return
-        # The first piece beyond the limit: of the buffer only its two ends are kept.
-        if self._line:
-            self._head, self._tail = bytes(self._line[:HEAD]), bytes(self._line[-TAIL:])
-            self._line = bytearray()
+        # The first piece beyond the limit: of those before it only the two ends are kept.
+        if line := self._line.joined():
+            self._head, self._tail = line[:HEAD], line[-TAIL:]
+            self._line = Pieces()
         if len(self._head) < HEAD:
             self._head += piece[: HEAD - len(self._head)]
         self._tail = (self._tail + piece[-TAIL:])[-TAIL:]
@@ -328,9 +327,9 @@ class LineDecoder:
             tail = b"" if cut_off else self._tail
             message: Incoming | None = oversize(self._head, tail, self._size, self.max_message_size)
         else:
-            line = self._line
+            line = self._line.joined()
             message = decode(line) if line and not line.isspace() else None
-        self._line = bytearray()
+        self._line = Pieces()
         self._size = 0
         self._head = self._tail = b""
         return message
