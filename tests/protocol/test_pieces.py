@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp._pieces import Pieces
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
+from trio_mcp.jsonrpc.codec import Pieces
 
 SIZE = 4 << 20
 PIECE = b"x" * (64 << 10)

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import attrs
 
 from trio_mcp._checks import check_count
-from trio_mcp._pieces import Pieces
-from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, oversize
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, Pieces, oversize
 from trio_mcp.jsonrpc.messages import Malformed
 
 __all__ = ["EventDecoder", "ServerSentEvent", "encode_comment", "encode_event", "encode_priming_event", "encode_retry"]

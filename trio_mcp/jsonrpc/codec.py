@@ -6,6 +6,7 @@ because a bool must not pass as an integer.
 
 from __future__ import annotations
 
+import io
 import string
 from collections.abc import Iterator
 from math import isfinite
@@ -15,7 +16,6 @@ from pydantic_core import from_json, to_json
 
 from trio_mcp._checks import check_count
 from trio_mcp._patterns import late_pattern
-from trio_mcp._pieces import Pieces
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -35,6 +35,7 @@ __all__ = [
     "HEAD",
     "TAIL",
     "LineDecoder",
+    "Pieces",
     "decode",
     "encode",
     "encode_or_replace",
@@ -257,6 +258,34 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
 
 
 # --- framing ----------------------------------------------------------------------------------------------------
+
+
+class Pieces:
+    """Bytes put together from pieces, in linear time."""
+
+    # Not a list of pieces: a peer can send them a few bytes each, and every bytes object costs many times that. Nor a
+    # bytearray: `pydantic_core.from_json` copies it, and a `BytesIO` gives out what it holds as it is.
+
+    __slots__ = ("_first", "_joined")
+
+    def __init__(self) -> None:
+        self._first = b""
+        self._joined: io.BytesIO | None = None
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece."""
+        if self._joined is not None:
+            self._joined.write(piece)
+        elif not self._first:
+            self._first = piece  # usually the only one: no copy
+        elif piece:
+            self._joined = io.BytesIO()
+            self._joined.write(self._first)
+            self._joined.write(piece)
+
+    def joined(self) -> bytes:
+        """Return all that was added; no more may follow, or this costs a copy."""
+        return self._first if self._joined is None else self._joined.getvalue()
 
 
 class LineDecoder:

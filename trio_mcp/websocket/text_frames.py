@@ -6,7 +6,7 @@ import codecs
 import os
 from typing import Final
 
-from trio_mcp._pieces import Pieces
+from trio_mcp.jsonrpc.codec import Pieces
 
 __all__ = ["LongFrame", "long_frame", "read_text_frame", "text_frame", "text_frame_parts"]
 

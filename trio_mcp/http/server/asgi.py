@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import attrs
 import trio
 
-from trio_mcp._pieces import Pieces
 from trio_mcp.http.headers import EVENTS, JSON, Headers
+from trio_mcp.jsonrpc.codec import Pieces
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
 from trio_mcp.principal import Principal
 

@@ -9,9 +9,9 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from trio_mcp._checks import without_credentials
-from trio_mcp._pieces import Pieces
 from trio_mcp.errors import MessageTooLarge, TransportError
 from trio_mcp.http.headers import Headers
+from trio_mcp.jsonrpc.codec import Pieces
 
 __all__ = [
     "CONNECT_TIMEOUT",
