@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _report, peers
-from ._checkouts import prepare
-from ._earlier import HEADING, compare, earlier, verdict
-from ._options import Options, Parser, checkout, peer_installed, whole_number
-from ._plan import Plan, about
-from ._processes import ProcessFailed
-from ._wire import WrongAnswer
-from .scenarios import SCENARIOS
+from benchmarks import peers
+from benchmarks.load.wire import WrongAnswer
+from benchmarks.measure.checkouts import prepare
+from benchmarks.measure.processes import ProcessFailed
+from benchmarks.options import Options, Parser, checkout, duration, peer_installed, whole_number
+from benchmarks.report.earlier import HEADING, compare, earlier, verdict
+from benchmarks.report.formats import as_json, as_markdown, as_text, text_table
+from benchmarks.report.machine import load_average, surroundings, version_of
+from benchmarks.report.plan import Plan, about
+from benchmarks.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from ._measure import Group
+    from benchmarks.measure.samples import Group
 
 
 # Seconds of a sample, and rounds. Six rounds are the fewest that give a median an interval of 95 %.
 FULL, QUICK, SMOKE = (0.4, 6), (0.15, 3), (0.05, 1)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and up to 3600")
-    return value
 
 
 def _scenario(text: str) -> str:
@@ -51,7 +42,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "scenarios", nargs="*", type=_scenario, metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default"
     )
-    parser.add_argument("--seconds", type=_seconds, help="length of a throughput sample (default 0.4)")
+    parser.add_argument("--seconds", type=duration, help="length of a throughput sample (default 0.4)")
     parser.add_argument("--rounds", type=whole_number, help="interleaved samples per contender (default 6)")
     shorter = parser.add_mutually_exclusive_group()
     shorter.add_argument(
@@ -111,9 +102,9 @@ def _run(chosen: argparse.Namespace, stage: Path) -> None:
     seconds, rounds, quick, scale = _lengths(chosen)
     before = prepare(stage / "before", chosen.before) if chosen.before else None
     options = Options(seconds, rounds, quick, chosen.explain, before, _progress, tuple(chosen.only))
-    around = _report.surroundings(options)
+    around = surroundings(options)
     if chosen.before:
-        around["versions"]["before"] = _report.version_of(chosen.before)
+        around["versions"]["before"] = version_of(chosen.before)
     if not peer_installed():
         _say("the official SDK (mcp) is not installed: rows against it are left out")
     if missing := peers.missing():
@@ -125,20 +116,20 @@ def _run(chosen: argparse.Namespace, stage: Path) -> None:
     for place, name in enumerate(names, 1):
         for group in SCENARIOS[name](options):
             groups.append(group)
-            print(_report.as_text(group), flush=True)
+            print(as_text(group), flush=True)
         plan.done(name)
         if place < len(names):
             _say(f"{name} is done, {place} of {len(names)}: {about(plan.left())} to go")
-    around["load_at_end"] = _report.load_average()
-    report = _report.as_json(groups, around)
+    around["load_at_end"] = load_average()
+    report = as_json(groups, around)
     if chosen.against:
         rows = compare(chosen.against, report)
-        print("\n".join(_report.text_table([HEADING, *(row.cells() for row in rows)])))
+        print("\n".join(text_table([HEADING, *(row.cells() for row in rows)])))
         print(f"  {verdict(rows, chosen.against)}")
     if chosen.json:
         chosen.json.write_text(json.dumps(report, indent=1) + "\n")
     if chosen.markdown:
-        chosen.markdown.write_text(_report.as_markdown(groups, around))
+        chosen.markdown.write_text(as_markdown(groups, around))
 
 
 def main(arguments: list[str] | None = None) -> int:

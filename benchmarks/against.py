@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _report
-from ._checkouts import prepare
-from ._measure import interval_of_median
-from ._options import Parser, checkout, whole_number
-from ._probes import PROBES, must_fall, unit_of
-from ._processes import ROOT, ProcessFailed
-from ._wire import WrongAnswer
+from benchmarks.load.wire import WrongAnswer
+from benchmarks.measure.checkouts import prepare
+from benchmarks.measure.processes import ROOT, ProcessFailed
+from benchmarks.measure.samples import interval_of_median
+from benchmarks.options import Parser, checkout, whole_number
+from benchmarks.probes import PROBES, must_fall, unit_of
+from benchmarks.report.formats import markdown_table, number, text_table
+from benchmarks.report.machine import load_average, machine, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,8 +67,8 @@ class Row:
         interval = interval_of_median(self.ratios)
         return [
             f"{self.probe}: {self.name}",
-            f"{_report.number(statistics.median(self.before))} {self.unit}",
-            f"{_report.number(statistics.median(self.after))} {self.unit}",
+            f"{number(statistics.median(self.before))} {self.unit}",
+            f"{number(statistics.median(self.after))} {self.unit}",
             f"{statistics.median(self.ratios):.3f}",
             f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else "",
             self.verdict,
@@ -164,23 +165,23 @@ def _run(chosen: argparse.Namespace) -> None:
         checkouts = {BEFORE: chosen.other, AFTER: ROOT}
         roots = {side: prepare(stages / str(index), path) for index, (side, path) in enumerate(checkouts.items())}
         around = {
-            **_report.machine(),
-            "before": _report.version_of(chosen.other),
+            **machine(),
+            "before": version_of(chosen.other),
             "pairs": chosen.pairs,
             "calls": chosen.calls,
         }
         wanted = {name for names in chosen.rows or [PROBES] for name in names}
         probes = [name for name in PROBES if name in wanted]
         rows = measure(probes, roots, chosen.pairs, chosen.calls, _progress)
-    around["load_at_end"] = _report.load_average()
+    around["load_at_end"] = load_average()
     table = [HEADING, *(row.cells() for row in rows)]
-    print("\n".join([*_report.text_table(table), "", *_summary(around)]))
+    print("\n".join([*text_table(table), "", *_summary(around)]))
     if chosen.json:
         report = {**around, "rows": [row.as_json() for row in rows]}
         chosen.json.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     if chosen.markdown:
         lines = ["# Before and after", "", "Written by `python -m benchmarks.against`; README.md says how.", ""]
-        lines += [*(f"- {line}" for line in _summary(around)), "", *_report.markdown_table(table)]
+        lines += [*(f"- {line}" for line in _summary(around)), "", *markdown_table(table)]
         chosen.markdown.write_text("\n".join(lines) + "\n")
 
 

@@ -1,4 +1,4 @@
-// The TypeScript SDK's client over HTTP, with the interface of ../_worker.py: after "ready", it measures for each line
+// The TypeScript SDK's client over HTTP, with the interface of ../load/worker.py: after "ready", it measures for each line
 // "IN_FLIGHT SECONDS" on stdin, and prints the calls per second and how many there were.
 // Usage: node ts_client.mjs MODULES v1|v2 modern|legacy URL
 import { createInterface } from "node:readline";

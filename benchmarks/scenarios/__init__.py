@@ -31,8 +31,8 @@ from . import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks._measure import Group
-    from benchmarks._options import Options
+    from benchmarks.measure.samples import Group
+    from benchmarks.options import Options
 
 SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "memory": memory.run,

@@ -10,18 +10,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from benchmarks import _wire
-from benchmarks._http_load import Connection, HttpLoad, post
-from benchmarks._link_load import LinkLoad
-from benchmarks._measure import Comparison, Group, Target, Times
-from benchmarks._processes import LINUX, ProcessFailed, server_command
+from benchmarks.load import wire
+from benchmarks.load.http import Connection, HttpLoad, post
+from benchmarks.load.links import LinkLoad
+from benchmarks.measure.processes import LINUX, ProcessFailed
+from benchmarks.measure.samples import Comparison, Group, Target, Times
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from benchmarks._options import Options
-    from benchmarks._wire import Era
+    from benchmarks.load.wire import Era
+    from benchmarks.options import Options
 
 IN_FLIGHT = 64
 CANCELLED, CALL = "until the scope is cancelled", "round trip of a call that does nothing"
@@ -33,7 +34,9 @@ _MOMENT = 0.001  # seconds between two looks at the file
 class Waiting(Protocol):
     """A server that is kept busy, and gets calls that wait to be cancelled."""
 
-    load: LinkLoad | HttpLoad
+    @property
+    def load(self) -> LinkLoad | HttpLoad:
+        """What keeps it busy."""
 
     def wait(self, number: int, file: str) -> None:
         """Make a call that waits."""
@@ -43,12 +46,12 @@ class Waiting(Protocol):
 
 
 def _call(number: int, file: str, era: Era) -> bytes:
-    return _wire.call(number, "wait", {"number": number, "file": file}, era)
+    return wire.call(number, "wait", {"number": number, "file": file}, era)
 
 
 def _cancellation(number: int) -> bytes:
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
-    return _wire.line(message)
+    return wire.line(message)
 
 
 class OverLink:
@@ -59,7 +62,7 @@ class OverLink:
         # Two threads write, and a long write to a pipe is not atomic.
         lock = threading.Lock()
 
-        def locked(write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        def locked(write: Callable[[bytes], object]) -> Callable[[bytes], None]:
             def locked_write(data: bytes) -> None:
                 with lock:
                     write(data)

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from benchmarks._measure import Group, Target
-from benchmarks._processes import ProcessFailed, environment, server_command
-from benchmarks._runners import installed_runners
+from benchmarks.measure.processes import ProcessFailed, environment
+from benchmarks.measure.samples import Group, Target
+from benchmarks.servers.commands import installed_runners, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ERAS = {"modern": MODERN, "legacy": LEGACY}
@@ -154,7 +154,7 @@ def run(options: Options) -> Iterator[Group]:
     for runner in installed_runners():
         seen |= _over_http(runner)
     for unit, index, count in (
-        ("functions", 0, lambda pairs: len(pairs)),
+        ("functions", 0, len),
         ("files", 1, lambda pairs: len({file for file, _ in pairs})),
     ):
         samples = {path: [float(count(pairs))] for path, pairs in seen.items()}

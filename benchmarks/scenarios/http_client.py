@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks import peers
-from benchmarks._http_load import HttpLoad, HttpServer
-from benchmarks._measure import Comparison
-from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT, server_command
-from benchmarks._throughput import Worker, groups
+from benchmarks.load.http import HttpLoad, HttpServer
+from benchmarks.measure.processes import ROOT
+from benchmarks.measure.samples import Comparison
+from benchmarks.measure.throughput import Measurable, Worker, groups
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from benchmarks._measure import Group
-    from benchmarks._options import Options
+    from benchmarks.measure.samples import Group
+    from benchmarks.options import Options
 
 CASES = {1: "sequential", 32: "32 in flight"}
 CEILING = "load generator against the same server"
@@ -133,7 +134,7 @@ def run_client(options: Options) -> Iterator[Group]:
         stack.callback(ceiling.close)
         ceiling.greet()
         workers = _connected(options.select(chosen), stack, options.before)
-        contenders = {**workers, CEILING: ceiling}
+        contenders: dict[str, Measurable] = {**workers, CEILING: ceiling}
         yield from groups("http-client", contenders, CASES, CLIENT_COMPARISONS, options, of="client")
 
 

@@ -6,16 +6,16 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import HttpLoad
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import LINUX, ProcessFailed, allow_files, server_command
-from benchmarks._runners import installed_runners, our_server
+from benchmarks.load.http import HttpLoad
+from benchmarks.measure.processes import LINUX, ProcessFailed, allow_files
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import installed_runners, our_server, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 OURS, OFFICIAL = "ours on {}", "official on uvicorn"
 WARM_UP = 200

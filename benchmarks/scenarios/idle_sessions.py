@@ -7,15 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import HttpServer
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT, ProcessFailed, server_command
+from benchmarks.load.http import HttpServer
+from benchmarks.measure.processes import ROOT, ProcessFailed
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 OURS, OFFICIAL = "ours", "official on uvicorn"
 WARM_UP = 200

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import run_python
+from benchmarks.measure.processes import run_python
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 PYDANTIC = "from pydantic import BaseModel"
 TYPES = "trio_mcp.types and all its names"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from benchmarks._measure import Comparison, Group, Target
-from benchmarks._processes import run_python
+from benchmarks.measure.processes import run_python
+from benchmarks.measure.samples import Comparison, Group, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
-# case, unit, label -> figure of benchmarks/_listeners.py, target
+# case, unit, label -> figure of benchmarks/load/listeners.py, target
 TABLES: list[tuple[str, str, dict[str, str], Target | None]] = [
     ("changes taken of 10,000 a second", "changes/s", {"ours": "changes"}, Target(">=", 9500)),
     ("notifications that reached a client", "notifications/s", {"ours": "notifications"}, None),
@@ -33,7 +33,7 @@ def run(options: Options) -> Iterator[Group]:
     options.progress("listeners")
     rounds: list[dict[str, float]] = []
     for turn in range(options.rounds):
-        rounds.append(json.loads(run_python("-m", "benchmarks._listeners", str(options.seconds))))
+        rounds.append(json.loads(run_python("-m", "benchmarks.load.listeners", str(options.seconds))))
         options.progress(f"round {turn + 1}/{options.rounds}  {rounds[-1]}")
     for case, unit, figures, target in TABLES:
         samples = {label: [each[figure] for each in rounds] for label, figure in figures.items()}

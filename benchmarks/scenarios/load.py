@@ -7,17 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import peers
-from benchmarks._http_load import HttpLoad
-from benchmarks._link_load import LinkLoad
-from benchmarks._measure import Comparison, Group, Target, Times, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import LINUX, server_command
-from benchmarks._runners import our_server
+from benchmarks.load.http import HttpLoad
+from benchmarks.load.links import LinkLoad
+from benchmarks.measure.processes import LINUX
+from benchmarks.measure.samples import Comparison, Group, Target, Times, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import our_server, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 OURS = "ours"
 LADDER = (1, 4, 16, 64, 256, 1024)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks._measure import Comparison
-from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT
-from benchmarks._throughput import Worker, groups
+from benchmarks.measure.processes import ROOT
+from benchmarks.measure.samples import Comparison
+from benchmarks.measure.throughput import Worker, groups
+from benchmarks.options import peer_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._measure import Group
-    from benchmarks._options import Options
+    from benchmarks.measure.samples import Group
+    from benchmarks.options import Options
 
 # label -> (module in contenders/, variant)
 OURS = {

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from benchmarks import _wire
-from benchmarks._http_load import head_for, post
-from benchmarks._link_load import connect
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import DEADLINE, LINUX, ROOT, Process, ProcessFailed, server_command
-from benchmarks._runners import our_server
+from benchmarks.load import wire
+from benchmarks.load.http import head_for, post
+from benchmarks.load.links import connect
+from benchmarks.measure.processes import DEADLINE, LINUX, ROOT, Process, ProcessFailed
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import our_server, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"1 KiB": KIB, "64 KiB": 64 * KIB, "1 MiB": MIB, "4 MiB": 4 * MIB, "16 MiB": 16 * MIB}
@@ -36,7 +36,7 @@ OURS, BARE = "ours", "bare loop"
 LIMIT = Target("<=", 1.3)
 
 # Kind of the program in servers/, era, and whether answers are stored, which makes event streams of them.
-TRANSPORTS: dict[str, tuple[str, _wire.Era, bool]] = {
+TRANSPORTS: dict[str, tuple[str, wire.Era, bool]] = {
     "stdio": ("stdio", "modern", False),
     "TCP": ("tcp", "modern", False),
     "Unix socket": ("unix", "modern", False),
@@ -86,7 +86,7 @@ class Socket:
         era: The era of the calls over HTTP.
     """
 
-    def __init__(self, command: list[str], era: _wire.Era = "modern") -> None:
+    def __init__(self, command: list[str], era: wire.Era = "modern") -> None:
         self.process = Process(command)
         self._era = era
         self._socket: socket.socket | None = None
@@ -102,13 +102,13 @@ class Socket:
         address = urlsplit(url)
         assert address.hostname is not None
         self._socket = socket.create_connection((address.hostname, address.port or 80))
-        self._head = head_for(url, f"MCP-Protocol-Version: {_wire.MODERN_VERSION}", *_OF_CALL)
+        self._head = head_for(url, f"MCP-Protocol-Version: {wire.MODERN_VERSION}", *_OF_CALL)
         if self._era == "legacy":
-            revision = f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}"
+            revision = f"MCP-Protocol-Version: {wire.LEGACY_VERSION}"
             self._head = head_for(url)
-            self.exchange(_wire.initialize(0)[:-1])
+            self.exchange(wire.initialize(0)[:-1])
             self._head = head_for(url, revision, f"Mcp-Session-Id: {self._session}")
-            self.exchange(_wire.initialized()[:-1])
+            self.exchange(wire.initialized()[:-1])
 
     def exchange(self, message: bytes) -> bytes:
         assert self._socket is not None
@@ -191,7 +191,7 @@ class Echo:
         costs: Milliseconds of its CPU time per MiB of text, one figure for each sample.
     """
 
-    def __init__(self, channel: Channel, era: _wire.Era = "modern") -> None:
+    def __init__(self, channel: Channel, era: wire.Era = "modern") -> None:
         self.channel = channel
         self.costs: list[float] = []
         self._era = era
@@ -204,12 +204,12 @@ class Echo:
         with process.deadline():
             for _ in range(calls):
                 self._ids += 1
-                message = _wire.call(self._ids, "echo", {"text": text}, self._era)[:-1]
+                message = wire.call(self._ids, "echo", {"text": text}, self._era)[:-1]
                 before, started = process.cpu_time() if LINUX else 0.0, time.perf_counter()
                 answer = self.channel.exchange(message + b"\n" if isinstance(self.channel, Pipe) else message)
                 elapsed += time.perf_counter() - started
                 used += (process.cpu_time() if LINUX else 0.0) - before
-                _wire.check_tool_result(_wire.result_of(answer, self._ids), text)
+                wire.check_tool_result(wire.result_of(answer, self._ids), text)
         size = len(text.encode()) * calls / MIB
         self.costs.append(used * 1000 / size)
         return elapsed * 1000 / size

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 from joserfc import jwk, jwt
 
-from benchmarks import _wire
-from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks.load import wire
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
 from trio_mcp import Server
 from trio_mcp.auth import JwtVerifier, ResourceServer
 from trio_mcp.auth.rules.steps import Fetch, Fetched
@@ -26,7 +26,7 @@ from trio_mcp.http.server.protection import Identified
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
     from trio_mcp.http.server.protection import Guard
 
 RESOURCE, ISSUER = "https://files.example.com/mcp", "https://id.example.com"
@@ -142,7 +142,7 @@ async def _costs(options: Options) -> dict[str, list[float]]:
         return interleave(contenders, options.rounds, options.progress)
 
 
-async def _garbage(options: Options) -> tuple[float, float, float]:
+async def _garbage(count: int) -> tuple[float, float, float]:
     """Return the microseconds for each garbage token, the fetches, and the blocks of memory that all of them leave."""
     fetched: list[str] = []
 
@@ -150,7 +150,6 @@ async def _garbage(options: Options) -> tuple[float, float, float]:
         fetched.append(asked.url)
         return Fetched(503, Headers(), b"")
 
-    count = GARBAGE // 100 if options.quick else GARBAGE
     good = _token().rpartition(".")[0]
     old = _token(exp=1).rpartition(".")[0]
     foreign = _token(iss="https://other.example").rpartition(".")[0]
@@ -229,7 +228,7 @@ async def _calls(options: Options) -> Group:
     auth = ResourceServer(
         RESOURCE, issuers=[ISSUER], scopes=["files:read"], verifier=JwtVerifier(keys=keys), remember=3600
     )
-    body = _wire.call(1, "add", {"a": 1, "b": 2}, "modern").strip()
+    body = wire.call(1, "add", {"a": 1, "b": 2}, "modern").strip()
     headers = [
         (b"mcp-protocol-version", b"2026-07-28"),
         (b"mcp-method", b"tools/call"),
@@ -313,10 +312,11 @@ def run(options: Options) -> Iterator[Group]:
         ],
     )
     yield trio.run(_calls, options)
-    spent, fetches, blocks = trio.run(_garbage, options)
+    count = GARBAGE // 100 if options.quick else GARBAGE
+    spent, fetches, blocks = trio.run(_garbage, count)
     samples = {"fetches": [fetches], "blocks of memory left": [blocks], "µs of CPU time for each": [spent]}
     targets = {"fetches": Target("<=", 0), "blocks of memory left": Target("<=", 1000)}
-    yield Group("protected", f"{GARBAGE:,} garbage tokens", "", samples, value_targets=targets)
+    yield Group("protected", f"{count:,} garbage tokens", "", samples, value_targets=targets)
     posts, read = trio.run(_posts, options)
     yield Group(
         "protected",

@@ -7,15 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks._load import Load
-from benchmarks._measure import Comparison, Group, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import ProcessFailed, server_command
+from benchmarks.load.pipes import Load
+from benchmarks.measure.processes import ProcessFailed
+from benchmarks.measure.samples import Comparison, Group, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 
 def _peak(name: str, seconds: float) -> float:

@@ -7,15 +7,15 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import HttpLoad
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._processes import Process, allow_files, python
-from benchmarks._runners import installed_runners, our_server
+from benchmarks.load.http import HttpLoad
+from benchmarks.measure.processes import Process, allow_files, python
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.servers.commands import installed_runners, our_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 ALONE, WITH = "{}, alone", "{}, with slow clients"
 WARM_UP = 200  # calls
@@ -36,7 +36,7 @@ def median_call(runner: str, slow: int, seconds: float) -> float:
         load.answer(WARM_UP)
         if not slow:
             return statistics.median(load.times(seconds)) * 1000
-        crowd = stack.enter_context(Process(python("-m", "benchmarks._slow", load.url, str(slow))))
+        crowd = stack.enter_context(Process(python("-m", "benchmarks.load.slow", load.url, str(slow))))
         with crowd.deadline():
             crowd.read_line()
         times = load.times(seconds)

@@ -7,17 +7,17 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks import _wire
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import ROOT, Process, environment, python
-from benchmarks._stdio_servers import StdioServer, stdio_servers
+from benchmarks.load import wire
+from benchmarks.measure.processes import ROOT, Process, environment, python
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import StdioServer, stdio_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks._options import Options
-    from benchmarks._wire import Era
+    from benchmarks.load.wire import Era
+    from benchmarks.options import Options
 
 INTERPRETER = "python -c pass (to its exit)"
 
@@ -40,13 +40,13 @@ COMPARISONS = [
 def list_tools(process: Process, era: Era) -> None:
     """Ask a new server for its tools; in the legacy era wait for the answer to ``initialize`` first, as required."""
     if era == "legacy":
-        process.write(_wire.initialize(1))
-        _wire.result_of(process.read_line(), 1)
-        process.write(_wire.initialized())
-    process.write(_wire.request(2, "tools/list", {}, era))
-    names = {tool["name"] for tool in _wire.result_of(process.read_line(), 2)["tools"]}
+        process.write(wire.initialize(1))
+        wire.result_of(process.read_line(), 1)
+        process.write(wire.initialized())
+    process.write(wire.request(2, "tools/list", {}, era))
+    names = {tool["name"] for tool in wire.result_of(process.read_line(), 2)["tools"]}
     if names != {"add", "echo", "pause"}:
-        raise _wire.WrongAnswer(f"tools/list gave {sorted(names)}")
+        raise wire.WrongAnswer(f"tools/list gave {sorted(names)}")
 
 
 def _first_tools_list(server: StdioServer) -> float:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks._load import Ceiling, Load
-from benchmarks._measure import Comparison
-from benchmarks._stdio_servers import stdio_servers
-from benchmarks._throughput import Measurable, groups
+from benchmarks.load.pipes import Ceiling, Load
+from benchmarks.measure.samples import Comparison
+from benchmarks.measure.throughput import Measurable, groups
+from benchmarks.servers.commands import stdio_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._measure import Group
-    from benchmarks._options import Options
+    from benchmarks.measure.samples import Group
+    from benchmarks.options import Options
 
 CEILING = "load generator against cat"
 

@@ -8,15 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import HttpServer
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._processes import LINUX, server_command
-from benchmarks._throughput import Worker
+from benchmarks.load.http import HttpServer
+from benchmarks.measure.processes import LINUX
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.measure.throughput import Worker
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 NONE, MEMORY, SQLITE = "no event store", "MemoryEventStore", "SqliteEventStore"
 CASES = {1: "one call after the other", 32: "32 in flight"}

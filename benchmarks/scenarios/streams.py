@@ -11,16 +11,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmarks import _wire
-from benchmarks._http_load import HttpLoad, post
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._processes import DEADLINE, LINUX, Process, server_command
+from benchmarks.load import wire
+from benchmarks.load.http import HttpLoad, post
+from benchmarks.measure.processes import DEADLINE, LINUX, Process
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
-    from benchmarks._wire import Era
+    from benchmarks.load.wire import Era
+    from benchmarks.options import Options
 
 COUNT = 10_000
 """Messages that one call sends."""
@@ -50,9 +51,9 @@ class Session(Protocol):
 def _stream_call(number: int, tool: str, era: Era) -> bytes:
     meta: dict[str, Any] = {"progressToken": number}
     if era == "modern":
-        meta |= {**_wire.MODERN_META, "io.modelcontextprotocol/logLevel": "debug"}
+        meta |= {**wire.MODERN_META, "io.modelcontextprotocol/logLevel": "debug"}
     params = {"name": tool, "arguments": {"count": COUNT}, "_meta": meta}
-    return _wire.line({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+    return wire.line({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
 
 
 class StdioSession:
@@ -61,16 +62,16 @@ class StdioSession:
     def __init__(self, era: Era) -> None:
         self._era = era
         self._process = Process(server_command("more_tools", "stdio"))
-        self._template = _wire.add_template(era)
+        self._template = wire.add_template(era)
         self._next_id = 1
         self._next_stream = _FIRST_STREAM
 
     def greet(self) -> None:
         with self._process.deadline():
             if self._era == "legacy":
-                self._process.write(_wire.initialize(0))
-                _wire.result_of(self._process.read_line(), 0)
-                self._process.write(_wire.initialized())
+                self._process.write(wire.initialize(0))
+                wire.result_of(self._process.read_line(), 0)
+                self._process.write(wire.initialized())
         self.calls(1, 0.2, None)
 
     def calls(self, in_flight: int, seconds: float, stream: str | None) -> tuple[list[float], float]:
@@ -100,15 +101,15 @@ class StdioSession:
                     if mark and mark in line:
                         messages += 1
                     elif (number := json.loads(line)["id"]) >= _FIRST_STREAM:
-                        _wire.check_tool_result(_wire.result_of(line, number), "done")
+                        wire.check_tool_result(wire.result_of(line, number), "done")
                         streaming = False
                     else:
-                        _wire.check_tool_result(_wire.result_of(line, number), number + _B)
+                        wire.check_tool_result(wire.result_of(line, number), number + _B)
                         took.append(now - begun.pop(number))
                         if now < stop:
                             add()
         if messages % COUNT:
-            raise _wire.WrongAnswer(f"{messages} messages came, which are no whole streams of {COUNT}")
+            raise wire.WrongAnswer(f"{messages} messages came, which are no whole streams of {COUNT}")
         return took, messages / (now - started)
 
     def close(self) -> None:

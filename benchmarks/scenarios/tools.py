@@ -5,23 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import _wire
-from benchmarks._measure import Comparison, Group, Target, interleave
-from benchmarks._options import peer_installed
-from benchmarks._processes import LINUX, Process, server_command
+from benchmarks.load import wire
+from benchmarks.measure.processes import LINUX, Process
+from benchmarks.measure.samples import Comparison, Group, Target, interleave
+from benchmarks.options import peer_installed
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._options import Options
+    from benchmarks.options import Options
 
 COUNTS = (1_000, 10_000)
 LISTED = {"first": "the first tools/list, all pages", "later": "a later tools/list, all pages"}
 
 
 def _ask(process: Process, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    process.write(_wire.request(1, method, params, "modern"))
-    return _wire.result_of(process.read_line(), 1)
+    process.write(wire.request(1, method, params, "modern"))
+    return wire.result_of(process.read_line(), 1)
 
 
 def _cost_of_list(process: Process, count: int) -> float:
@@ -34,7 +35,7 @@ def _cost_of_list(process: Process, count: int) -> float:
         params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
     used = process.cpu_time() - before
     if found != count + 1:
-        raise _wire.WrongAnswer(f"tools/list gave {found} tools instead of {count + 1}")
+        raise wire.WrongAnswer(f"tools/list gave {found} tools instead of {count + 1}")
     return used * 1000
 
 

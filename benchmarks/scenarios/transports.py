@@ -7,18 +7,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks._http_load import HttpLoad, HttpServer
-from benchmarks._link_load import LinkLoad
-from benchmarks._measure import Comparison, Target
-from benchmarks._processes import LINUX, server_command
-from benchmarks._runners import our_server
-from benchmarks._throughput import Measurable, Worker, groups
+from benchmarks.load.http import HttpLoad, HttpServer
+from benchmarks.load.links import LinkLoad
+from benchmarks.measure.processes import LINUX
+from benchmarks.measure.samples import Comparison, Target
+from benchmarks.measure.throughput import Measurable, Worker, groups
+from benchmarks.servers.commands import our_server, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks._measure import Group
-    from benchmarks._options import Options
+    from benchmarks.measure.samples import Group
+    from benchmarks.options import Options
 
 STDIO, TCP, UNIX, WEBSOCKET = "stdio", "TCP", "Unix socket", "WebSocket"
 HTTP = "Streamable HTTP, runner h11"

@@ -1,1 +1,1 @@
-"""The server programs under test, one for each contender."""
+"""The server programs under test, one for each contender, and their commands."""

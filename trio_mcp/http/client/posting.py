@@ -389,7 +389,8 @@ class Exchange:
             content = encode(request)
         except ValueError as exc:
             raise not_sent(request.method, f"it can't be written as JSON: {exc}") from None
-        await remote.free()
+        if remote.ending:
+            await remote.free()
         # Before the next await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         self.written = False
@@ -471,7 +472,8 @@ class Exchange:
             isinstance(item, (Response, ErrorResponse)) and item.id == request_id for item in message.items
         ):
             self.answer = message
-            await self._deliver(message, {RELATED: request_id})
+            self.remote.ending[self] = None
+            await self.remote.deliver(message, {RELATED: request_id})
         # The server's own messages. Its requests have no place in an exchange of the link's own, which only lists tools
         # or opens a session.
         elif not self.private or isinstance(message, Notification):
@@ -484,11 +486,8 @@ class Exchange:
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:
-            await self._deliver(answer)
-
-    async def _deliver(self, answer: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
-        self.remote.ending[self] = None
-        await self.remote.deliver(answer, metadata)
+            self.remote.ending[self] = None
+            await self.remote.deliver(answer)
 
 
 async def _may_be_repeated(exchange: Exchange) -> bool:

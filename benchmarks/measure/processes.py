@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ROOT = Path(__file__).resolve().parent.parent
-SERVERS = Path(__file__).resolve().parent / "servers"
+ROOT = Path(__file__).resolve().parents[2]
 
 LINUX = sys.platform == "linux"
 
@@ -57,11 +56,6 @@ def allow_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
     except ValueError:
         raise ProcessFailed(f"{count} open files are needed, and the limit is {hard}: raise it (ulimit -Hn)") from None
-
-
-def server_command(name: str, *arguments: str) -> list[str]:
-    """Return the command of a program in servers/, e.g. ``server_command("official", "trio")``."""
-    return python(str(SERVERS / f"{name}.py"), *arguments)
 
 
 class Process:

@@ -1,4 +1,4 @@
-"""A thousand listeners to a server that changes all the time: ``python -m benchmarks._listeners SECONDS``.
+"""A thousand listeners to a server that changes all the time: ``python -m benchmarks.load.listeners SECONDS``.
 
 Everything runs in one process, which prints one JSON object. It fails if a listener has missed the last change of its
 topic.
@@ -16,10 +16,9 @@ from typing import Any
 
 import trio
 
+from benchmarks.load.wire import WrongAnswer
 from trio_mcp import Client, Server, SessionMessage, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request
-
-from ._wire import WrongAnswer
 
 LINKS = 10
 LISTENERS = 1000

@@ -10,18 +10,19 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ._http_load import HttpLoad, HttpServer
-from ._load import Load
-from ._processes import Process, ProcessFailed, python, server_command
-from ._throughput import Worker
-from .scenarios.idle_sessions import per_session
-from .scenarios.startup import list_tools
+from benchmarks.load.http import HttpLoad, HttpServer
+from benchmarks.load.pipes import Load
+from benchmarks.measure.processes import Process, ProcessFailed, python
+from benchmarks.measure.throughput import Worker
+from benchmarks.scenarios.idle_sessions import per_session
+from benchmarks.scenarios.startup import list_tools
+from benchmarks.servers.commands import server_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ._wire import Era
+    from benchmarks.load.wire import Era
 
     Values = dict[str, float]
     Probe = Callable[[Path, int], Values]  # where trio_mcp is, and how many calls there are to make

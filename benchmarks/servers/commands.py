@@ -1,22 +1,41 @@
-"""The servers on stdio that can be measured here, all with the same tools."""
+"""The commands of the programs in this folder, and which servers can be measured here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from . import peers
-from ._options import peer_installed
-from ._processes import ROOT, server_command
+from benchmarks import peers
+from benchmarks.measure.processes import LINUX, ROOT, python
+from benchmarks.options import peer_installed
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from benchmarks.load.wire import Era
+    from benchmarks.options import Options
 
-    from ._options import Options
-    from ._wire import Era
-
+PROGRAMS = Path(__file__).resolve().parent
+RUNNERS = ("hypercorn", "h11", "httptools")
 ERAS: tuple[Era, ...] = ("modern", "legacy")
+
+
+def server_command(name: str, *arguments: str) -> list[str]:
+    """Return the command of a program in this folder, e.g. ``server_command("official", "trio")``."""
+    return python(str(PROGRAMS / f"{name}.py"), *arguments)
+
+
+def installed_runners() -> list[str]:
+    """Return the runners of the HTTP server that work here: our own need Linux, and one of them httptools."""
+    found = RUNNERS if LINUX else RUNNERS[:1]
+    return [name for name in found if name != "httptools" or importlib.util.find_spec("httptools")]
+
+
+def our_server(runner: str, **settings: Any) -> list[str]:
+    """Return the command of our server over HTTP on a runner, with these settings of ``serve_http``."""
+    return server_command("http_ours", json.dumps({"runner": runner, **settings}))
 
 
 @attrs.frozen

@@ -6,15 +6,15 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from . import _wire
-from ._measure import Times
-from ._processes import DEADLINE, ROOT, Process
+from benchmarks.load import wire
+from benchmarks.measure.processes import DEADLINE, ROOT, Process
+from benchmarks.measure.samples import Times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ._wire import Era
+    from benchmarks.load.wire import Era
 
 _B = 7
 
@@ -65,7 +65,7 @@ class Load:
         self.process = Process(command, root)
         self.measured = Times()
         self.era = era
-        self._template = _wire.add_template(era)
+        self._template = wire.add_template(era)
         self._next_id = 1
 
     def greet(self) -> None:
@@ -75,9 +75,9 @@ class Load:
         """
         with self.process.deadline():
             if self.era == "legacy":
-                self.process.write(_wire.initialize(0))
-                _wire.result_of(self.process.read_line(), 0)
-                self.process.write(_wire.initialized())
+                self.process.write(wire.initialize(0))
+                wire.result_of(self.process.read_line(), 0)
+                self.process.write(wire.initialized())
             self.call("add", {"a": 1, "b": 2}, 3)
 
     def take_id(self) -> int:
@@ -89,13 +89,13 @@ class Load:
     def send_call(self, tool: str, arguments: dict[str, object]) -> int:
         """Send one ``tools/call`` and return its id."""
         request_id = self.take_id()
-        self.process.write(_wire.call(request_id, tool, arguments, self.era))
+        self.process.write(wire.call(request_id, tool, arguments, self.era))
         return request_id
 
     def call(self, tool: str, arguments: dict[str, object], expected: object) -> None:
         """Send one ``tools/call`` and check its answer."""
         request_id = self.send_call(tool, arguments)
-        _wire.check_tool_result(_wire.result_of(self.process.read_line(), request_id), expected)
+        wire.check_tool_result(wire.result_of(self.process.read_line(), request_id), expected)
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Return the calls answered per second of wall clock, with `in_flight` outstanding; every answer is checked."""
@@ -113,7 +113,7 @@ class Load:
         first_id = self._next_id
         count, elapsed, answers = closed_loop(self.process, self._template, first_id, in_flight, seconds, calls)
         self._next_id += count
-        _wire.check_add_answers(answers, first_id, count, _B)
+        wire.check_add_answers(answers, first_id, count, _B)
         return count, elapsed
 
     def close(self) -> None:
@@ -126,13 +126,13 @@ class Ceiling:
     def __init__(self) -> None:
         self.process = Process(["cat"])
         self.measured = Times()  # nothing: what cat costs means nothing
-        self._template = _wire.add_template("modern")
+        self._template = wire.add_template("modern")
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Measure as `Load.throughput` does, with echoes for answers."""
         count, elapsed, echoed = closed_loop(self.process, self._template, 0, in_flight, seconds)
         if echoed != b"".join(self._template % (i, i, _B) for i in range(count)):
-            raise _wire.WrongAnswer("cat did not echo what it was sent")
+            raise wire.WrongAnswer("cat did not echo what it was sent")
         return count / elapsed
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Run one contender in its own process: ``python -m benchmarks._worker LOOP MODULE VARIANT [ARGUMENT ...]``.
+"""Run one contender in its own process: ``python -m benchmarks.load.worker LOOP MODULE VARIANT [ARGUMENT ...]``.
 
 In a shared process, what other contenders have imported and allocated would burden its garbage collector. For each line
 ``IN_FLIGHT SECONDS [CALLS]`` on stdin it measures, and prints the calls per second and how many there were. LOOP is
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ._wire import WrongAnswer
+from benchmarks.load.wire import WrongAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -69,4 +69,4 @@ async def main(module: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[2:], backend=sys.argv[1])
+    anyio.run(main, sys.argv[2], *sys.argv[3:], backend=sys.argv[1])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._report import number
+from benchmarks.report.formats import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,15 +11,15 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from . import _wire
-from ._measure import Times
-from ._processes import DEADLINE, ROOT, Process, ProcessFailed
+from benchmarks.load import wire
+from benchmarks.measure.processes import DEADLINE, ROOT, Process, ProcessFailed
+from benchmarks.measure.samples import Times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ._wire import Era
+    from benchmarks.load.wire import Era
 
 _B = 7
 
@@ -49,10 +49,10 @@ class HttpServer:
 
     def open_session(self, connection: Connection) -> str:
         """Do the handshake of the legacy era, and return the id of the session: empty if the server keeps none."""
-        connection.send(post(self.head(), _wire.initialize(0)))
-        _wire.result_of(connection.answer(), 0)
+        connection.send(post(self.head(), wire.initialize(0)))
+        wire.result_of(connection.answer(), 0)
         session = connection.fields.get(b"mcp-session-id", b"").decode()
-        connection.send(post(self.head(*_of_session(session)), _wire.initialized()))
+        connection.send(post(self.head(*_of_session(session)), wire.initialized()))
         connection.answer()
         return session
 
@@ -61,7 +61,7 @@ class HttpServer:
 
 
 def _of_session(session: str) -> list[str]:
-    revision = f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}"
+    revision = f"MCP-Protocol-Version: {wire.LEGACY_VERSION}"
     return [revision, f"Mcp-Session-Id: {session}"] if session else [revision]
 
 
@@ -104,7 +104,7 @@ class HttpLoad(HttpServer):
         self.measured = Times()
         self._era = era
         self._new_heads = new_heads
-        self._template = _wire.add_template(era)
+        self._template = wire.add_template(era)
         self.head_of_calls = b""
         self._connections: list[Connection] = []
         self._next_id = 1
@@ -117,7 +117,7 @@ class HttpLoad(HttpServer):
                 with contextlib.closing(self.connect()) as first:
                     self.head_of_calls = self.head(*_of_session(self.open_session(first)))
             else:
-                revision = f"MCP-Protocol-Version: {_wire.MODERN_VERSION}"
+                revision = f"MCP-Protocol-Version: {wire.MODERN_VERSION}"
                 self.head_of_calls = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
             self.open(1)
 
@@ -136,7 +136,7 @@ class HttpLoad(HttpServer):
     def _call(self, connection: Connection) -> None:
         number = self._take_id()
         connection.send(self._request(number))
-        _wire.check_tool_result(_wire.result_of(connection.answer(), number), number + _B)
+        wire.check_tool_result(wire.result_of(connection.answer(), number), number + _B)
 
     def times(self, seconds: float) -> list[float]:
         """Call over the first connection, one call after the other, and return the seconds that each took."""
@@ -202,7 +202,7 @@ class HttpLoad(HttpServer):
                     else:
                         outstanding -= 1
             elapsed = time.perf_counter() - started
-        _wire.check_add_answers(b"\n".join(answers), first_id, len(answers), _B)
+        wire.check_add_answers(b"\n".join(answers), first_id, len(answers), _B)
         return took, elapsed
 
     def _take_id(self) -> int:
@@ -275,6 +275,6 @@ class Connection:
         if head.startswith(b"HTTP/1.1 202"):
             return b""
         if not head.startswith(b"HTTP/1.1 200"):
-            raise _wire.WrongAnswer(f"not 200: {head[:100]!r} {body[:300]!r}")
+            raise wire.WrongAnswer(f"not 200: {head[:100]!r} {body[:300]!r}")
         json.loads(body)
         return body

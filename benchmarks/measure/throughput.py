@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ._measure import Comparison, Group, Times, interleave
-from ._processes import DEADLINE, ROOT, Process, python
+from benchmarks.measure.processes import DEADLINE, ROOT, Process, python
+from benchmarks.measure.samples import Comparison, Group, Times, interleave
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ._options import Options
+    from benchmarks.options import Options
 
 # What is measured beside the calls per second of a case.
 MEDIAN, TAIL = "time of a call at the median", "time of a call at the 99th percentile"
@@ -37,7 +37,7 @@ class Worker:
     """A contender in its own process, idle until a sample is taken.
 
     Args:
-        command: The command that starts it; it does what `_worker` says.
+        command: The command that starts it; it does what `load.worker` says.
         root: The directory from which it imports.
 
     Attributes:
@@ -58,7 +58,7 @@ class Worker:
             loop: The event loop on which it runs.
             root: The directory from which it imports.
         """
-        return cls(python("-m", "benchmarks._worker", loop, module, *arguments), root)
+        return cls(python("-m", "benchmarks.load.worker", loop, module, *arguments), root)
 
     def wait_ready(self) -> None:
         with self.process.deadline():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._processes import ROOT, ProcessFailed, run_python
+from benchmarks.measure.processes import ROOT, ProcessFailed, run_python
 
 
 def prepare(stage: Path, checkout: Path) -> Path:

@@ -1,0 +1,1 @@
+"""The load generators, written without any SDK, and the processes that only make load."""

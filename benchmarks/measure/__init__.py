@@ -1,0 +1,1 @@
+"""Processes, samples and statistics: how anything is measured, independent of what it is."""
