@@ -14,7 +14,17 @@ from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import BUFFER, Inbound, hand_on, report_unsent
 
-__all__ = ["CHUNK", "CLOSE_GRACE", "File", "LineSender", "PipeReader", "check_size", "read_lines", "read_socket"]
+__all__ = [
+    "CHUNK",
+    "CLOSE_GRACE",
+    "File",
+    "LineSender",
+    "PipeReader",
+    "check_size",
+    "read_lines",
+    "read_socket",
+    "write_now",
+]
 
 CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
@@ -51,7 +61,7 @@ async def read_lines(
     while chunk := chunk or await receive():
         inbound.renew()
         # Requests that came together have their responses written together.
-        outbound.joining = chunk.count(b"\n") > 1
+        outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
@@ -70,6 +80,15 @@ class File(Protocol):
 
     def fileno(self) -> int:
         """Return the number of the descriptor; negative once it is closed."""
+
+
+def write_now(file: File, data: bytes | memoryview) -> int:
+    """Write what the system takes at once, and return how many bytes that is."""
+    # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
+    try:
+        return os.write(file.fileno(), data)
+    except OSError:
+        return 0
 
 
 class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
@@ -105,16 +124,19 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         item: SessionMessage | bytes = value
         if self._idle and self._file is not None and not self.joining:
             try:
-                # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
-                line = encode(value.message) + b"\n"
+                text = encode(value.message)
             except (TypeError, ValueError):
                 pass  # the task finds out, and reports it
             else:
                 # What is long takes long to write, too, and others may follow meanwhile.
-                written = self._write_now(line) if len(line) <= CHUNK else 0
-                if written == len(line):
-                    return
-                item = line[written:]
+                if len(text) < CHUNK:
+                    # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
+                    line = text + b"\n"
+                    written = self._write_now(line)
+                    if written == len(line):
+                        return
+                    text = line[written:-1]
+                item = text
         self._queue.send_nowait(item)
         self._idle = False
 
@@ -143,13 +165,7 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
 
     def _write_now(self, data: bytes | memoryview) -> int:
         """Write what the system takes at once, and return how many bytes that is."""
-        if self._file is None:
-            return 0
-        # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
-        try:
-            return os.write(self._file.fileno(), data)
-        except OSError:
-            return 0
+        return 0 if self._file is None else write_now(self._file, data)
 
     async def write(
         self, send: Callable[[memoryview], Awaitable[None]], inbound: Inbound, limit: trio.CancelScope | None = None
@@ -167,21 +183,21 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
         """
         try:
             while True:
-                lines = await self._next_lines(inbound)
-                rest = memoryview(lines)
-                # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait for
-                # each piece would cost a long message up to a quarter of its time.
-                while rest := rest[self._write_now(rest) :]:
-                    await send(rest[:CHUNK])
-                    rest = rest[CHUNK:]
-                    if limit is not None:
-                        limit.deadline = trio.current_time() + CLOSE_GRACE
+                for part in await self._next_lines(inbound):
+                    rest = memoryview(part)
+                    # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait
+                    # for each piece would cost a long message up to a quarter of its time.
+                    while rest := rest[self._write_now(rest) :]:
+                        await send(rest[:CHUNK])
+                        rest = rest[CHUNK:]
+                        if limit is not None:
+                            limit.deadline = trio.current_time() + CLOSE_GRACE
         except trio.EndOfChannel:
             pass
         finally:
             self._idle = False  # a rest would not be written any more
 
-    async def _next_lines(self, inbound: Inbound) -> bytes:
+    async def _next_lines(self, inbound: Inbound) -> list[bytes]:
         """Wait for a message, and return the lines of all that wait together: one system call for many small ones."""
         item: SessionMessage | bytes | None
         try:
@@ -192,28 +208,29 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
             item = await self._queued.receive()
         else:
             await trio.lowlevel.checkpoint()
-        lines: list[bytes] = []
+        parts: list[bytes] = []
         size = 0
         while item is not None:
             try:
                 # Bytes are what the system did not take at once, encoded already.
-                line: bytes | None = item if isinstance(item, bytes) else encode(item.message) + b"\n"
+                text: bytes | None = item if isinstance(item, bytes) else encode(item.message)
             except ValueError:
                 assert not isinstance(item, bytes)
-                line = await self._replaced(item, inbound)
-            if line is not None:
-                lines.append(line)
-                size += len(line)
+                text = await self._replaced(item, inbound)
+            if text is not None:
+                parts += text, b"\n"
+                size += len(text)
             item = self._waiting() if size < CHUNK else None
-        return b"".join(lines)
+        # Only the last text can be long, which is not copied for the sake of its newline.
+        return [b"".join(parts)] if size < 2 * CHUNK else [b"".join(parts[:-2]), *parts[-2:]]
 
     async def _replaced(self, item: SessionMessage, inbound: Inbound) -> bytes | None:
-        """Report a message that can't be encoded, and return the line that is written in its place, if any."""
+        """Report a message that can't be encoded, and return the text that is written in its place, if any."""
         # Rare, so encoding a second time costs nothing that matters.
         data, problem = encode_or_replace(item.message)
         if problem is not None:
             await report_unsent(item, problem, inbound)
-        return None if data is None else data + b"\n"
+        return data
 
     def _waiting(self) -> SessionMessage | bytes | None:
         try:
