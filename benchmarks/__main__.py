@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from benchmarks import peers
 from benchmarks.load.wire import WrongAnswer
 from benchmarks.measure.checkouts import prepare
 from benchmarks.measure.processes import ProcessFailed
-from benchmarks.options import Options, Parser, checkout, peer_installed, whole_number
+from benchmarks.options import Options, Parser, checkout, duration, peer_installed, whole_number
 from benchmarks.report.earlier import HEADING, compare, earlier, verdict
 from benchmarks.report.formats import as_json, as_markdown, as_text, text_table
 from benchmarks.report.machine import load_average, surroundings, version_of
@@ -27,16 +26,6 @@ if TYPE_CHECKING:
 
 # Seconds of a sample, and rounds. Six rounds are the fewest that give a median an interval of 95 %.
 FULL, QUICK, SMOKE = (0.4, 6), (0.15, 3), (0.05, 1)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and up to 3600")
-    return value
 
 
 def _scenario(text: str) -> str:
@@ -53,7 +42,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "scenarios", nargs="*", type=_scenario, metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default"
     )
-    parser.add_argument("--seconds", type=_seconds, help="length of a throughput sample (default 0.4)")
+    parser.add_argument("--seconds", type=duration, help="length of a throughput sample (default 0.4)")
     parser.add_argument("--rounds", type=whole_number, help="interleaved samples per contender (default 6)")
     shorter = parser.add_mutually_exclusive_group()
     shorter.add_argument(

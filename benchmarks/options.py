@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -40,6 +41,17 @@ def whole_number(text: str) -> int:
         value = 0
     if not 1 <= value <= 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
+    return value
+
+
+def duration(text: str) -> float:
+    """Parse the value of an option that is a length of time."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and up to 3600")
     return value
 
 

@@ -12,7 +12,6 @@ import cProfile
 import importlib
 import pstats
 import signal
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
@@ -23,6 +22,7 @@ import trio
 
 from benchmarks.load.http import HttpServer
 from benchmarks.load.worker import throughput
+from benchmarks.options import Parser, duration, whole_number
 from benchmarks.scenarios import http_client, memory
 from benchmarks.servers.commands import server_command
 
@@ -135,7 +135,7 @@ async def _profile_contender(arguments: argparse.Namespace, module: str, *given:
         async def counted(a: int, b: int) -> int:
             nonlocal calls
             calls += 1
-            return await call(a, b)
+            return await call(a, b)  # type: ignore[no-any-return]
 
         started = time.process_time()
         with sampler.running():
@@ -143,21 +143,22 @@ async def _profile_contender(arguments: argparse.Namespace, module: str, *given:
         print(sampler.report(arguments.top, 1e6 * (time.process_time() - started) / calls))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__.partition("\n")[0])
+def main(arguments: list[str] | None = None) -> None:
+    """Profile what `arguments` choose, and print it."""
+    parser = Parser(prog="python -m benchmarks.profile", description=__doc__.partition("\n")[0])
     parser.add_argument("scenario", choices=CONTENDERS)
     parser.add_argument("--contender", metavar="MODULE:VARIANT", help="what to profile (default ours, modern)")
-    parser.add_argument("--in-flight", type=int, default=1, metavar="N", help="calls outstanding (default 1)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long to watch (default 5)")
-    parser.add_argument("--top", type=int, default=30, help="how many functions and lines to print (default 30)")
+    parser.add_argument("--in-flight", type=whole_number, default=1, metavar="N", help="calls outstanding (default 1)")
+    parser.add_argument("--seconds", type=duration, default=5.0, help="how long to watch (default 5)")
+    parser.add_argument("--top", type=whole_number, default=30, help="functions and lines to print (default 30)")
     parser.add_argument("--calls", action="store_true", help="count calls with cProfile instead of sampling")
-    arguments = parser.parse_args()
-    known = list(dict.fromkeys(":".join(each) for each in CONTENDERS[arguments.scenario]))
-    arguments.contender = arguments.contender or known[0]
-    if arguments.contender not in known:
-        parser.error(f"{arguments.contender!r} is not in {arguments.scenario}: choose from {', '.join(known)}")
-    trio.run(_profile, arguments)
+    chosen = parser.parse_args(arguments)
+    known = list(dict.fromkeys(":".join(each) for each in CONTENDERS[chosen.scenario]))
+    chosen.contender = chosen.contender or known[0]
+    if chosen.contender not in known:
+        parser.error(f"{chosen.contender!r} is not in {chosen.scenario}: choose from {', '.join(known)}")
+    trio.run(_profile, chosen)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -26,23 +26,32 @@ BEGIN, END = "<!-- figures: written by `python -m benchmarks.publish` -->", "<!-
 
 
 def goals(report: dict[str, Any]) -> str:
-    """Return everything that has a target as a Markdown table, with what was measured."""
-    rows = [["what", "median", "range", "goal"]]
+    """Return everything that has a target, with what was measured, as Markdown: an overview, and a table a scenario."""
+    scenarios: dict[str, list[list[str]]] = {}
     for group in groups_of(report):
-        of = f"{group.scenario}: {group.case}"
+        rows = scenarios.setdefault(group.scenario, [])
         for comparison in group.comparisons:
             if comparison.target is not None:
                 spread = Spread.of(group.ratios(comparison))
-                what = f"{of}: {comparison.left} / {comparison.right}"
-                rows.append(_row(what, spread, "", verdict_of(comparison.target, spread.median)))
+                what = f"{comparison.left} / {comparison.right}"
+                rows.append(_row(group.case, what, spread, "", verdict_of(comparison.target, spread.median)))
         for label, target in group.value_targets.items():
             spread = Spread.of(group.samples[label])
-            rows.append(_row(f"{of}: {label}", spread, f" {group.unit}", verdict_of(target, spread.median)))
-    return "\n".join(markdown_table(rows))
+            rows.append(_row(group.case, label, spread, f" {group.unit}", verdict_of(target, spread.median)))
+    overview = [["scenario", "goals", "met"]]
+    tables = []
+    for scenario, rows in scenarios.items():
+        if rows:
+            met = sum(row[-1].endswith("met") for row in rows)
+            overview.append([scenario, str(len(rows)), str(met)])
+            table = "\n".join(markdown_table([["case", "what", "median", "range", "goal"], *rows], texts=2))
+            summary = f"<summary>{scenario}: {met} of {len(rows)} goals met</summary>"
+            tables.append(f"<details>{summary}\n\n{table}\n\n</details>")
+    return "\n\n".join(["\n".join(markdown_table(overview)), *tables])
 
 
-def _row(what: str, spread: Spread, unit: str, verdict: str) -> list[str]:
-    return [what, f"{number(spread.median)}{unit}", f"{number(spread.low)} to {number(spread.high)}", verdict]
+def _row(case: str, what: str, spread: Spread, unit: str, verdict: str) -> list[str]:
+    return [case, what, f"{number(spread.median)}{unit}", f"{number(spread.low)} to {number(spread.high)}", verdict]
 
 
 def run_of(report: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ table of docs/how-to/choosing_a_transport.md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -18,7 +17,7 @@ from typing import Any
 from benchmarks import __main__
 from benchmarks.measure.processes import ROOT
 from benchmarks.measure.throughput import COST, MEDIAN, TAIL
-from benchmarks.options import whole_number
+from benchmarks.options import Parser, duration, whole_number
 from benchmarks.report.formats import markdown_table, number
 from benchmarks.scenarios.transports import CASES
 
@@ -64,16 +63,19 @@ def put_into(page: str, text: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it, and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.transports", description=__doc__.partition("\n")[0])
+    parser = Parser(prog="python -m benchmarks.transports", description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=whole_number, default=25, help="interleaved samples (default 25)")
-    parser.add_argument("--seconds", default="0.5", help="length of a sample (default 0.5)")
+    parser.add_argument("--seconds", type=duration, default=0.5, help="length of a sample (default 0.5)")
     parser.add_argument("--report", type=Path, default=REPORT, help="where the report goes (default transports.md)")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that has the table (default that of docs)")
     chosen = parser.parse_args(arguments)
+    if not chosen.page.is_file():
+        parser.error(f"{chosen.page}: there is no such file")
     with tempfile.TemporaryDirectory() as directory:
         samples = Path(directory, "samples.json")
+        length = ["--seconds", str(chosen.seconds), "--rounds", str(chosen.rounds)]
         files = ["--json", str(samples), "--markdown", str(chosen.report)]
-        if status := __main__.main(["transports", "--seconds", chosen.seconds, "--rounds", str(chosen.rounds), *files]):
+        if status := __main__.main(["transports", *length, *files]):
             return status
         chosen.page.write_text(put_into(chosen.page.read_text(), tables(json.loads(samples.read_text()))))
     return 0

@@ -7,8 +7,10 @@ import importlib
 import inspect
 import pkgutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from difflib import unified_diff
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +181,9 @@ def _awaits(node: ast.AST) -> Iterator[int]:
             yield node.lineno
     for child in ast.iter_child_nodes(node):
         yield from _awaits(child)
+
+
+def test_a_wheel_holds_the_library_alone() -> None:
+    """Another folder here would be a module of that name in the environment of everyone who installs it."""
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["trio_mcp"]

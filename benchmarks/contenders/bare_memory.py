@@ -59,7 +59,8 @@ async def connect(variant: str) -> AsyncIterator[Callable[[int, int], Awaitable[
     async def call(a: int, b: int) -> int:
         request_id = next(ids)
         params = {"name": "add", "arguments": {"a": a, "b": b}}
-        waiting[request_id] = event, box = trio.Event(), []
+        event, box = trio.Event(), list[dict[str, Any]]()
+        waiting[request_id] = event, box
         await request_send.send(to_json({"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}))
         await event.wait()
         return box[0]["structuredContent"]["result"]  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trio_mcp import Client
 
@@ -45,7 +45,7 @@ async def _auth(kind: str, url: str) -> Auth:
 @asynccontextmanager
 async def connect(variant: str, url: str, auth: str = "none") -> AsyncIterator[Callable[[int, int], Awaitable[int]]]:
     """Yield a function that calls ``add`` at a URL; `variant` is the era, `auth` what signs the requests."""
-    settings = {} if auth == "none" else {"auth": await _auth(auth, url)}
+    settings: dict[str, Any] = {} if auth == "none" else {"auth": await _auth(auth, url)}
     async with Client(url, mode=MODES[variant], **settings) as client:
 
         async def call(a: int, b: int) -> int:

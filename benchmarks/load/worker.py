@@ -69,4 +69,4 @@ async def main(module: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[2:], backend=sys.argv[1])
+    anyio.run(main, sys.argv[2], *sys.argv[3:], backend=sys.argv[1])

@@ -1,5 +1,6 @@
 """FastMCP's server on stdio as it comes; with the argument ``http``, over HTTP on uvicorn, answering in JSON."""
 
+import socket
 import sys
 
 import anyio
@@ -33,7 +34,7 @@ async def over_http() -> None:
     class Telling(uvicorn.Server):
         """A uvicorn server that prints its URL. It opens its own sockets: one passed to it lacks TCP_NODELAY."""
 
-        async def startup(self, sockets=None):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             print(f"http://127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]}/mcp", flush=True)
 

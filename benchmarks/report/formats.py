@@ -55,10 +55,10 @@ def text_table(table: list[list[str]]) -> list[str]:
     return lines
 
 
-def markdown_table(table: list[list[str]]) -> list[str]:
-    """Return the Markdown lines of a table whose first row is its heading."""
+def markdown_table(table: list[list[str]], *, texts: int = 1) -> list[str]:
+    """Return the Markdown lines of a table whose first row is its heading, and whose first columns are texts."""
     heading, *rows = (f"| {' | '.join(row)} |" for row in table)
-    return [heading, f"|---{'|---:' * (len(table[0]) - 1)}|", *rows]
+    return [heading, f"{'|---' * texts}{'|---:' * (len(table[0]) - texts)}|", *rows]
 
 
 def as_text(group: Group) -> str:

@@ -34,7 +34,9 @@ _MOMENT = 0.001  # seconds between two looks at the file
 class Waiting(Protocol):
     """A server that is kept busy, and gets calls that wait to be cancelled."""
 
-    load: LinkLoad | HttpLoad
+    @property
+    def load(self) -> LinkLoad | HttpLoad:
+        """What keeps it busy."""
 
     def wait(self, number: int, file: str) -> None:
         """Make a call that waits."""
@@ -60,7 +62,7 @@ class OverLink:
         # Two threads write, and a long write to a pipe is not atomic.
         lock = threading.Lock()
 
-        def locked(write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        def locked(write: Callable[[bytes], object]) -> Callable[[bytes], None]:
             def locked_write(data: bytes) -> None:
                 with lock:
                     write(data)

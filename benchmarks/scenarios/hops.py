@@ -154,7 +154,7 @@ def run(options: Options) -> Iterator[Group]:
     for runner in installed_runners():
         seen |= _over_http(runner)
     for unit, index, count in (
-        ("functions", 0, lambda pairs: len(pairs)),
+        ("functions", 0, len),
         ("files", 1, lambda pairs: len({file for file, _ in pairs})),
     ):
         samples = {path: [float(count(pairs))] for path, pairs in seen.items()}

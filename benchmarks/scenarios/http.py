@@ -63,8 +63,8 @@ def _contenders(before: Path | None) -> dict[str, Contender]:
             found[OFFICIAL.format(era)] = Contender(server_command("http_official"), era)
             found[OFFICIAL_JSON.format(era)] = Contender(server_command("http_official", "json"), era)
             if importlib.util.find_spec("httptools"):
-                command = server_command("http_official", "json", "httptools")
-                found[OFFICIAL_FAST.format(era)] = Contender(command, era)
+                fast = server_command("http_official", "json", "httptools")
+                found[OFFICIAL_FAST.format(era)] = Contender(fast, era)
         if command := peers.typescript("http", "v2"):
             found[f"TypeScript v2, {era}"] = Contender(command, era)
         if command := peers.fastmcp("http"):
@@ -90,10 +90,10 @@ def _comparisons() -> list[Comparison]:
             label = OURS.format(runner, era)
             bound = TIMES_BEFORE.get((runner, era))
             found.append(Comparison(label, OFFICIAL_JSON.format(era), times))
-            found.append(Comparison(label, BEFORE.format(era), bound and Target(">=", bound)))
-        modern = OURS.format(runner, "modern"), OFFICIAL_JSON.format("modern")
-        found.append(Comparison(*map(NEW_HEADS.format, modern), times))
-        found.append(Comparison(NEW_HEADS.format(modern[0]), modern[0]))
+            found.append(Comparison(label, BEFORE.format(era), None if bound is None else Target(">=", bound)))
+        ours, official = OURS.format(runner, "modern"), OFFICIAL_JSON.format("modern")
+        found.append(Comparison(NEW_HEADS.format(ours), NEW_HEADS.format(official), times))
+        found.append(Comparison(NEW_HEADS.format(ours), ours))
     for era in ERAS:
         found.append(Comparison(OURS.format("httptools", era), OFFICIAL_FAST.format(era)))
         others = ("TypeScript v2, {}", "TypeScript v1, {}", "FastMCP on uvicorn, {}, JSON")

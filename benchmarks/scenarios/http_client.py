@@ -11,7 +11,7 @@ from benchmarks import peers
 from benchmarks.load.http import HttpLoad, HttpServer
 from benchmarks.measure.processes import ROOT
 from benchmarks.measure.samples import Comparison
-from benchmarks.measure.throughput import Worker, groups
+from benchmarks.measure.throughput import Measurable, Worker, groups
 from benchmarks.options import peer_installed
 from benchmarks.servers.commands import server_command
 
@@ -134,7 +134,7 @@ def run_client(options: Options) -> Iterator[Group]:
         stack.callback(ceiling.close)
         ceiling.greet()
         workers = _connected(options.select(chosen), stack, options.before)
-        contenders = {**workers, CEILING: ceiling}
+        contenders: dict[str, Measurable] = {**workers, CEILING: ceiling}
         yield from groups("http-client", contenders, CASES, CLIENT_COMPARISONS, options, of="client")
 
 

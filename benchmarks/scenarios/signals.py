@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,22 @@ CAP = 5.0  # seconds after which a server that has not exited is killed; this is
 _SETTLE = 0.2  # seconds for the server to become idle, or for the tool to start
 
 
+@contextmanager
+def _default_in_children() -> Iterator[None]:
+    """Have processes that are started meanwhile begin with the default of SIGINT.
+
+    They inherit that it is ignored, as ``nohup ... &`` has it, but no handler.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Leaving:
     """One way to make a server exit; it remembers whether the server ever had to be killed."""
 
@@ -33,7 +49,7 @@ class Leaving:
 
     def on_sigint(self) -> float:
         """Return the milliseconds from SIGINT to the exit of an idle server."""
-        with closing(Load(self._command, "modern")) as load:
+        with _default_in_children(), closing(Load(self._command, "modern")) as load:
             load.greet()
             time.sleep(_SETTLE)
             return self._exit_time(load, lambda: load.process.send_signal(signal.SIGINT))

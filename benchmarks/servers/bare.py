@@ -92,7 +92,7 @@ async def serve() -> None:
     writer = Writer(trio.lowlevel.FdStream(os.dup(1)))
     async with stdin, trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
-        parts: list[bytes] = []
+        parts: list[bytes | bytearray] = []
         async for chunk in stdin:
             *lines, rest = chunk.split(b"\n")
             for line in lines:

@@ -11,9 +11,10 @@ from typing import Any
 
 import h11
 import trio
-from bare import Writer, answer, result
 from pydantic_core import from_json, to_json
 from trio_websocket import ConnectionClosed, WebSocketRequest, serve_websocket
+
+from benchmarks.servers.bare import Writer, answer, result
 
 CHUNK = 65536
 

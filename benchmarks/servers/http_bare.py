@@ -1,6 +1,8 @@
 """The bare limit over HTTP: hypercorn as it comes, with an application that only parses JSON and writes an answer."""
 
 import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 from hypercorn.config import Config
@@ -8,7 +10,7 @@ from hypercorn.trio import serve
 from pydantic_core import from_json, to_json
 
 
-async def app(scope, receive, send):
+async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
     if scope["type"] != "http":
         raise RuntimeError("no lifespan")
     body = b""

@@ -9,6 +9,7 @@ import json
 import selectors
 import socket
 import sys
+from typing import Any
 
 LEGACY_VERSION, MODERN_VERSION = "2025-11-25", "2026-07-28"
 
@@ -20,8 +21,8 @@ TOOL = {
 }
 INFO = {"name": "fast", "version": "1.0.0"}
 CACHEABLE = {"ttlMs": 3_600_000, "cacheScope": "public"}
-CAPABILITIES = {"tools": {}}
-RESULTS = {
+CAPABILITIES: dict[str, Any] = {"tools": {}}
+RESULTS: dict[str, dict[str, Any]] = {
     "initialize": {"protocolVersion": LEGACY_VERSION, "capabilities": CAPABILITIES, "serverInfo": INFO},
     "server/discover": {"supportedVersions": [MODERN_VERSION], "capabilities": CAPABILITIES, **CACHEABLE},
     "tools/list": {"tools": [TOOL], **CACHEABLE},
@@ -32,7 +33,7 @@ DIFFERS = (b"Differs: %d\r\n" % number for number in itertools.count())
 NEW_HEADS = sys.argv[1:] == ["heads"]
 
 
-def answer_to(message):
+def answer_to(message: dict[str, Any]) -> dict[str, Any]:
     method, params = message["method"], message.get("params") or {}
     if method == "tools/call":
         value = params["arguments"]["a"] + params["arguments"]["b"]
@@ -47,7 +48,7 @@ def answer_to(message):
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
-def respond(method, body):
+def respond(method: bytes, body: bytes) -> bytes:
     """Return the bytes of the response to an HTTP request."""
     if method == b"DELETE":
         return b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -67,7 +68,7 @@ def respond(method, body):
     return b"%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (head, len(text), text)
 
 
-def serve_connection(connection, buffer):
+def serve_connection(connection: socket.socket, buffer: bytes) -> bytes | None:
     """Read once, and answer every complete request. Return the rest of the buffer, or None at the end."""
     data = connection.recv(65536)
     if not data:
@@ -82,21 +83,21 @@ def serve_connection(connection, buffer):
         buffer = rest[length:]
 
 
-def main():
+def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=100)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
-    buffers = {}
+    buffers: dict[socket.socket, bytes] = {}
     while True:
         for key, _ in selector.select():
             if key.fileobj is listener:
                 connection, _ = listener.accept()
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 buffers[connection] = b""
-                selector.register(connection, selectors.EVENT_READ)
+                selector.register(connection, selectors.EVENT_READ, connection)
                 continue
-            connection = key.fileobj
+            connection = key.data
             try:
                 left = serve_connection(connection, buffers.pop(connection))
             except ConnectionError:

@@ -3,17 +3,19 @@
 With the argument ``httptools``, too, uvicorn parses with that. Installed by ``pip install mcp`` alone, it uses h11.
 """
 
+import socket
 import sys
 
 import anyio
 import uvicorn
-from official import server
+
+from benchmarks.servers.official import server
 
 
 class Telling(uvicorn.Server):
     """A uvicorn server that prints its URL. It opens its own sockets, because one passed to it lacks TCP_NODELAY."""
 
-    async def startup(self, sockets=None):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         print(f"http://127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]}/mcp", flush=True)
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import trio
 from hypercorn.config import Config
-from ours import server
+
+from benchmarks.servers.ours import server
 
 
 async def main() -> None:

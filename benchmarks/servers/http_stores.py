@@ -5,14 +5,14 @@ import sys
 from functools import partial
 
 import trio
-from ours import server
 
+from benchmarks.servers.ours import server
 from trio_mcp import MemoryEventStore, SqliteEventStore
 
 
 async def main(kind: str = "none", *file: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        store = None
+        store: MemoryEventStore | SqliteEventStore | None = None
         if kind == "memory":
             store = MemoryEventStore(max_bytes=256 << 20)
         elif kind == "sqlite":

@@ -4,7 +4,8 @@ import sys
 from functools import partial
 
 import trio
-from ours import server
+
+from benchmarks.servers.ours import server
 
 LIMIT = 64 * 1024 * 1024  # bytes of a message, as on stdio
 

@@ -4,11 +4,10 @@ import os
 import sys
 import time
 
-import http_ours
-import links
 import trio
-from ours import server
 
+from benchmarks.servers import http_ours, links
+from benchmarks.servers.ours import server
 from trio_mcp import Context
 
 
