@@ -113,7 +113,7 @@ class TextSender(trio.abc.SendChannel[SessionMessage]):
 
     def close(self) -> None:
         """Close this half: `take` returns what was sent before, and then there is no more."""
-        self._end = self._end or trio.ClosedResourceError
+        self._end = trio.ClosedResourceError
         self._senders.unpark_all()
         self._taker.unpark()
 

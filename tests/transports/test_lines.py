@@ -146,12 +146,13 @@ async def test_senders_that_wait_for_room_end_with_the_link() -> None:
                 await writing.send(Notification("late"))
             ended += 1
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
-            nursery.start_soon(send)
-            await trio.testing.wait_all_tasks_blocked()
-            assert not ended
-            getattr(writing.sender, end)()
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send)
+                nursery.start_soon(send)
+                await trio.testing.wait_all_tasks_blocked()
+                assert not ended
+                getattr(writing.sender, end)()
         assert ended == 2
 
 
@@ -163,10 +164,11 @@ async def test_a_refusal_wakes_the_writer() -> None:
         with pytest.raises(trio.ClosedResourceError):
             await writing.run()
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(write)
-        await trio.testing.wait_all_tasks_blocked()
-        writing.sender.refuse()
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await trio.testing.wait_all_tasks_blocked()
+            writing.sender.refuse()
 
 
 async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> None:
