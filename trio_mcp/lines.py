@@ -16,7 +16,17 @@ from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import Inbound, hand_on
 from trio_mcp.text_sender import TextSender
 
-__all__ = ["CHUNK", "CLOSE_GRACE", "File", "LineSender", "PipeReader", "check_size", "read_lines", "read_socket"]
+__all__ = [
+    "CHUNK",
+    "CLOSE_GRACE",
+    "File",
+    "LineSender",
+    "PipeReader",
+    "check_size",
+    "read_lines",
+    "read_socket",
+    "write_now",
+]
 
 CHUNK = 64 * 1024
 """Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7))."""
@@ -50,7 +60,7 @@ async def read_lines(
     while chunk := chunk or await receive():
         inbound.renew()
         # Requests that came together have their responses written together.
-        outbound.joining = chunk.count(b"\n") > 1
+        outbound.joining = chunk.find(b"\n") < chunk.rfind(b"\n")
         for message in decoder.feed(chunk):
             try:
                 # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
@@ -69,6 +79,15 @@ class File(Protocol):
 
     def fileno(self) -> int:
         """Return the number of the descriptor; negative once it is closed."""
+
+
+def write_now(file: File, data: bytes | memoryview) -> int:
+    """Write what the system takes at once, and return how many bytes that is."""
+    # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
+    try:
+        return os.write(file.fileno(), data)
+    except OSError:
+        return 0
 
 
 class LineSender(TextSender):
@@ -102,13 +121,7 @@ class LineSender(TextSender):
 
     def _write_now(self, data: bytes | memoryview) -> int:
         """Write what the system takes at once, and return how many bytes that is."""
-        if self._file is None:
-            return 0
-        # If it fails, the stream's own `send_all` finds out why, and waits if that helps.
-        try:
-            return os.write(self._file.fileno(), data)
-        except OSError:
-            return 0
+        return 0 if self._file is None else write_now(self._file, data)
 
     async def write(self, send: Callable[[memoryview], Awaitable[None]], limit: trio.CancelScope | None = None) -> None:
         """Write what can't be written at once, until the session closes its side; the task of a transport.
@@ -122,20 +135,20 @@ class LineSender(TextSender):
             trio.BrokenResourceError: If the stream breaks.
             trio.ClosedResourceError: If what follows is refused.
         """
-        while True:
-            try:
-                texts = await self.take()
-            except trio.EndOfChannel:
-                break
-            for part in _as_lines(texts):
-                rest = memoryview(part)
-                # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait for
-                # each piece would cost a long message up to a quarter of its time.
-                while rest := rest[self._write_now(rest) :]:
-                    await send(rest[:CHUNK])
-                    rest = rest[CHUNK:]
-                    if limit is not None:
-                        limit.deadline = trio.current_time() + CLOSE_GRACE
+        try:
+            while True:
+                # In no variable of its own, or a long message would stay in memory until the next one.
+                for part in _as_lines(await self.take()):
+                    rest = memoryview(part)
+                    # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait
+                    # for each piece would cost a long message up to a quarter of its time.
+                    while rest := rest[self._write_now(rest) :]:
+                        await send(rest[:CHUNK])
+                        rest = rest[CHUNK:]
+                        if limit is not None:
+                            limit.deadline = trio.current_time() + CLOSE_GRACE
+        except trio.EndOfChannel:
+            pass
 
 
 def _as_lines(texts: list[bytes]) -> list[bytes]:

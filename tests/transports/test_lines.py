@@ -10,6 +10,7 @@ import logging
 import os
 import pty
 import socket
+import tracemalloc
 import tty
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -682,3 +683,32 @@ async def test_a_socket_closed_as_its_bytes_arrive_is_not_read_by_its_number() -
     theirs.close()
     for descriptor in (number, reader, writer):
         os.close(descriptor)
+
+
+async def test_a_long_message_is_written_without_a_copy_for_its_newline() -> None:
+    """Only its text is in memory while it is written, and its line ends all the same."""
+    size = 4 << 20
+    message = Notification("notifications/message", {"data": "x" * size})
+    written: list[int] = []
+    last = b""
+
+    async def send(data: memoryview) -> None:
+        nonlocal last
+        written.append(len(data))
+        last = bytes(data[-3:])
+        await trio.lowlevel.checkpoint()
+
+    inbound, read = open_direct_channel(BUFFER)
+    sender = LineSender(inbound)
+    with inbound, read:
+        tracemalloc.start()
+        try:
+            sender.send_nowait(SessionMessage(message))
+            sender.close()
+            await sender.write(send)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert (last, written[-2:]) == (b"\n", [written[-2], 1])
+    assert sum(written) > size
+    assert peak < 1.3 * size

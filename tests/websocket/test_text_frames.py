@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 
+from trio_mcp.websocket import text_frames
 from trio_mcp.websocket.stream import WatchedStream
 from trio_mcp.websocket.text_frames import read_text_frame, text_frame
 
@@ -139,11 +140,39 @@ def pieces_of(data: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.data(), st.booleans())
-def test_messages_and_verdict_are_those_of_the_parser(data: st.DataObject, is_client: bool) -> None:
+@given(st.data(), st.booleans(), st.sampled_from([text_frames.LONG, 1, 130]))
+def test_messages_and_verdict_are_those_of_the_parser(data: st.DataObject, is_client: bool, long: int) -> None:
     arrived = b"".join(data.draw(st.lists(frames(not is_client), max_size=8)))
     pieces = list(pieces_of(arrived, data.draw(st.lists(st.integers(0, len(arrived)), max_size=6))))
-    assert trio.run(with_short_cut, pieces, is_client)[0] == without(pieces, is_client)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_frames, "LONG", long)
+        assert trio.run(with_short_cut, pieces, is_client)[0] == without(pieces, is_client)
+
+
+LONG = ("é🦊" * 50_000).encode()
+
+
+@pytest.mark.parametrize("is_client", [True, False])
+@pytest.mark.parametrize("size", [1, 1021, 65536])
+async def test_a_long_message_needs_no_parser_however_it_is_cut(is_client: bool, size: int) -> None:
+    sent = text_frame(LONG, not is_client)
+    size = max(size, len(sent) // 100) if size == 1 else size
+    around = text_frame(b"{}", not is_client)
+    arrived = around + sent + sent + around
+    pieces = [arrived[start : start + size] for start in range(0, len(arrived), size)]
+    found, short = await with_short_cut(pieces, is_client)
+    assert found == ([("TEXT", text) for text in ("{}", LONG.decode(), LONG.decode(), "{}")], [])
+    assert short >= 2
+
+
+@pytest.mark.parametrize("is_client", [True, False])
+@pytest.mark.parametrize("place", [0, 65536, 131074, len(LONG) - 1])
+async def test_a_long_message_that_is_not_utf_8_is_refused_where_the_parser_would(is_client: bool, place: int) -> None:
+    sent = text_frame(LONG[:place] + b"\xff" + LONG[place + 1 :], not is_client)
+    pieces = [sent[start : start + 65536] for start in range(0, len(sent), 65536)]
+    seen = place // 65536 + 2  # pieces, after which there is more to come
+    found, short = await with_short_cut(pieces[:seen], is_client)
+    assert (found, short) == (([], [("refused", 1007)]), 0)
 
 
 TEXT = text_frame(b"text", masked=True)

@@ -70,11 +70,12 @@ class Chunks:
         content = bytearray()
         while buffer and not self.complete:
             if self._left:
-                piece = buffer[: self._left]
-                content += piece
-                del buffer[: len(piece)]
-                self._left -= len(piece)
-                self._content += len(piece)
+                size = min(self._left, len(buffer))
+                with memoryview(buffer) as view:
+                    content += view[:size]
+                del buffer[:size]
+                self._left -= size
+                self._content += size
                 continue
             line = self._next_line(buffer)
             if line is None:

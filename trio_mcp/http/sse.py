@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import attrs
 
 from trio_mcp._checks import check_count
-from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, oversize
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, Pieces, oversize
 from trio_mcp.jsonrpc.messages import Malformed
 
 __all__ = ["EventDecoder", "ServerSentEvent", "encode_comment", "encode_event", "encode_priming_event", "encode_retry"]
@@ -90,6 +90,9 @@ class EventDecoder:
         if self._after_cr and chunk.startswith(b"\n"):  # the second half of a CRLF
             chunk = chunk[1:]
         self._after_cr = False
+        if b"\n" not in chunk and b"\r" not in chunk:  # a part of a long line, told at the speed of memory
+            self._line.add(chunk)
+            return
         # One call in C cuts the whole chunk, which keeps long streams cheap. `bytes.splitlines` splits at CR, LF and
         # CRLF only, unlike `str.splitlines`.
         lines = chunk.splitlines()
@@ -129,8 +132,10 @@ class EventDecoder:
             self._first, line = False, line.removeprefix(_BOM)
         if not line:
             return self._dispatch()
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+        name, colon, value = line, line.find(b":"), b""
+        if colon >= 0:
+            # Not `partition`: a long value is copied once.
+            name, value = line[:colon], line[colon + 1 + line.startswith(b" ", colon + 1) :]
         if name == b"data":
             self._separate()
             self._data.add(value)
@@ -170,21 +175,21 @@ class EventDecoder:
 class _Bounded:
     """Bytes kept up to a limit; beyond it, only their beginning and end, which may still show the request's id."""
 
-    __slots__ = ("_bytes", "head", "limit", "size", "tail")
+    __slots__ = ("_pieces", "head", "limit", "size", "tail")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
         self.head = b""
         self.tail = b""
-        self._bytes: bytes | bytearray = b""
+        self._pieces = Pieces()
 
     @property
     def over(self) -> bool:
         return self.size > self.limit
 
     def content(self) -> bytes:
-        return bytes(self._bytes)
+        return self._pieces.joined()
 
     def add(self, piece: bytes) -> None:
         if not piece:
@@ -192,21 +197,16 @@ class _Bounded:
         if self.size + len(piece) > self.limit:
             self.add_oversize(piece[:HEAD], piece[-TAIL:], len(piece))
             return
-        if not self.size:
-            self._bytes = piece  # usually the only piece: no copy
-        else:
-            # Appending to bytes would copy everything for each piece: quadratic in a line that arrives in many pieces.
-            if type(self._bytes) is bytes:
-                self._bytes = bytearray(self._bytes)
-            self._bytes += piece
+        self._pieces.add(piece)
         self.size += len(piece)
 
     def add_oversize(self, head: bytes, tail: bytes, size: int) -> None:
         """Record a piece that exceeds the limit, or of which only head and tail are known."""
         # From here on memory stays bounded, however long the piece goes on.
         if not self.over:
-            self.head, self.tail = bytes(self._bytes[:HEAD]), bytes(self._bytes[-TAIL:])
-            self._bytes = b""
+            content = self.content()
+            self.head, self.tail = content[:HEAD], content[-TAIL:]
+            self._pieces = Pieces()
         self.size += size
         self.head += head[: HEAD - len(self.head)]
         self.tail = (self.tail + tail)[-TAIL:]

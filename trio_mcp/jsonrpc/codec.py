@@ -6,6 +6,7 @@ because a bool must not pass as an integer.
 
 from __future__ import annotations
 
+import io
 import string
 from collections.abc import Iterator
 from math import isfinite
@@ -34,6 +35,7 @@ __all__ = [
     "HEAD",
     "TAIL",
     "LineDecoder",
+    "Pieces",
     "decode",
     "encode",
     "encode_or_replace",
@@ -258,6 +260,34 @@ def _as_json(message: Incoming) -> dict[str, Any] | list[Any]:
 # --- framing ----------------------------------------------------------------------------------------------------
 
 
+class Pieces:
+    """Bytes put together from pieces, in linear time."""
+
+    # Not a list of pieces: a peer can send them a few bytes each, and every bytes object costs many times that. Nor a
+    # bytearray: `pydantic_core.from_json` copies it, and a `BytesIO` gives out what it holds as it is.
+
+    __slots__ = ("_first", "_joined")
+
+    def __init__(self) -> None:
+        self._first = b""
+        self._joined: io.BytesIO | None = None
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece."""
+        if self._joined is not None:
+            self._joined.write(piece)
+        elif not self._first:
+            self._first = piece  # usually the only one: no copy
+        elif piece:
+            self._joined = io.BytesIO()
+            self._joined.write(self._first)
+            self._joined.write(piece)
+
+    def joined(self) -> bytes:
+        """Return all that was added; no more may follow, or this costs a copy."""
+        return self._first if self._joined is None else self._joined.getvalue()
+
+
 class LineDecoder:
     """A decoder that cuts a byte stream into lines and parses them, in linear time and within a size limit.
 
@@ -271,9 +301,7 @@ class LineDecoder:
     def __init__(self, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
         check_count("max_message_size", max_message_size)
         self.max_message_size = max_message_size
-        # One buffer rather than a list of chunks: a peer that sends byte by byte could make a list cost many times the
-        # limit, since every bytes object has an overhead of its own.
-        self._line = bytearray()
+        self._line = Pieces()
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -283,7 +311,11 @@ class LineDecoder:
 
         Consume the iterator before feeding again.
         """
-        lines = bytes(data).split(b"\n")
+        data = bytes(data)
+        if b"\n" not in data:  # a part of a long line: this look takes a fraction of the time that `split` does
+            self._append(data)
+            return
+        lines = data.split(b"\n")
         for line in lines[:-1]:
             if not self._size and len(line) <= self.max_message_size:
                 # By far the most frequent case, without a copy: nothing is buffered, and the line is complete. Blank
@@ -308,12 +340,12 @@ class LineDecoder:
         fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
         if fits:
-            self._line += piece
+            self._line.add(piece)
             return
-        # The first piece beyond the limit: of the buffer only its two ends are kept.
-        if self._line:
-            self._head, self._tail = bytes(self._line[:HEAD]), bytes(self._line[-TAIL:])
-            self._line = bytearray()
+        # The first piece beyond the limit: of those before it only the two ends are kept.
+        if line := self._line.joined():
+            self._head, self._tail = line[:HEAD], line[-TAIL:]
+            self._line = Pieces()
         if len(self._head) < HEAD:
             self._head += piece[: HEAD - len(self._head)]
         self._tail = (self._tail + piece[-TAIL:])[-TAIL:]
@@ -324,9 +356,9 @@ class LineDecoder:
             tail = b"" if cut_off else self._tail
             message: Incoming | None = oversize(self._head, tail, self._size, self.max_message_size)
         else:
-            line = self._line
+            line = self._line.joined()
             message = decode(line) if line and not line.isspace() else None
-        self._line = bytearray()
+        self._line = Pieces()
         self._size = 0
         self._head = self._tail = b""
         return message

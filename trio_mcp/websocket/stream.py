@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -17,9 +16,9 @@ from wsproto.frame_protocol import FrameProtocol
 
 from trio_mcp._nursery import closing
 from trio_mcp._platform import SOCKETS_ARE_FILES
-from trio_mcp.lines import CHUNK, read_socket
+from trio_mcp.lines import CHUNK, read_socket, write_now
 from trio_mcp.websocket.frames import BURST, Fault, Frames
-from trio_mcp.websocket.text_frames import read_text_frame, text_frame
+from trio_mcp.websocket.text_frames import LongFrame, long_frame, read_text_frame, text_frame_parts
 
 __all__ = ["WatchedStream"]
 
@@ -67,6 +66,7 @@ class WatchedStream:
         self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
+        self._long: LongFrame | None = None  # arrives without the parser
         self._limit = max_message_size
         self._write_timeout = write_timeout
         self._is_client = is_client
@@ -92,7 +92,7 @@ class WatchedStream:
 
     def unfinished(self) -> float:
         """Return for how long a message has been arriving, in seconds; 0 if none is."""
-        return trio.current_time() - self._begun if self._frames.partial else 0.0
+        return trio.current_time() - self._begun if self._frames.partial or self._long is not None else 0.0
 
     def parsed(self) -> None:
         """Record that a message has come out of the parser and has been handed on."""
@@ -140,7 +140,7 @@ class WatchedStream:
             if self._ended or not self._ahead:
                 self._ended = True
                 return b""
-            if not frames.partial:
+            if not frames.partial and self._long is None:
                 self._begun = trio.current_time()
             if self.accept is not None and frames.at_rest:
                 await self._accept_whole(self.accept)
@@ -167,6 +167,8 @@ class WatchedStream:
 
     async def _accept_whole(self, accept: Accept) -> None:
         """Hand on the messages at hand for which the parser is not needed, up to a frame for which it is."""
+        if self._long is not None and not await self._take(self._long, accept):
+            return
         data, place, count = self._ahead, 0, 0
         while found := read_text_frame(data, place, not self._is_client, self._limit):
             message, place = found
@@ -177,16 +179,38 @@ class WatchedStream:
                 await trio.lowlevel.checkpoint()
         # Once, at the end: cutting off each message would copy the rest each time.
         self._ahead = data[place:]
+        if (long := long_frame(self._ahead, not self._is_client, self._limit)) is not None:
+            self._ahead = self._ahead[len(long.head) :]
+            self._begun = trio.current_time()
+            await self._take(long, accept)
+
+    async def _take(self, long: LongFrame, accept: Accept) -> bool:
+        """Take what is at hand of a long message, and hand it on if that was all. Return whether it was."""
+        data = self._ahead
+        try:
+            place = long.take(data)
+        except UnicodeDecodeError:  # for the parser to refuse
+            self._long, self._ahead = None, long.as_it_came() + data
+            return False
+        self._ahead, message = data[place:], long.message()
+        self._long = long if message is None else None
+        if message is None:
+            return False
+        await accept(message)
+        return True
 
     async def send_all(self, data: Any) -> None:
         """Send bytes, unless a close frame was sent before."""
+        await self._send((data,))
+
+    async def _send(self, parts: Sequence[Any]) -> None:
         try:
             self._sending.acquire_nowait()  # without the checkpoint of `acquire`
         except trio.WouldBlock:
             await self._sending.acquire()
         try:
             # trio-websocket sends each frame by a call of its own, so its first byte tells (RFC 6455, section 5.2).
-            is_close = data[:1] == b"\x88"
+            is_close = parts[0][:1] == b"\x88"
             self.answered = self.answered or is_close
             if self.goodbye:
                 await trio.lowlevel.checkpoint()
@@ -194,7 +218,8 @@ class WatchedStream:
             # Until it is through: of a frame that is cut off, nothing may follow. Of one that is not begun, it may.
             await trio.lowlevel.checkpoint_if_cancelled()
             self.goodbye = True
-            await self._send_pieces(data)
+            for part in parts:
+                await self._send_pieces(part)
             self.goodbye = is_close
         finally:
             # What is sent first is the response to the handshake; the reader must not wait if it failed.
@@ -211,16 +236,17 @@ class WatchedStream:
 
     async def _send_pieces(self, data: Any) -> None:
         view = memoryview(data)
-        if self._socket is not None:
-            # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
-            # scheduler. If it fails, `send_all` finds out why.
-            with contextlib.suppress(OSError):
-                view = view[os.write(self._socket.fileno(), view) :]
-        # Each piece has the whole time: a peer that reads slowly must not be lost because a message is long.
-        for start in range(0, len(view), CHUNK):
+        while True:
+            if self._socket is not None:
+                # Nearly always the system takes all of it at once, which needs neither a deadline nor a turn of the
+                # scheduler.
+                view = view[write_now(self._socket, view) :]
+            if not view:
+                return
+            # Each piece has the whole time: a peer that reads slowly must not be lost because a message is long.
             with trio.move_on_after(self._write_timeout) as scope:
                 try:
-                    await self._stream.send_all(view[start : start + CHUNK])
+                    await self._stream.send_all(view[:CHUNK])
                 except trio.BrokenResourceError as exc:
                     self.broken = self.broken or f"the connection broke: {exc.__cause__ or exc}"
                     raise
@@ -229,10 +255,13 @@ class WatchedStream:
                 # A frame is cut off, so the connection is of no more use. Closing it also wakes the reader.
                 await trio.aclose_forcefully(self._stream)
                 raise trio.BrokenResourceError(self.broken)
+            view = view[CHUNK:]
 
-    async def send_messages(self, messages: Iterable[bytes]) -> None:
+    async def send_messages(self, messages: Sequence[bytes]) -> None:
         """Send messages together, each as a text frame."""
-        await self.send_all(b"".join([text_frame(message, self._is_client) for message in messages]))
+        *first, last = [part for message in messages for part in text_frame_parts(message, self._is_client)]
+        # Only the last one can be long, which is not copied for the sake of its head.
+        await self._send([b"".join(first), last] if len(last) > CHUNK else [b"".join([*first, last])])
 
     # --- the end --------------------------------------------------------------------------------------------------
 

@@ -1,16 +1,31 @@
-"""Text frames that are whole, as nearly all are, without the parser: framed, and told from all that it must judge."""
+"""Messages of one text frame, as nearly all are, without the parser: framed, and told from all that it must judge."""
 
 from __future__ import annotations
 
+import codecs
 import os
+from typing import Final
 
-__all__ = ["read_text_frame", "text_frame"]
+from trio_mcp.jsonrpc.codec import Pieces
+
+__all__ = ["LongFrame", "long_frame", "read_text_frame", "text_frame", "text_frame_parts"]
 
 TEXT = 0x81  # the last, and only, frame of a text message (RFC 6455, section 5.2)
+
+LONG: Final = 64 * 1024
+"""Bytes of the shortest message that is put together here if it arrives in pieces: as many as are read at once."""
+
+BLOCK: Final = 64 * 1024
+"""Bytes that are masked at once (chosen): the numbers in between stay in the processor's cache."""
 
 
 def text_frame(message: bytes, masked: bool) -> bytes:
     """Return a message as one text frame."""
+    return b"".join(text_frame_parts(message, masked))
+
+
+def text_frame_parts(message: bytes, masked: bool) -> tuple[bytes, bytes]:
+    """Return the head of a message's text frame, and the payload."""
     size, bit = len(message), 0x80 if masked else 0
     # The length must have the fewest bytes possible (RFC 6455, section 5.2).
     if size < 126:
@@ -20,9 +35,9 @@ def text_frame(message: bytes, masked: bool) -> bytes:
     else:
         head = bytes((TEXT, bit | 127)) + size.to_bytes(8, "big")
     if not masked:
-        return head + message
+        return head, message
     key = os.urandom(4)  # not to be foreseen (RFC 6455, section 5.3)
-    return head + key + _masked(message, key)
+    return head + key, _Mask(key).over_all(message)
 
 
 def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[bytes, int] | None:
@@ -31,22 +46,13 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
     None if the parser must see the frame: it is of another kind, not all there, longer than the limit, or not exactly
     as it should be.
     """
-    start = place + 2
-    # A client masks, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte differ from
-    # `TEXT`. What is wrong goes to the parser, which knows the code to close with.
-    if len(data) < start or data[place] != TEXT or (data[place + 1] >= 0x80) is not masked:
+    found = _read_head(data, place, masked, limit)
+    if found is None:
         return None
-    size, least = data[place + 1] & 0x7F, 0
-    if size >= 126:
-        least, width = (126, 2) if size == 126 else (0x10000, 8)
-        # If the length itself is cut off, `start` lies behind the data, and the check of `end` fails for any number.
-        size, start = int.from_bytes(data[start : start + width], "big"), start + width
-    payload = start + 4 if masked else start
-    end = payload + size
-    # A length that is not in its shortest form is for the parser to refuse, one over the limit for `Frames`.
-    if end > len(data) or not least <= size <= limit:
+    start, end = found
+    if end > len(data):
         return None
-    message = _masked(data[payload:end], data[start:payload]) if masked else data[payload:end]
+    message = _Mask(data[start - 4 : start]).over_all(data[start:end]) if masked else data[start:end]
     try:
         # Only to check it, as text must be UTF-8 (RFC 6455, section 8.1): JSON is decoded from the bytes.
         message.decode()
@@ -55,9 +61,109 @@ def read_text_frame(data: bytes, place: int, masked: bool, limit: int) -> tuple[
     return message, end
 
 
-def _masked(data: bytes, key: bytes) -> bytes:
-    """Apply a mask, or take it off."""
-    # As two numbers: many times faster than byte by byte.
-    size = len(data)
-    keys = (key * (size // 4 + 1))[:size]
-    return (int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")).to_bytes(size, "little")
+def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, int] | None:
+    """Return where the payload of the text frame at a place begins and ends; None as in `read_text_frame`."""
+    start = place + 2
+    # A client masks, and a server must not (RFC 6455, section 5.1); a reserved bit makes the first byte differ from
+    # `TEXT`. What is wrong goes to the parser, which knows the code to close with.
+    if len(data) < start or data[place] != TEXT or (data[place + 1] >= 0x80) is not masked:
+        return None
+    size, least = data[place + 1] & 0x7F, 0
+    if size >= 126:
+        least, width = (126, 2) if size == 126 else (0x10000, 8)
+        size, start = int.from_bytes(data[start : start + width], "big"), start + width
+    if masked:
+        start += 4
+    # A length that is not in its shortest form is for the parser to refuse, one over the limit for `Frames`.
+    return (start, start + size) if len(data) >= start and least <= size <= limit else None
+
+
+def long_frame(data: bytes, masked: bool, limit: int) -> LongFrame | None:
+    """Return the long text frame that the data is the beginning of; None if the parser must see it."""
+    found = _read_head(data, 0, masked, limit)
+    if found is None:
+        return None
+    start, end = found
+    return LongFrame(data[:start], end - start, masked) if end - start >= LONG and end > len(data) else None
+
+
+class LongFrame:
+    """A text frame that arrives in pieces.
+
+    Args:
+        head: Its head.
+        size: How many bytes its payload has.
+        masked: Whether that is masked.
+
+    Attributes:
+        head: Its head.
+    """
+
+    __slots__ = ("_decoder", "_left", "_mask", "_pieces", "head")
+
+    def __init__(self, head: bytes, size: int, masked: bool) -> None:
+        self.head = head
+        self._left = size
+        self._mask = _Mask(head[-4:]) if masked else None
+        self._pieces = Pieces()
+        # Only to check it, as above; and with each piece, as the parser does.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def take(self, data: bytes) -> int:
+        """Take what has arrived of the payload, and return how many bytes that is.
+
+        Raises:
+            UnicodeDecodeError: If it is not UTF-8; then nothing is taken.
+        """
+        piece = data[: self._left]
+        text = piece if self._mask is None else self._mask.over(piece)
+        self._decoder.decode(text, final=len(piece) == self._left)
+        self._left -= len(piece)
+        self._pieces.add(text)
+        return len(piece)
+
+    def message(self) -> bytes | None:
+        """Return the message; None if it is not complete."""
+        return None if self._left else self._pieces.joined()
+
+    def as_it_came(self) -> bytes:
+        """Return all that was taken, for the parser, with the head."""
+        data = self._pieces.joined()
+        return self.head + (data if self._mask is None else _Mask(self.head[-4:]).over_all(data))
+
+
+class _Mask:
+    """A mask that is applied to bytes, or taken off (RFC 6455, section 5.3).
+
+    Args:
+        key: Its key.
+    """
+
+    __slots__ = ("_block", "_key")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._block: tuple[bytes, int] = b"", 0
+
+    def over(self, data: bytes) -> bytes:
+        """Apply it to the next bytes; a `BLOCK` is the best size."""
+        key, size = self._key, len(data)
+        if size == BLOCK:
+            # Nearly all blocks of a long message are masked with the same number.
+            if self._block[0] != key:
+                self._block = key, int.from_bytes(key * (BLOCK // 4), "little")
+            number = self._block[1]
+        else:
+            number = int.from_bytes((key * (size // 4 + 1))[:size], "little")
+            self._key = key[size % 4 :] + key[: size % 4]
+        # As two numbers: many times faster than byte by byte.
+        return (int.from_bytes(data, "little") ^ number).to_bytes(size, "little")
+
+    def over_all(self, data: bytes) -> bytes:
+        """Apply it to all of a message."""
+        if len(data) <= BLOCK:
+            return self.over(data)
+        pieces = Pieces()
+        for start in range(0, len(data), BLOCK):
+            pieces.add(self.over(data[start : start + BLOCK]))
+        return pieces.joined()

@@ -16,6 +16,7 @@ from hypercorn.config import Config
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp._platform import SOCKETS_ARE_FILES
+from trio_mcp.lines import write_now
 
 try:
     import fcntl
@@ -137,8 +138,7 @@ class Wire:
             # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event loop.
             # If its buffer is full, or the connection broken, `_send` deals with the rest. Not while another task is
             # sending: the bytes would get in between.
-            with contextlib.suppress(OSError):
-                rest = rest[os.write(self.stream.socket.fileno(), rest) :]
+            rest = rest[write_now(self.stream.socket, rest) :]
         return not rest or await self._send(rest)
 
     async def _send(self, data: memoryview) -> bool:
@@ -162,11 +162,15 @@ class Wire:
 
     async def _send_pieces(self, data: memoryview) -> bool:
         """Send the data piece by piece, each with its own timeout, so that a large response may take long."""
-        for start in range(0, len(data), PIECE):
+        while data:
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
-                await self.stream.send_all(data[start : start + PIECE])
+                await self.stream.send_all(data[:PIECE])
             if scope.cancelled_caught:
                 return False  # a part of it may have left, so nothing can follow
+            data = data[PIECE:]
+            # Then what the system takes at once: a turn of the event loop for each piece costs more than sending it.
+            if self._direct:
+                data = data[write_now(self.stream.socket, data) :]
         return True
 
     async def end_sending(self) -> None:

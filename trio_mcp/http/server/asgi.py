@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.http.headers import EVENTS, JSON, Headers
+from trio_mcp.jsonrpc.codec import Pieces
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
 from trio_mcp.principal import Principal
 
@@ -190,16 +191,16 @@ class Body:
         ledger: The ledger.
 
     Attributes:
-        data: What has arrived.
+        pieces: What has arrived.
         size: How many bytes that is.
     """
 
-    __slots__ = ("_ledger", "_limit", "data", "size")
+    __slots__ = ("_ledger", "_limit", "pieces", "size")
 
     def __init__(self, limit: int, ledger: Ledger) -> None:
         self._limit = limit
         self._ledger = ledger
-        self.data: bytes | bytearray = b""
+        self.pieces = Pieces()
         self.size = 0
 
     def add(self, piece: bytes) -> None:
@@ -218,14 +219,7 @@ class Body:
         # A body on its own may exceed max_bytes: its limit bounds it.
         if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
             raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
-        if not self.data:
-            self.data = piece  # usually the only piece: no copy
-        elif piece:
-            # Not a list of pieces: a client can send them a few bytes each, and every bytes object costs many times
-            # that.
-            if isinstance(self.data, bytes):
-                self.data = bytearray(self.data)
-            self.data += piece
+        self.pieces.add(piece)
 
 
 class HttpRequest:
@@ -309,8 +303,7 @@ class HttpRequest:
             # Also if the client has left half-way, or the exchange was cancelled: the room is needed for other bodies.
             ledger.bodies -= 1
             ledger.body_bytes -= body.size
-        # A copy only if the body came in pieces: `bytes` returns a bytes object unchanged.
-        return bytes(body.data)
+        return body.pieces.joined()
 
     async def drain(self) -> None:
         """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`, unless the runner does."""

@@ -11,6 +11,7 @@ import trio
 from trio_mcp._checks import without_credentials
 from trio_mcp.errors import MessageTooLarge, TransportError
 from trio_mcp.http.headers import Headers
+from trio_mcp.jsonrpc.codec import Pieces
 
 __all__ = [
     "CONNECT_TIMEOUT",
@@ -117,12 +118,13 @@ class HttpResponse:
             MessageTooLarge: If it is longer than ``limit`` bytes.
             Disconnected: If it broke off.
         """
-        found = bytearray()
+        found, size = Pieces(), 0
         while chunk := await self.receive():
-            found += chunk
-            if len(found) > limit:
+            found.add(chunk)
+            size += len(chunk)
+            if size > limit:
                 raise MessageTooLarge(limit)
-        return bytes(found)
+        return found.joined()
 
     async def keep(self, limit: int, seconds: float) -> None:
         """Read the `beginning` of the body and release the connection; then the rest is read from there."""

@@ -236,7 +236,8 @@ class Incoming:
             data = self._chunks.take(buffer)
             self.complete = self._chunks.complete
             return data
-        data = bytes(buffer[: self._left])
+        # Nearly always all of it, which is copied once and not twice.
+        data = bytes(buffer if len(buffer) <= self._left else buffer[: self._left])
         del buffer[: len(data)]
         self._left -= len(data)
         self.complete = not self._left
