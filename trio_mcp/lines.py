@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import trio
 
 from trio_mcp._checks import check_count
-from trio_mcp.direct_channel import Closeable, DirectSendChannel
-from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
+from trio_mcp.direct_channel import DirectSendChannel
+from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.link import BUFFER, Inbound, hand_on, report_unsent
+from trio_mcp.link import Inbound, hand_on
+from trio_mcp.text_sender import TextSender
 
 __all__ = [
     "CHUNK",
@@ -27,10 +29,7 @@ __all__ = [
 ]
 
 CHUNK = 64 * 1024
-"""Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
-
-Messages that wait together are written together up to this size.
-"""
+"""Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7))."""
 
 CLOSE_GRACE = 1.0
 """Seconds that the peer may take for each `CHUNK` of the last messages. Chosen: a peer that does not read must not
@@ -91,13 +90,14 @@ def write_now(file: File, data: bytes | memoryview) -> int:
         return 0
 
 
-class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
+class LineSender(TextSender):
     """The sending half of a link over a stream, which writes each message as a line.
 
     If nothing waits to be written, the task that sends a message writes it: for calls that follow each other, waking
     the task of `write` costs more than the write. Whatever the system does not take at once is left to that task.
 
     Args:
+        back: The way to the session, for requests that can't be encoded.
         file: The pipe or socket below the stream, which must not block; None for a stream without one, or one that
             encodes what it is given.
 
@@ -106,84 +106,39 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
             `read_lines`.
     """
 
-    def __init__(self, file: File | None = None) -> None:
+    def __init__(self, back: Inbound, file: File | None = None) -> None:
+        super().__init__(partial(hand_on, back))
         self.joining = False
         self._file = file
-        self._queue, self._queued = trio.open_memory_channel[SessionMessage | bytes](BUFFER)
-        # Whether the task waits for something to write.
-        self._idle = False
 
-    def send_nowait(self, value: SessionMessage) -> None:
-        """Write a message, or let it wait in the channel.
-
-        Raises:
-            trio.WouldBlock: If the channel is full.
-            trio.BrokenResourceError: If the stream is broken.
-            trio.ClosedResourceError: If this half is closed.
-        """
-        item: SessionMessage | bytes = value
-        if self._idle and self._file is not None and not self.joining:
-            try:
-                text = encode(value.message)
-            except (TypeError, ValueError):
-                pass  # the task finds out, and reports it
-            else:
-                # What is long takes long to write, too, and others may follow meanwhile.
-                if len(text) < CHUNK:
-                    # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
-                    line = text + b"\n"
-                    written = self._write_now(line)
-                    if written == len(line):
-                        return
-                    text = line[written:-1]
-                item = text
-        self._queue.send_nowait(item)
-        self._idle = False
-
-    async def send(self, value: SessionMessage) -> None:
-        """Write a message, or wait for room in the channel. If cancelled, it has not been sent.
-
-        Raises:
-            trio.BrokenResourceError: If the stream is broken.
-            trio.ClosedResourceError: If this half is closed.
-        """
-        await trio.lowlevel.checkpoint()
-        try:
-            self.send_nowait(value)
-        except trio.WouldBlock:
-            await self._queue.send(value)
-
-    def close(self) -> None:
-        """Close this half: `write` ends once everything sent before has been written."""
-        self._queue.close()
-        self._idle = False
-
-    def refuse(self) -> None:
-        """Drop what waits, and refuse what follows, because nothing can be written any more."""
-        self._queued.close()
-        self._idle = False
+    def _pass_on(self, text: bytes) -> bytes | None:
+        # What is long takes long to write, too, and others may follow meanwhile.
+        if self.joining or len(text) >= CHUNK:
+            return text
+        line = text + b"\n"
+        written = self._write_now(line)
+        return None if written == len(line) else line[written:-1]
 
     def _write_now(self, data: bytes | memoryview) -> int:
         """Write what the system takes at once, and return how many bytes that is."""
         return 0 if self._file is None else write_now(self._file, data)
 
-    async def write(
-        self, send: Callable[[memoryview], Awaitable[None]], inbound: Inbound, limit: trio.CancelScope | None = None
-    ) -> None:
+    async def write(self, send: Callable[[memoryview], Awaitable[None]], limit: trio.CancelScope | None = None) -> None:
         """Write what can't be written at once, until the session closes its side; the task of a transport.
 
         Args:
             send: Writes to the stream: its ``send_all``.
-            inbound: The channel to the session, for requests that can't be encoded.
             limit: A scope whose deadline is extended with each piece written, so that it does not expire while there is
                 progress.
 
         Raises:
             trio.BrokenResourceError: If the stream breaks.
+            trio.ClosedResourceError: If what follows is refused.
         """
         try:
             while True:
-                for part in await self._next_lines(inbound):
+                # In no variable of its own, or a long message would stay in memory until the next one.
+                for part in _as_lines(await self.take()):
                     rest = memoryview(part)
                     # What the system takes at once, and then a piece, so that a slow reader shows its progress: a wait
                     # for each piece would cost a long message up to a quarter of its time.
@@ -194,49 +149,16 @@ class LineSender(Closeable, trio.abc.SendChannel[SessionMessage]):
                             limit.deadline = trio.current_time() + CLOSE_GRACE
         except trio.EndOfChannel:
             pass
-        finally:
-            self._idle = False  # a rest would not be written any more
 
-    async def _next_lines(self, inbound: Inbound) -> list[bytes]:
-        """Wait for a message, and return the lines of all that wait together: one system call for many small ones."""
-        item: SessionMessage | bytes | None
-        try:
-            item = self._queued.receive_nowait()
-        except trio.WouldBlock:
-            # Not earlier: until here, something waited or was being written.
-            self._idle = True
-            item = await self._queued.receive()
-        else:
-            await trio.lowlevel.checkpoint()
-        parts: list[bytes] = []
-        size = 0
-        while item is not None:
-            try:
-                # Bytes are what the system did not take at once, encoded already.
-                text: bytes | None = item if isinstance(item, bytes) else encode(item.message)
-            except ValueError:
-                assert not isinstance(item, bytes)
-                text = await self._replaced(item, inbound)
-            if text is not None:
-                parts += text, b"\n"
-                size += len(text)
-            item = self._waiting() if size < CHUNK else None
-        # Only the last text can be long, which is not copied for the sake of its newline.
-        return [b"".join(parts)] if size < 2 * CHUNK else [b"".join(parts[:-2]), *parts[-2:]]
 
-    async def _replaced(self, item: SessionMessage, inbound: Inbound) -> bytes | None:
-        """Report a message that can't be encoded, and return the text that is written in its place, if any."""
-        # Rare, so encoding a second time costs nothing that matters.
-        data, problem = encode_or_replace(item.message)
-        if problem is not None:
-            await report_unsent(item, problem, inbound)
-        return data
-
-    def _waiting(self) -> SessionMessage | bytes | None:
-        try:
-            return self._queued.receive_nowait()
-        except (trio.WouldBlock, trio.EndOfChannel):
-            return None
+def _as_lines(texts: list[bytes]) -> list[bytes]:
+    """Return the lines of texts: one piece for many small ones, as that is one system call."""
+    # An encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
+    if len(texts[-1]) < CHUNK:
+        return [b"\n".join([*texts, b""])]
+    # A long one, which only the last can be, is not copied for the sake of its newline.
+    *before, last = texts
+    return [*(text + b"\n" for text in before), last, b"\n"]
 
 
 async def read_socket(socket: trio.socket.SocketType) -> bytes:

@@ -133,8 +133,11 @@ STATED = {
     "bytes of these names, and of these URIs": constant("MAX_BYTES", FAILOVER),
     "times that a list of ways sends a request again on one way that works": constant("MAX_TRIES", FAILOVER),
     "requests from a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
-    "messages in a stdio link, each way": link.BUFFER,
-    "messages in a link on a socket or another stream, each way": link.BUFFER,
+    "messages that have arrived in a stdio link": link.BUFFER,
+    "messages that have arrived in a link on a socket or another stream": link.BUFFER,
+    "bytes of messages to be sent in a link on a pipe, a stream or a WebSocket; a single one may be larger": constant(
+        "MAX_WAITING", "trio_mcp.text_sender"
+    ),
     "messages in an HTTP link, each way": link.BUFFER,
     **{
         f"serve_tcp({name}=…), serve_unix({name}=…)": getattr(SocketOptions(), name)
@@ -153,7 +156,6 @@ STATED = {
     "closing a WebSocket that is cancelled, or whose peer broke the protocol": constant(
         "LAST_WORDS", "trio_mcp.websocket.sockets"
     ),
-    "messages to be sent in a link over a WebSocket": link.BUFFER,
     "bytes of messages that have arrived over a WebSocket, and 1 KiB for each of them; a single one may be larger": (
         constant("INBOX")
     ),

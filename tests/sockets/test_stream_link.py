@@ -204,13 +204,13 @@ async def test_a_peer_that_reads_slowly_gets_the_last_messages_within_limits(
     silent = trio.testing.memory_stream_one_way_pair()[1]
     began = trio.current_time()
     async with stream_link(trio.StapledStream(sending, silent)) as here:
-        await send(here, 20, "x" * 65_000)
+        await send(here, 1, "x" * 20 * 65_000)
     assert trio.current_time() - began < 10.1
     received = b""
     with trio.move_on_after(1):  # what was not pumped keeps the end from being seen
         async for chunk in theirs:
             received += chunk
-    assert (received.count(b"\n") == 20) is whole
+    assert received.endswith(b"\n") is whole
 
 
 async def test_cancelled_it_closes_at_once(autojump_clock: trio.testing.MockClock) -> None:
@@ -219,7 +219,7 @@ async def test_cancelled_it_closes_at_once(autojump_clock: trio.testing.MockCloc
     began = trio.current_time()
     with two, trio.CancelScope() as scope:
         async with stream_link(stream) as here:
-            await send(here, 60, "x" * 100_000)
+            await send(here, 1, "x" * 6_000_000)
             scope.cancel()
             await trio.sleep_forever()
     assert stream.socket.fileno() == -1

@@ -30,6 +30,7 @@ from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, 
 from trio_mcp.lines import CHUNK, File, LineSender, PipeReader, read_lines, read_socket
 from trio_mcp.link import BUFFER
 from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
+from trio_mcp.text_sender import MAX_WAITING
 
 CHANNEL = 10_000
 
@@ -39,15 +40,19 @@ class Writing:
 
     def __init__(self, stream: trio.abc.SendStream, file: File | None = None) -> None:
         self.stream = stream
-        self.sender = LineSender(file)
-        self._inbound, self.read = trio.open_memory_channel[SessionMessage](CHANNEL)
+        inbound, self.read = trio.open_memory_channel[SessionMessage](CHANNEL)
+        self.sender = LineSender(inbound, file)
 
     def put(self, *messages: Incoming) -> None:
         for message in messages:
             self.sender.send_nowait(SessionMessage(message))
 
+    async def send(self, *messages: Incoming) -> None:
+        for message in messages:
+            await self.sender.send(SessionMessage(message))
+
     async def run(self) -> None:
-        await self.sender.write(self.stream.send_all, self._inbound)
+        await self.sender.write(self.stream.send_all)
 
     def reported(self) -> list[Incoming]:
         found = []
@@ -68,13 +73,17 @@ async def test_small_messages_that_wait_together_are_written_together() -> None:
 
 
 async def test_a_burst_does_not_grow_without_limit() -> None:
-    """Bulk is written in pieces: what one write holds in memory is bounded by the burst plus one message."""
+    """Bulk is written in pieces: what one write holds in memory is bounded in bytes, plus one message."""
     size = 10_000
     writing = Writing(stream := Recorder())
-    writing.put(*[Notification("m", {"x": "x" * size}) for _ in range(BUFFER)])
-    writing.sender.close()
-    await writing.run()
-    assert max(map(len, stream.written)) < 100_000
+    async with trio.open_nursery() as nursery:
+        for _ in range(BUFFER):
+            nursery.start_soon(writing.send, Notification("m", {"x": "x" * size}))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(writing.run)
+        await trio.testing.wait_all_tasks_blocked()
+        writing.sender.close()
+    assert max(map(len, stream.written)) < MAX_WAITING + 2 * size
     assert len(stream.lines()) == BUFFER
 
 
@@ -82,7 +91,7 @@ async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pyt
     """A request fails its own call, a result becomes an error response, a notification is logged; the rest is sent."""
     bad = {"half": "\ud800"}
     writing = Writing(stream := Recorder())
-    writing.put(
+    await writing.send(
         Notification("first"), Request(1, "bad", bad), Response(2, bad), Notification("bad", bad), Notification("last")
     )
     writing.sender.close()
@@ -107,18 +116,60 @@ async def test_a_broken_stream_is_raised_to_the_transport() -> None:
         await writing.run()
 
 
-async def test_a_stream_that_blocks_holds_a_bounded_number_of_messages() -> None:
-    """The writer takes one burst and waits: senders wait in turn, on a bounded channel."""
+@pytest.mark.parametrize("size", [1, 1000, MAX_WAITING - 1000, 3 * MAX_WAITING])
+async def test_a_stream_that_blocks_holds_a_bounded_number_of_bytes(size: int) -> None:
+    """The writer takes one burst and waits: senders wait in turn, for room in bytes. A long message passes alone."""
     writing = Writing(Recorder(trio.sleep_forever))
     accepted = 0
     async with background_nursery() as nursery:
         nursery.start_soon(writing.run)
+        await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(trio.WouldBlock):
-            while accepted < 1000:
-                writing.put(Notification("m", {"x": "x" * 1000}))
+            while accepted < 10_000:
+                writing.put(Notification("m", {"x": "x" * size}))
                 accepted += 1
+                if accepted == 1:
+                    await trio.testing.wait_all_tasks_blocked()
+    # What the task is writing, what fills the room, and at most one that had some room.
+    assert 2 <= accepted <= 2 + MAX_WAITING // size
+
+
+async def test_senders_that_wait_for_room_end_with_the_link() -> None:
+    """Closed by us or lost: a sender that waits must not wait forever, and learns which of the two it was."""
+    for end, error in (("close", trio.ClosedResourceError), ("refuse", trio.BrokenResourceError)):
+        writing = Writing(Recorder())
+        writing.put(Notification("m", {"x": "x" * MAX_WAITING}))
+        ended = 0
+
+        async def send(writing: Writing = writing, error: type[Exception] = error) -> None:
+            nonlocal ended
+            with pytest.raises(error):
+                await writing.send(Notification("late"))
+            ended += 1
+
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send)
+                nursery.start_soon(send)
                 await trio.testing.wait_all_tasks_blocked()
-    assert accepted <= BUFFER + 1
+                assert not ended
+                getattr(writing.sender, end)()
+        assert ended == 2
+
+
+async def test_a_refusal_wakes_the_writer() -> None:
+    """The reader has found that the link is lost: the task that writes ends, though nothing was sent."""
+    writing = Writing(Recorder())
+
+    async def write() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await writing.run()
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await trio.testing.wait_all_tasks_blocked()
+            writing.sender.refuse()
 
 
 async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> None:
@@ -237,13 +288,18 @@ async def test_lines_that_will_be_followed_by_others_are_joined(piped: Piped) ->
 @pytest.mark.parametrize("size", [ROOM - 100, 3 * ROOM, CHUNK, 3 * CHUNK])
 async def test_what_a_pipe_does_not_take_is_written_before_what_is_sent_later(piped: Piped, size: int) -> None:
     """Whole lines in the order of sending, however little of the first one the system took."""
-    for later in (size, 0, 0, ROOM, 0):
-        piped.put(later)
-    data = await piped.take_all()
+
+    async def send() -> None:
+        for n, later in enumerate((size, 0, 0, ROOM, 0)):
+            await piped.writing.send(Notification("m", {"n": n, "x": "x" * later}))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        data = await piped.take_all()
     assert numbers(data) == [0, 1, 2, 3, 4]
     # Nothing waits any more, so the next one goes at once again.
     piped.put()
-    assert numbers(piped.take()) == [5]
+    assert numbers(piped.take()) == [0]
 
 
 async def test_a_peer_that_does_not_read_stops_the_senders(piped: Piped) -> None:
@@ -253,7 +309,7 @@ async def test_a_peer_that_does_not_read_stops_the_senders(piped: Piped) -> None
             piped.put(ROOM // 4)
             await trio.testing.wait_all_tasks_blocked()
     # What the pipe took, what the task is writing, and what waits.
-    assert piped.sent <= 4 + CHUNK // (ROOM // 4) + BUFFER
+    assert piped.sent <= 4 + CHUNK // (ROOM // 4) + 1 + MAX_WAITING // (ROOM // 4) + 1
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(piped.writing.sender.send, SessionMessage(Notification("never")))
@@ -308,8 +364,12 @@ async def test_without_its_writer_nothing_is_written_at_once(piped: Piped) -> No
 
 
 async def test_a_message_that_cannot_be_encoded_does_not_fail_its_sender(piped: Piped) -> None:
-    """It is reported as if the task had written it, which it does for the next one, too."""
-    piped.writing.put(Request(1, "bad", {"half": "\ud800"}))
+    """Reporting may have to wait, so a send that does not wait says that there is no room; the next one is written."""
+    bad = Request(1, "bad", {"half": "\ud800"})
+    with pytest.raises(trio.WouldBlock):
+        piped.writing.put(bad)
+    assert not piped.writing.reported()
+    await piped.writing.send(bad)
     piped.put()
     assert numbers(await piped.take_all()) == [0]
     (failure,) = piped.writing.reported()
@@ -377,7 +437,7 @@ async def test_a_flood_does_not_starve_other_tasks() -> None:
         nursery.start_soon(read.deliver_to, taken.append)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(other)
-        await read_lines(Flood().receive_some, LineDecoder(), inbound, LineSender())
+        await read_lines(Flood().receive_some, LineDecoder(), inbound, LineSender(inbound))
         while len(taken) < 4000:
             await trio.lowlevel.checkpoint()
     # A burst as it is read, and one that waited; and Trio may give one task two turns between two of another.
@@ -400,7 +460,7 @@ async def test_messages_that_come_one_by_one_never_wait() -> None:
     async with background_nursery() as nursery:
         nursery.start_soon(read.deliver_to, taken.append)
         await trio.testing.wait_all_tasks_blocked()
-        await read_lines(receive, LineDecoder(), inbound, LineSender())
+        await read_lines(receive, LineDecoder(), inbound, LineSender(inbound))
 
 
 async def test_a_stream_that_takes_everything_does_not_starve_other_tasks() -> None:
@@ -438,7 +498,7 @@ async def test_reading_stops_when_the_session_has_gone() -> None:
     ours, theirs = trio.testing.memory_stream_one_way_pair()
     inbound, read = open_direct_channel(0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_lines, theirs.receive_some, LineDecoder(), inbound, LineSender())
+        nursery.start_soon(read_lines, theirs.receive_some, LineDecoder(), inbound, LineSender(inbound))
         await ours.send_all(b'{"jsonrpc":"2.0","method":"m"}\n' * 3)
         assert (await read.receive()).message == Notification("m")
         await trio.testing.wait_all_tasks_blocked()
@@ -461,7 +521,7 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
 
     inbound, _read = open_direct_channel(250)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_lines, Endless().receive_some, LineDecoder(), inbound, LineSender())
+        nursery.start_soon(read_lines, Endless().receive_some, LineDecoder(), inbound, LineSender(inbound))
         await trio.testing.wait_all_tasks_blocked()
         assert reads == 3
         nursery.cancel_scope.cancel()
@@ -485,7 +545,7 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
             for n in range(4):
                 await ours.send_all(b'%s{"jsonrpc":"2.0","method":"m","params":{"n":%d}}' % (b"\n" * (n > 0), n))
             await ours.aclose()
-            await read_lines(theirs.receive_some, LineDecoder(), inbound, LineSender())
+            await read_lines(theirs.receive_some, LineDecoder(), inbound, LineSender(inbound))
             inbound.close()
 
     async def after() -> None:
@@ -638,14 +698,14 @@ async def test_a_long_message_is_written_without_a_copy_for_its_newline() -> Non
         last = bytes(data[-3:])
         await trio.lowlevel.checkpoint()
 
-    sender = LineSender()
     inbound, read = open_direct_channel(BUFFER)
+    sender = LineSender(inbound)
     with inbound, read:
-        sender.send_nowait(SessionMessage(message))
-        sender.close()
         tracemalloc.start()
         try:
-            await sender.write(send, inbound)
+            sender.send_nowait(SessionMessage(message))
+            sender.close()
+            await sender.write(send)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

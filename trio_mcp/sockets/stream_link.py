@@ -97,7 +97,7 @@ async def link_on_terms(
         await trio.lowlevel.checkpoint()
         lines = _Lines(Wire(stream, terms.write_timeout), decoder, terms, metadata)
         # Outside the nursery: its tasks use them to the end. After that, a session that still waits gets an error.
-        with lines.inbound, lines.outbound:
+        with lines.inbound, contextlib.closing(lines.outbound):
             async with background_nursery(lines.end) as nursery:
                 nursery.start_soon(lines.read)
                 nursery.start_soon(lines.write)
@@ -113,7 +113,7 @@ class _Lines:
         self._terms = terms
         self._metadata = metadata
         self.inbound, self._read_end = open_direct_channel(BUFFER)
-        self.outbound = LineSender(wire.socket)
+        self.outbound = LineSender(self.inbound, wire.socket)
         self.link = Link(self._read_end, self.outbound)
         self._reading = trio.CancelScope()
         self._last_words = trio.CancelScope()
@@ -210,7 +210,7 @@ class _Lines:
     async def write(self) -> None:
         """Write to the end, and tell the reader if the peer does not take it."""
         try:
-            await self.outbound.write(self._wire.send, self.inbound, self._last_words)
+            await self.outbound.write(self._wire.send, self._last_words)
             await self._wire.end_sending()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             # From now on senders fail; they must not wait on a channel that is not emptied any more.

@@ -50,7 +50,7 @@ async def stdio_client(
     if not isinstance(params, StdioServerParameters):
         raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
     connection = _Connection(params, LineDecoder(max_message_size), await start_process(params))
-    with connection.inbound, connection.outbound:
+    with connection.inbound, contextlib.closing(connection.outbound):
         async with background_nursery(connection.end) as nursery:
             for task in connection.tasks:
                 nursery.start_soon(task)
@@ -66,7 +66,7 @@ class _Connection:
         self._child = child
         self._stderr = StderrCopier(child.stderr, params.stderr, params.label)
         self.inbound, self._read = open_direct_channel(BUFFER)
-        self.outbound = LineSender(child.stdin)
+        self.outbound = LineSender(self.inbound, child.stdin)
         self.link = Link(self._read, self.outbound)
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
@@ -108,7 +108,7 @@ class _Connection:
         stdin = self._child.stdin
         async with closing(stdin.aclose):
             try:
-                await self.outbound.write(stdin.send_all, self.inbound)
+                await self.outbound.write(stdin.send_all)
             except trio.BrokenResourceError:
                 self.outbound.refuse()
                 self._something_ended.set()  # a server that takes no more requests is of no more use

@@ -55,7 +55,7 @@ async def stdio_server(
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = open_direct_channel(BUFFER)
-        outbound = LineSender(stdout if isinstance(stdout, trio.lowlevel.FdStream) else None)
+        outbound = LineSender(inbound, stdout if isinstance(stdout, trio.lowlevel.FdStream) else None)
         reading = trio.CancelScope()
         written = trio.Event()
         closing = trio.CancelScope()
@@ -74,7 +74,7 @@ async def stdio_server(
 
         async def writer() -> None:
             try:
-                await outbound.write(stdout.send_all, inbound, closing)
+                await outbound.write(stdout.send_all, closing)
             except trio.BrokenResourceError as exc:
                 outbound.refuse()
                 # Further requests would be carried out for nothing.
@@ -100,7 +100,7 @@ async def stdio_server(
             with closing:
                 await written.wait()
 
-        with inbound, read, outbound:
+        with inbound, read, contextlib.closing(outbound):
             async with background_nursery(close) as nursery:
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)

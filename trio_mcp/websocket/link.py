@@ -11,10 +11,10 @@ import trio
 from wsproto.frame_protocol import CloseReason
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.codec import decode, encode_or_replace
+from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
-from trio_mcp.lines import CHUNK
-from trio_mcp.link import BUFFER, Link, unsent
+from trio_mcp.link import Link
+from trio_mcp.text_sender import TextSender
 from trio_mcp.websocket.frames import Fault
 from trio_mcp.websocket.sockets import LAST_WORDS, Ended, Socket
 
@@ -129,7 +129,7 @@ class WebSocketLink:
         self._socket = socket
         self._metadata = metadata
         self._inbox = Inbox()
-        self._write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self._outbound = TextSender(self._report)
         self._written, self._ended = trio.Event(), trio.Event()
 
     @contextlib.asynccontextmanager
@@ -139,11 +139,11 @@ class WebSocketLink:
             async with background_nursery(self._end) as nursery:
                 nursery.start_soon(self._read)
                 nursery.start_soon(self._send)
-                yield Link(self._inbox, self._write)
+                yield Link(self._inbox, self._outbound)
         finally:
             # A session that still uses the link gets an error at once and does not wait for tasks that have ended.
             self._inbox.close()
-            self._outbound.close()
+            self._outbound.refuse()
             # Shielded, and short: even when all is cancelled, the peer is told. A frame that was cut off ends that.
             with trio.move_on_after(LAST_WORDS, shield=True):
                 await self._socket.close(*self.farewell)
@@ -152,8 +152,8 @@ class WebSocketLink:
     async def _end(self) -> None:
         # What still arrives is dropped: the session reads no more.
         self._inbox.close()
-        # Not `_outbound`: closing that would drop what was handed over and not sent.
-        self._write.close()
+        # Not `refuse`, which would drop what was handed over and not sent.
+        self._outbound.close()
         # In order, so that nothing is lost: the last messages, the close frame, and that of the peer.
         with trio.move_on_after(CLOSE_GRACE):
             await self._written.wait()
@@ -180,32 +180,20 @@ class WebSocketLink:
         inbox.end()
         self._ended.set()
         # Nothing can be sent any more, and the session is to know.
-        self._outbound.close()
+        self._outbound.refuse()
 
     async def _send(self) -> None:
         """Send every message until the session closes its side, and say goodbye."""
         try:
-            async for item in self._outbound:
+            while True:
                 # Join what is waiting: one system call for many small messages.
-                messages: list[bytes] = []
-                self._encode(item, messages)
-                while sum(map(len, messages)) < CHUNK:
-                    try:
-                        self._encode(self._outbound.receive_nowait(), messages)
-                    except (trio.WouldBlock, trio.EndOfChannel):
-                        break
-                if messages:
-                    await self._socket.send(messages)
+                await self._socket.send(await self._outbound.take())
         # ClosedResourceError: `_read` has closed the channel. It alone reports the loss, and only once.
-        except (Ended, trio.ClosedResourceError):
+        except (Ended, trio.EndOfChannel, trio.ClosedResourceError):
             pass
         # Not left to `running`: the peer's close frame follows this one, and `_end` waits for it.
         await self._socket.close(*self.farewell)
         self._written.set()
 
-    def _encode(self, item: SessionMessage, messages: list[bytes]) -> None:
-        data, problem = encode_or_replace(item.message)
-        if data is not None:
-            messages.append(data)
-        if problem is not None and (failure := unsent(item, problem)) is not None:
-            self._inbox.put(SessionMessage(failure))
+    async def _report(self, failure: Failure) -> None:
+        self._inbox.put(SessionMessage(failure))

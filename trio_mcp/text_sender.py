@@ -1,0 +1,131 @@
+"""The sending half of a link whose messages leave as texts: a queue of what is encoded already, bounded in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from trio_mcp.jsonrpc.codec import encode, encode_or_replace
+from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.link import unsent
+
+__all__ = ["MAX_WAITING", "TextSender"]
+
+MAX_WAITING: Final = 64 * 1024
+"""Bytes of texts that wait to be written, and that are written together; a single text may have more.
+
+Chosen: the default capacity of a pipe on Linux (pipe(7)). More would only delay control messages behind bulk; with much
+less, a burst of small responses has its senders wait for each other, though the peer reads.
+"""
+
+
+class TextSender(trio.abc.SendChannel[SessionMessage]):
+    """The sending half of a link, which keeps the text of each message until the transport's task takes it.
+
+    Args:
+        report: Called with the failure of a request that can't be encoded, to tell the session.
+    """
+
+    # Encoded as they are sent, not as they are written: a text takes a fraction of the memory of what it was made of,
+    # gives the garbage collector nothing to look through, and its bytes can be counted.
+
+    def __init__(self, report: Callable[[Failure], Awaitable[object]]) -> None:
+        self._report = report
+        self._texts: list[bytes] = []
+        self._size = 0
+        self._end: type[Exception] | None = None  # what sending raises, once it has ended
+        self._refused = False
+        self._senders = trio.lowlevel.ParkingLot()
+        self._taker = trio.lowlevel.ParkingLot()
+
+    def send_nowait(self, value: SessionMessage) -> None:
+        """Send a message.
+
+        Raises:
+            trio.WouldBlock: If too much waits, or the message can't be encoded: `send` reports it, which may take time.
+            trio.BrokenResourceError: If nothing is written any more.
+            trio.ClosedResourceError: If this half is closed.
+        """
+        if self._end is not None:
+            raise self._end
+        if self._size >= MAX_WAITING:
+            raise trio.WouldBlock
+        try:
+            text = encode(value.message)
+        except ValueError:
+            raise trio.WouldBlock from None
+        self._put(text)
+
+    async def send(self, value: SessionMessage) -> None:
+        """Send a message, or wait for room. If cancelled, it has not been sent.
+
+        Raises:
+            trio.BrokenResourceError: If nothing is written any more.
+            trio.ClosedResourceError: If this half is closed.
+        """
+        await trio.lowlevel.checkpoint()
+        # A loop, because a sender that did not have to wait may take the room first.
+        while self._size >= MAX_WAITING and self._end is None:
+            await self._senders.park()
+        if self._end is not None:
+            raise self._end
+        text, problem = encode_or_replace(value.message)
+        if text is not None:
+            self._put(text)
+        if problem is not None and (failure := unsent(value, problem)) is not None:
+            await self._report(failure)
+
+    def _put(self, text: bytes) -> None:
+        # Only if the task is there for it: otherwise something waits that has to go first.
+        if self._taker:
+            rest = self._pass_on(text)
+            if rest is None:
+                return
+            text = rest
+            self._taker.unpark()
+        self._texts.append(text)
+        self._size += len(text)
+
+    def _pass_on(self, text: bytes) -> bytes | None:
+        """Return what of a text is left for `take`, whose task waits for it; None if nothing is."""
+        return text
+
+    async def take(self) -> list[bytes]:
+        """Wait for a message, and return the texts of all that wait together. If cancelled, it has taken nothing.
+
+        Only the last of them can be longer than `MAX_WAITING`, and all others together are not.
+
+        Raises:
+            trio.EndOfChannel: If this half is closed, and everything has been taken.
+            trio.ClosedResourceError: If what follows is refused.
+        """
+        if self._texts:
+            await trio.lowlevel.checkpoint()
+        while not self._texts:
+            if self._end is not None:
+                raise trio.ClosedResourceError if self._refused else trio.EndOfChannel
+            await self._taker.park()
+        texts, self._texts, self._size = self._texts, [], 0
+        self._senders.unpark_all()
+        return texts
+
+    def close(self) -> None:
+        """Close this half: `take` returns what was sent before, and then there is no more."""
+        self._end = trio.ClosedResourceError
+        self._senders.unpark_all()
+        self._taker.unpark()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, and let other tasks run."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def refuse(self) -> None:
+        """Drop what waits, and refuse what follows, because nothing can be written any more."""
+        self._end = self._end or trio.BrokenResourceError
+        self._refused = True
+        self._texts, self._size = [], 0
+        self._senders.unpark_all()
+        self._taker.unpark()
