@@ -118,9 +118,13 @@ UNUSED = {
         for each in (
             "eras.client_negotiation",
             "joined_names",
+            "principal",
             "schema.forms",
             "schema.validator",
+            "server.functions.dependencies",
             "server.media",
+            "server.statistics",
+            "session.statistics",
             "uri_templates",
         )
     ),

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from tests.strategies import constructs
 from trio_mcp.testing.strategies import request_ids
 from trio_mcp.types._base import WireModel, make
+from trio_mcp.types.bases import Annotations
 from trio_mcp.types.capabilities import ClientCapabilities, SamplingCapability
-from trio_mcp.types.common import Annotations, Implementation
+from trio_mcp.types.common import Implementation
 from trio_mcp.types.content import ImageContent, TextContent, ToolResultContent
 from trio_mcp.types.elicitation import (
     ElicitRequest,

@@ -33,7 +33,7 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.principal import Principal, as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.limits import SessionOptions
-from trio_mcp.session.session import SessionStatistics
+from trio_mcp.session.statistics import SessionStatistics
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import INPUT_REQUIRED, Implementation, LoggingLevel
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference

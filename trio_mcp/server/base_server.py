@@ -35,10 +35,10 @@ from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
 from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
-from trio_mcp.server.functions.dependencies import Surroundings
+from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions, InputRun
-from trio_mcp.server.run import Run, ServerStatistics
+from trio_mcp.server.run import Run
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types._base import make
@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.server.asgi_app import AsgiApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
     from trio_mcp.server.input.request_state import StateSealer
+    from trio_mcp.server.statistics import ServerStatistics
     from trio_mcp.sockets.serving import SocketSettings
 
     class RunArguments(RunSettings, total=False):
@@ -219,7 +220,11 @@ class BaseServer:
         Raises:
             TypeError: If the stand-in can't be used as a provider.
         """
-        with self.settings.surroundings.overrides.stand_in(provider, stand_in, Context):
+        from trio_mcp.server.functions.dependencies import stand_in_for
+
+        # Read before it is entered: a stand-in that can't work fails here, and not in the requests.
+        entry = stand_in_for(provider, stand_in, Context)
+        with self.settings.surroundings.overrides.replaced(entry):
             yield
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
@@ -248,6 +253,8 @@ class BaseServer:
         Visits every session and every topic once: cheap enough for every second, not for every request. Call it from
         the event loop's thread.
         """
+        from trio_mcp.server.statistics import ServerStatistics
+
         runs = tuple(self.settings.runs)
         # A set: the same topic may have listeners in several runs, and counts once.
         topics = {topic for run in runs for topic in run.changes.topics}

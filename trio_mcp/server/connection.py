@@ -12,14 +12,12 @@ from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.principal import Principal
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
 from trio_mcp.server.input.options import InputRun
 from trio_mcp.server.log_messages import wants_log
 from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
-from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.methods import facts_of
@@ -27,6 +25,8 @@ from trio_mcp.types.methods import facts_of
 if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.http.rules.statuses import Refusal
     from trio_mcp.http.server.host import ExchangeSink
+    from trio_mcp.principal import Principal
+    from trio_mcp.session.statistics import SessionStatistics
 
 Permit: TypeAlias = "Callable[[Principal, Collection[str]], Refusal | None]"
 """``(principal, scopes) -> refusal``: see `Protection.permit`."""
@@ -357,6 +357,8 @@ class Exchange:
 
     def statistics(self) -> SessionStatistics:
         """Return the same statistics as a session; what a single request can't have is 0."""
+        from trio_mcp.session.statistics import SessionStatistics
+
         incoming = self._incoming
         return SessionStatistics(
             outgoing=0,

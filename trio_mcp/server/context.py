@@ -16,7 +16,6 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.principal import Principal
 from trio_mcp.server.connection import Connection, Exchange
 from trio_mcp.server.log_messages import send_log
 from trio_mcp.session.handlers import RequestContext
@@ -25,7 +24,8 @@ from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-if TYPE_CHECKING:  # few servers ask, and imports take time
+if TYPE_CHECKING:  # few servers ask, or know whom they serve, and imports take time
+    from trio_mcp.principal import Principal
     from trio_mcp.server.input.questions import Elicited, InputRequest
     from trio_mcp.server.input.rounds import AskingSettings, Rounds
     from trio_mcp.server.input.sampling import Messages, SampleDetails

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.http.server.host import ExchangeSink
     from trio_mcp.http.server.statistics import HttpStatistics
 
-__all__ = ["Run", "ServerStatistics"]
+__all__ = ["Run"]
 
 
 @attrs.define(eq=False)
@@ -146,48 +146,3 @@ class Run:
         async with trio.open_nursery() as nursery:
             for client in self.clients if connections is None else connections:
                 nursery.start_soon(client.end_listening)
-
-
-@attrs.frozen
-class ServerStatistics:
-    """Counts of what a server offers and does, over all its runs and those of servers that it is mounted in.
-
-    Attributes:
-        tools: Tools offered. Like the other kinds, this includes mounted ones.
-        resources: Resources offered, without templates.
-        resource_templates: Resource templates offered.
-        prompts: Prompts offered.
-        completions: Arguments that have a completion function.
-        runs: Active runs: lifespans entered and not left.
-        sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
-        incoming: Requests neither answered nor cancelled, running or queued.
-        running: Running handlers, without ``subscriptions/listen``.
-        queued: Requests waiting until fewer handlers of their session run.
-        outgoing: Requests to clients that wait for a response.
-        parked: Handlers with ``park_input`` that wait for input between two requests.
-        listening: Open ``subscriptions/listen`` requests.
-        topics: Lists, and resources by URI, whose changes at least one client listens to.
-        watched_resources: How many of these topics are resources.
-        changes_waiting: Changes pending for at least one client.
-        messages_waiting: Messages waiting for a link.
-        http: The statistics of each HTTP endpoint that the server is served on.
-    """
-
-    tools: int
-    resources: int
-    resource_templates: int
-    prompts: int
-    completions: int
-    runs: int
-    sessions: int
-    incoming: int
-    running: int
-    queued: int
-    outgoing: int
-    parked: int
-    listening: int
-    topics: int
-    watched_resources: int
-    changes_waiting: int
-    messages_waiting: int
-    http: tuple[HttpStatistics, ...]

@@ -19,7 +19,7 @@ from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
-from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
+from trio_mcp.session.limits import CallOptions, SessionOptions
 from trio_mcp.session.notices import DELIVERY_TIME, Delivery
 from trio_mcp.session.sink import Sink
 from trio_mcp.stopwatch import Stopwatch, TimeLimit, current_stopwatch
@@ -389,8 +389,7 @@ class Calls:
             if not outgoing.settled:
                 self._abandon(outgoing, reason, related)
             if self._options.watched:
-                record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting))
-                self._options.record(record)
+                self._options.record(method, "out", trio.current_time() - started, _outcome(waiting))
         outcome = waiting.outcome
         # `type() is`: the parser makes plain dicts, and this is quicker than isinstance on the path of every call.
         if type(outcome) is dict:

@@ -16,7 +16,7 @@ from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
-from trio_mcp.session.limits import RequestRecord, SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
@@ -234,7 +234,7 @@ async def run_handler(
         if watched:
             outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
             duration = trio.current_time() - started
-            options.record(RequestRecord(context.method, "in", duration, outcome))  # type: ignore[arg-type]
+            options.record(context.method, "in", duration, outcome)  # type: ignore[arg-type]
 
 
 class Handlers:

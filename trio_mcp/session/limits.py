@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_hook, check_seconds, validator
@@ -13,7 +13,10 @@ from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.jsonrpc.peer import DEFAULT_MAX_INCOMING_BYTES
 from trio_mcp.types.methods import facts_of
 
-__all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
+if TYPE_CHECKING:  # few programs watch requests
+    from trio_mcp.session.statistics import RequestRecord
+
+__all__ = ["CallOptions", "HandlerOptions", "SessionOptions"]
 
 # A timeout must be positive; a grace may be 0, for none at all.
 _SECONDS = validator(check_seconds, optional=True)
@@ -66,24 +69,6 @@ class CallOptions:
     connect_timeout: float = attrs.field(default=30.0, validator=_WAIT)
     probe_timeout: float = attrs.field(default=5.0, validator=_WAIT)
     result_types: frozenset[str] = attrs.field(default=(), converter=_result_types)
-
-
-@attrs.frozen
-class RequestRecord:
-    """One completed request, as the ``on_request`` hook sees it.
-
-    Attributes:
-        method: The request's method.
-        direction: ``"out"`` for our requests, ``"in"`` for the peer's.
-        duration: Seconds from the start of the request to its outcome.
-        outcome: ``"ok"``, ``"error"`` (an error response), ``"cancelled"``, ``"timeout"`` or ``"lost"`` (the link
-            failed, or the response was malformed).
-    """
-
-    method: str
-    direction: Literal["in", "out"]
-    duration: float
-    outcome: Literal["ok", "error", "cancelled", "timeout", "lost"]
 
 
 def log_slow_request(record: RequestRecord) -> None:
@@ -175,8 +160,17 @@ class SessionOptions:
     def _watched(self) -> bool:
         return self.on_request is not None or self.alert_threshold is not None
 
-    def record(self, record: RequestRecord) -> None:
-        """Pass a record to the hooks; an exception that they raise is logged."""
+    def record(
+        self,
+        method: str,
+        direction: Literal["in", "out"],
+        duration: float,
+        outcome: Literal["ok", "error", "cancelled", "timeout", "lost"],
+    ) -> None:
+        """Pass a `RequestRecord` to the hooks; an exception that they raise is logged."""
+        from trio_mcp.session.statistics import RequestRecord
+
+        record = RequestRecord(method, direction, duration, outcome)
         # Called as a request ends, in its caller's or its handler's task: a faulty hook must not change the outcome.
         try:
             if self.on_request is not None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 import trio
 from pydantic import BaseModel, ValidationError
 
-from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
@@ -39,46 +38,17 @@ from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
-if TYPE_CHECKING:  # a server has no use for it
+if TYPE_CHECKING:  # a server has no use for the first, and few programs ask for the second
     from trio_mcp.eras.client_negotiation import ModernClientEra
+    from trio_mcp.session.statistics import SessionStatistics
 
-__all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
+__all__ = ["BaseSession", "RequestHandler"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 MAX_LOGGED_FAULTS = 100
 """Faults of one peer that are logged. Chosen: enough to see what is wrong; a peer must not be able to fill a disk."""
-
-
-@attrs.frozen
-class SessionStatistics:
-    """A snapshot of what a session is doing.
-
-    Attributes:
-        outgoing: The number of our requests that wait for their response.
-        incoming: The number of the peer's requests, running or queued, that are neither answered nor cancelled.
-        running: The number of handlers that run, not counting ``subscriptions/listen``.
-        queued: The number of the peer's requests that wait for fewer handlers to run.
-        listening: The number of the peer's ``subscriptions/listen`` requests that are open.
-        bulk_waiting: The number of messages that wait for the link.
-        control_waiting: The number of messages that wait for the link and overtake those: cancellations, and responses
-            given at once.
-        flushed: Whether the link has accepted all messages: none waits, and none is being written.
-        notices_waiting: The number of notifications and faults that wait for their handler.
-        closed: Whether calls can't be made any more.
-    """
-
-    outgoing: int
-    incoming: int
-    running: int
-    queued: int
-    listening: int
-    bulk_waiting: int
-    control_waiting: int
-    flushed: bool
-    notices_waiting: int
-    closed: bool
 
 
 class BaseSession(EnteredOnce):
@@ -286,6 +256,8 @@ class BaseSession(EnteredOnce):
         """Return a snapshot of what the session is doing. Cheap: it only reads counters."""
         peer, sink = self._peer, self._sink
         bulk, control = sink.waiting
+        from trio_mcp.session.statistics import SessionStatistics
+
         return SessionStatistics(
             outgoing=peer.outgoing_count,
             incoming=peer.incoming_count,

@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 _NAMES: Final = {
     "_base": "WireModel",
     "bases": (
-        "CacheablePage CacheableResult EmbeddableRequestMessage EmptyResult InputResponseRequestParams Notification "
-        "NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams PaginatedResult Request "
-        "RequestMessage RequestParams Result"
+        "Annotations BaseMetadata CacheablePage CacheableResult EmbeddableRequestMessage EmptyResult Icons "
+        "InputResponseRequestParams Notification NotificationMessage NotificationParams PaginatedRequest "
+        "PaginatedRequestParams PaginatedResult Request RequestMessage RequestParams Result"
     ),
     "capabilities": (
         "ClientCapabilities ElicitationCapability PromptsCapability ResourcesCapability RootsCapability "
         "SamplingCapability ServerCapabilities ToolsCapability"
     ),
     "common": (
-        "Annotations BaseMetadata CacheScope Cursor Described Icon IconTheme Icons Implementation JSONArray JSONObject "
-        "JSONValue LoggingLevel ProgressToken RequestId ResultType Role"
+        "CacheScope Cursor Described Icon IconTheme Implementation JSONArray JSONObject JSONValue LoggingLevel "
+        "ProgressToken RequestId ResultType Role"
     ),
     "completion": (
         "CompleteRequest CompleteRequestParams CompleteResult Completion CompletionArgument CompletionContext "

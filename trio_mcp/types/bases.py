@@ -1,4 +1,4 @@
-"""The bases of requests, notifications and results.
+"""The bases of requests, notifications and results, and what constructs other than tools share.
 
 Schemas before 2025-11-25 describe a request as its method and params; since then it includes the JSON-RPC envelope.
 
@@ -7,14 +7,17 @@ Kept apart from :mod:`trio_mcp.types.common`: a server lists its tools without a
 
 from typing import Any, Literal
 
-from trio_mcp.types._base import WireModel, always, only, since
-from trio_mcp.types.common import CacheScope, Cursor, RequestId, ResultType
+from trio_mcp.types._base import Number, WireModel, always, only, since
+from trio_mcp.types.common import CacheScope, Cursor, ReadableIcons, RequestId, ResultType, Role
 
 __all__ = [
+    "Annotations",
+    "BaseMetadata",
     "CacheablePage",
     "CacheableResult",
     "EmbeddableRequestMessage",
     "EmptyResult",
+    "Icons",
     "InputResponseRequestParams",
     "Notification",
     "NotificationMessage",
@@ -27,6 +30,31 @@ __all__ = [
     "RequestParams",
     "Result",
 ]
+
+
+class BaseMetadata(WireModel, since="2025-06-18"):
+    """The base of constructs with a name for programs and a title for people."""
+
+    name: str
+    # Shown instead of the name, if present.
+    title: str | None = since("2025-06-18")
+
+
+class Icons(WireModel, since="2025-11-25"):
+    """The base of constructs with icons."""
+
+    icons: ReadableIcons | None = since("2025-11-25")
+
+
+class Annotations(WireModel):
+    """Hints for clients about how to use or show something."""
+
+    # Whom it is for: the user, the model, or both.
+    audience: list[Role] | None = None
+    # How important it is, from 0 (optional) to 1 (required).
+    priority: Number | None = None
+    # In ISO 8601, such as "2025-01-12T15:00:58Z".
+    last_modified: str | None = since("2025-06-18")
 
 
 class RequestParams(WireModel):

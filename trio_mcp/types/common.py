@@ -1,20 +1,17 @@
-"""The parts that many constructs share: names, icons, annotations. Those of messages are in `trio_mcp.types.bases`."""
+"""The parts of tools and of a server's name that other constructs share; see `trio_mcp.types.bases` for the rest."""
 
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Strict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from trio_mcp.types._base import Number, WireModel, since
+from trio_mcp.types._base import WireModel, since
 
 __all__ = [
-    "Annotations",
-    "BaseMetadata",
     "CacheScope",
     "Cursor",
     "Described",
     "Icon",
     "IconTheme",
-    "Icons",
     "Implementation",
     "JSONArray",
     "JSONObject",
@@ -45,14 +42,6 @@ INPUT_REQUIRED: Final = "input_required"
 JSONValue = Any
 JSONObject = dict[str, Any]
 JSONArray = list[Any]
-
-
-class BaseMetadata(WireModel, since="2025-06-18"):
-    """The base of constructs with a name for programs and a title for people."""
-
-    name: str
-    # Shown instead of the name, if present.
-    title: str | None = since("2025-06-18")
 
 
 class Icon(WireModel, since="2025-11-25"):
@@ -86,12 +75,6 @@ ReadableIcons = Annotated[list[Icon], WrapValidator(_readable_icons)]
 """A list of icons without the malformed ones, so that a bad icon does not cost the whole list of tools."""
 
 
-class Icons(WireModel, since="2025-11-25"):
-    """The base of constructs with icons."""
-
-    icons: ReadableIcons | None = since("2025-11-25")
-
-
 class Described(WireModel):
     """The base of constructs with a name and icons: `BaseMetadata` and `Icons` in one."""
 
@@ -108,17 +91,6 @@ class Implementation(Described):
     version: str
     description: str | None = since("2025-11-25")
     website_url: str | None = since("2025-11-25")
-
-
-class Annotations(WireModel):
-    """Hints for clients about how to use or show something."""
-
-    # Whom it is for: the user, the model, or both.
-    audience: list[Role] | None = None
-    # How important it is, from 0 (optional) to 1 (required).
-    priority: Number | None = None
-    # In ISO 8601, such as "2025-01-12T15:00:58Z".
-    last_modified: str | None = since("2025-06-18")
 
 
 # As in HTTP's Cache-Control: "public" results may be shared between users, "private" ones may not.

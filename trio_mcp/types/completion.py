@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trio_mcp.types._base import WireModel, since
-from trio_mcp.types.bases import RequestMessage, RequestParams, Result
-from trio_mcp.types.common import BaseMetadata
+from trio_mcp.types.bases import BaseMetadata, RequestMessage, RequestParams, Result
 
 __all__ = [
     "CompleteRequest",

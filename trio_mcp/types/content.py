@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from trio_mcp.types._base import WireModel, since
-from trio_mcp.types.common import Annotations
+from trio_mcp.types.bases import Annotations
 from trio_mcp.types.resources import BlobResourceContents, Resource, TextResourceContents
 
 __all__ = [

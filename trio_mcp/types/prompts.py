@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since
 from trio_mcp.types.bases import (
+    BaseMetadata,
     CacheablePage,
     InputResponseRequestParams,
     NotificationMessage,
@@ -12,7 +13,7 @@ from trio_mcp.types.bases import (
     RequestMessage,
     Result,
 )
-from trio_mcp.types.common import BaseMetadata, Described, Role
+from trio_mcp.types.common import Described, Role
 from trio_mcp.types.content import ContentBlock, TextContent
 
 __all__ = [

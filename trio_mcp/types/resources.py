@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, always, since
 from trio_mcp.types.bases import (
+    Annotations,
     CacheablePage,
     CacheableResult,
     InputResponseRequestParams,
@@ -13,7 +14,7 @@ from trio_mcp.types.bases import (
     PaginatedRequest,
     RequestMessage,
 )
-from trio_mcp.types.common import Annotations, Described, ReadableIcons
+from trio_mcp.types.common import Described, ReadableIcons
 
 __all__ = [
     "BlobResourceContents",

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field
 
 from trio_mcp.types import meta
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.bases import EmptyResult
+from trio_mcp.types.bases import Annotations, EmptyResult
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Annotations, Implementation, LoggingLevel, ProgressToken, RequestId
+from trio_mcp.types.common import Implementation, LoggingLevel, ProgressToken, RequestId
 from trio_mcp.types.completion import CompleteRequest, CompleteResult
 from trio_mcp.types.elicitation import ElicitationCompleteNotification, ElicitRequest, ElicitResult
 from trio_mcp.types.input_required import InputRequiredResult

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from trio_mcp.errors import McpError
-from trio_mcp.principal import as_principal
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import NO_SCOPES, Feature, Handler, Middleware, Needs, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
@@ -79,6 +78,8 @@ class Dispatch:
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
         if self._settings.principal is not None:
+            from trio_mcp.principal import as_principal  # deferred: few servers know principals
+
             context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
         # Never reset: the task serves this request only, and ends with it.
         CURRENT.set((context, context.connection.trio_token))

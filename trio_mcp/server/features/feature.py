@@ -14,21 +14,21 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
-from trio_mcp.principal import SCOPE, Principal
 from trio_mcp.server.connection import ScopesMissing
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import CacheHints, checked_hints
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Function, single
 from trio_mcp.server.functions.introspection import bare
+from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.run import Run
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.meta import checked_meta
 
-if TYPE_CHECKING:  # loaded when the first one is added
+if TYPE_CHECKING:  # loaded when the first one is added, or is known
+    from trio_mcp.principal import Principal
     from trio_mcp.types.prompts import Prompt
     from trio_mcp.types.resources import Resource, ResourceTemplate
     from trio_mcp.types.tools import Tool
@@ -58,7 +58,7 @@ Handler: TypeAlias = Callable[[Context[Any]], Awaitable[dict[str, Any]]]
 """``async (context) -> result``."""
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
-Identify: TypeAlias = Callable[[Context[Any]], str | Principal | None]
+Identify: TypeAlias = "Callable[[Context[Any]], str | Principal | None]"
 """``(context) -> principal``: see `Server`."""
 Needs: TypeAlias = Callable[[Mapping[str, Any]], frozenset[str]]
 """``(params) -> scopes``: what a request needs."""
@@ -334,6 +334,10 @@ def _checked_words(kind: str, words: Iterable[str] | None, what: str) -> frozens
 
 def _checked_scopes(scopes: Iterable[str] | None, what: str) -> frozenset[str]:
     found = _checked_words("scope", scopes, what)
+    if not found:
+        return found
+    from trio_mcp.principal import SCOPE  # deferred: few servers need scopes
+
     for scope in found:
         # A challenge has them in one quoted string, separated by spaces.
         if not SCOPE.fullmatch(scope):

@@ -37,7 +37,8 @@ from trio_mcp.server.input.options import Asked
 from trio_mcp.server.media import MEDIA, contents_of
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import Annotations, Icon
+from trio_mcp.types.bases import Annotations
+from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.resources import (
     BlobResourceContents,

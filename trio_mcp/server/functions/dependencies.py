@@ -1,37 +1,21 @@
-"""Dependencies: providers that fill parameters marked with `Depends`, and calls of functions that need them."""
+"""Dependencies: the providers of parameters marked with `Depends`, and calls of functions that have such parameters."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from trio_mcp import _attrs as attrs
 from trio_mcp.server.functions.introspection import bare, bound_by_partials, is_async, is_context, resolved_hints
-from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
+from trio_mcp.server.functions.surroundings import Depends, Surroundings, marker_in
 
-__all__ = ["Dependencies", "Depends", "Overrides", "Surroundings", "marker_in", "read_dependencies"]
+__all__ = ["Dependencies", "read_dependencies", "stand_in_for"]
 
 _EMPTY = inspect.Parameter.empty
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-@attrs.frozen(eq=False)
-class Depends:
-    """Marks a parameter that the server fills: ``db: Annotated[Database, Depends(get_db)]``. Clients don't see it.
-
-    Attributes:
-        provider: The function that provides the value, sync or async. If it is decorated with ``@contextmanager`` or
-            ``@asynccontextmanager``, or is a generator function with one ``yield``, its cleanup runs when the function
-            that needs the value has ended. Its own parameters are a `Context`, dependencies, or have defaults.
-        cache: Whether everything in a request that depends on this provider shares one value. If False, this parameter
-            gets its own.
-    """
-
-    provider: Callable[..., Any]
-    cache: bool = attrs.field(default=True, kw_only=True)
 
 
 class Kind(enum.Enum):
@@ -57,29 +41,6 @@ class Provider:
 
 Needs: TypeAlias = Mapping[str, tuple[Provider, bool]]
 """For each parameter with a provider: the provider, and whether the value is shared."""
-
-
-def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
-    """Return the `Depends` marker in an annotation, or None.
-
-    Raises:
-        TypeError: If the parameter is marked in a way that can't work.
-    """
-    if isinstance(default, Depends):
-        # FastAPI allows this. Here the functions stay callable as they are, and a call would get the marker.
-        raise TypeError(f"{where}: Depends can't be a default value; write Annotated[..., Depends(...)]")
-    while hasattr(annotation, "__value__"):  # a type alias, such as `type Db = Annotated[Database, Depends(get_db)]`
-        annotation = annotation.__value__
-    if get_origin(annotation) is not Annotated:
-        return None
-    kind, *extras = get_args(annotation)
-    if Depends in extras:  # the class itself, without a call: without this check the marker would be ignored
-        raise TypeError(f"{where}: write Depends(provider), not Depends")
-    markers = [extra for extra in extras if isinstance(extra, Depends)]
-    if len(markers) > 1:
-        raise TypeError(f"{where} has {len(markers)} markers Depends(...); one is enough")
-    # Python merges Annotated within Annotated, but not through a type alias: the inner type may have the marker.
-    return markers[0] if markers else marker_in(kind, _EMPTY, where)
 
 
 def _read(
@@ -178,48 +139,6 @@ def _name(function: object) -> str:
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
-
-
-class Overrides:
-    """The providers that are currently replaced, in tests.
-
-    Attributes:
-        active: The stand-ins, by the keys of the providers that they replace.
-    """
-
-    def __init__(self) -> None:
-        self.active: Mapping[object, Provider] = {}
-        self._entries: list[tuple[object, Provider]] = []
-
-    @contextlib.contextmanager
-    def stand_in(self, provider: Callable[..., Any], other: Callable[..., Any], context_type: type) -> Iterator[None]:
-        """Replace a provider while the block runs: see `Server.override`."""
-        # Read before it is entered: a stand-in that can't work fails here, and not in the requests.
-        entry = (_key_of(provider), _read(other, context_type, "override", {}, ()))
-        self._entries.append(entry)
-        self.active = dict(self._entries)
-        try:
-            yield
-        finally:
-            self._entries.remove(entry)  # not simply the last: blocks in several tasks may end in any order
-            self.active = dict(self._entries)
-
-
-@attrs.frozen(eq=False)
-class Surroundings:
-    """The environment that all functions of a server are called in.
-
-    Attributes:
-        context_type: The context class; a parameter annotated with it is filled, and hidden from clients.
-        threads: The threads for sync functions.
-        options: How functions are called and described.
-        overrides: The providers that are replaced.
-    """
-
-    context_type: type
-    threads: SyncThreads
-    options: FunctionOptions
-    overrides: Overrides = attrs.Factory(Overrides)
 
 
 # Only these need the event loop; the others run wherever the function runs.
@@ -390,3 +309,17 @@ def read_dependencies(
         for name, marker in markers.items()
     }
     return Dependencies(what, needs, is_async, surroundings, make_plan(needs, is_async, {}))
+
+
+def stand_in_for(
+    provider: Callable[..., Any], other: Callable[..., Any], context_type: type
+) -> tuple[object, Provider]:
+    """Read a stand-in for a provider: see `Server.override`.
+
+    Returns:
+        What `Overrides.replaced` takes.
+
+    Raises:
+        TypeError: If the stand-in can't be used.
+    """
+    return _key_of(provider), _read(other, context_type, "override", {}, ())

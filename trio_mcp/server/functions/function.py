@@ -9,13 +9,12 @@ import collections.abc
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, to_json
 
 from trio_mcp import _attrs as attrs
-from trio_mcp.server.functions.dependencies import Dependencies, Depends, Surroundings, marker_in, read_dependencies
 from trio_mcp.server.functions.introspection import (
     bare,
     bound_by_partials,
@@ -27,6 +26,10 @@ from trio_mcp.server.functions.introspection import (
 )
 from trio_mcp.server.functions.parameters import Parameter, contract_of, parameter_of
 from trio_mcp.server.functions.schemas import ArgumentsSchema, problem_line, read_texts, text_types
+from trio_mcp.server.functions.surroundings import Depends, Surroundings, marker_in
+
+if TYPE_CHECKING:  # loaded with the first function that has some
+    from trio_mcp.server.functions.dependencies import Dependencies
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
 
@@ -195,9 +198,9 @@ def read_handler(
         signature.bind(None, None, **dict.fromkeys(markers))
     except TypeError as exc:
         raise TypeError(f"{what}: its function must accept (params, ctx), and dependencies by name: {exc}") from None
-    if not markers:
+    dependencies = _dependencies(markers, is_async(function), surroundings, what)
+    if dependencies is None:
         return _awaitable(function, is_async(function), surroundings)
-    dependencies = read_dependencies(markers, is_async(function), surroundings, what)
     return lambda params, context: dependencies.call(context, function, params, context)
 
 
@@ -277,12 +280,23 @@ def read_function(
         call=function if markers else _awaitable(function, awaited, surroundings),
         schema=None if input_schema is None else ArgumentsSchema(input_schema),
         context_parameter=contexts[0] if contexts else None,
-        dependencies=read_dependencies(markers, awaited, surroundings, what) if markers else None,
+        dependencies=_dependencies(markers, awaited, surroundings, what),
         validate=contract.validate,
         validate_json=contract.validate_json,
         as_json=contract.as_json,
         text_types=text_types(schema) if read_texts else {},
     )
+
+
+def _dependencies(
+    markers: Mapping[str, Depends], awaited: bool, surroundings: Surroundings, what: str
+) -> Dependencies | None:
+    """Return the dependencies of a function, if it has some; see `read_dependencies`."""
+    if not markers:
+        return None
+    from trio_mcp.server.functions.dependencies import read_dependencies
+
+    return read_dependencies(markers, awaited, surroundings, what)
 
 
 def _docstring(function: Callable[..., Any]) -> str | None:

@@ -24,8 +24,8 @@ from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Request, RequestId
 from trio_mcp.principal import Principal
-from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Call, single
+from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.input.options import Asked, InputRequired, InputRun
 from trio_mcp.server.input.questions import Asker, InputRequest, UrlElicitationRequired
 from trio_mcp.server.input.request_state import (

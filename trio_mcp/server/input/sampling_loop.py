@@ -18,9 +18,9 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_text
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError, SamplingError, ToolError
-from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Function, InvalidArguments, read_function, single
 from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
+from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.input.questions import can_be_asked
 from trio_mcp.server.input.rounds import AskingContext, Rounds
 from trio_mcp.server.input.sampling import Messages, as_messages, ask_model
