@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
+import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +30,26 @@ def per_runner() -> list[Any]:
     return [name if name == RUNNERS[0] else pytest.param(name, marks=pytest.mark.again) for name in RUNNERS]
 
 
+ROOT = Path(__file__).resolve().parents[1]
+
 CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """Those that this process may use."""
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"left out: what needs {what} (-m {marker})" for marker, what in left_out(config).items()]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what collecting makes, which stays until the end, out of the search for garbage: there and in the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -58,4 +75,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         # One more, since the tests wait for other programs a third of the time. Each collects all the tests, so many
         # would wait for themselves.
         chosen.numprocesses = min(CPUS + 1, 8)
+        # Once for all processes: where Python is told to write no bytecode, each one that a test starts would compile
+        # all that it imports.
+        compileall.compile_dir(ROOT / "trio_mcp", quiet=2)
         chosen.dist = "worksteal"  # a worker that has nothing to do takes half of what another one has left

@@ -69,11 +69,17 @@ def classes() -> list[type]:
     return list(found)
 
 
-@pytest.mark.parametrize("kind", classes(), ids=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
-def test_no_public_class_has_a_ladder_of_bases(kind: type) -> None:
+def test_no_public_class_has_a_ladder_of_bases() -> None:
     """Objects own parts instead of inheriting them."""
-    bases = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
-    assert len(bases) <= MOST_CLASSES + LONGER.get(kind.__name__, 0), bases
+
+    def ladder(kind: type) -> list[type]:
+        return [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
+
+    ladders = {kind: ladder(kind) for kind in classes()}
+    assert len(ladders) > 500
+    assert {
+        kind: bases for kind, bases in ladders.items() if len(bases) > MOST_CLASSES + LONGER.get(kind.__name__, 0)
+    } == {}
 
 
 def test_every_public_name_has_been_looked_at() -> None:

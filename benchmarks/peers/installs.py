@@ -157,9 +157,10 @@ def install_python(manifest: Path, say: Callable[[str], None], advice: str) -> P
     """
 
     def fill(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
         for command in (
-            [sys.executable, "-m", "venv", "."],
-            [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(manifest)],
+            [sys.executable, "-m", "venv", "--without-pip", "."],  # one of its own would take a third of the time
+            [*pip, "install", "-q", "-r", str(manifest)],
         ):
             run_installer(command, dict(os.environ), folder, manifest, advice)
 

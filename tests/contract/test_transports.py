@@ -16,7 +16,7 @@ from tests.contract.transports import SERVER_ENDS, TRANSPORTS
 from trio_mcp.testing import check_transport
 from trio_mcp.testing.contract.check import RULES
 
-PLACES = 30
+PLACES = 20
 """Cancellations of each operation: more would take long, where there is a socket to open for each."""
 
 EACH_TIME = {"memory", "memory, encoded", "stdio", "WebSocket, h11"}

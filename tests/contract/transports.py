@@ -475,7 +475,7 @@ def over_stdio(folder: Path) -> Arguments:
             yield client, lambda: os.kill(credentials.pid, signal.SIGKILL)
 
     raw = partial(_child, path, "copy", max_message_size=LIMIT)
-    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT, "places": 10}
+    return {"pair": pair, "raw": raw, "cut": cut, "max_message_size": LIMIT, "places": 6}
 
 
 @register(SERVER_ENDS, "stdio")

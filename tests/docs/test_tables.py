@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -61,11 +63,16 @@ def default(function: Callable[..., Any], argument: str) -> Any:
     return inspect.signature(function).parameters[argument].default
 
 
+@functools.cache
+def modules() -> list[ModuleType]:
+    """Return every module of the package."""
+    names = [info.name for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.") if "__main__" not in info.name]
+    return [importlib.import_module(name) for name in names]
+
+
 def constant(name: str, room: str = "trio_mcp.") -> Any:
     """Return a constant of the package, whichever module it lives in; the room where its name says too little."""
-    every = [info.name for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.") if "__main__" not in info.name]
-    every = [each for each in every if each.startswith(room)]
-    (value,) = {vars(module)[name] for module in map(importlib.import_module, every) if name in vars(module)}
+    (value,) = {vars(each)[name] for each in modules() if each.__name__.startswith(room) and name in vars(each)}
     return value
 
 

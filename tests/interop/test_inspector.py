@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from tests import forks
 from tests.conformance.everything_server import SCHEMA_2020_12, server
-from tests.conformance.suite import CHECKOUT, COMMAND, everything_url
+from tests.conformance.suite import CHECKOUT, everything_url
 from trio_mcp import Client
 
 from .support import DEADLINE
@@ -59,7 +60,9 @@ def inspector(
 ) -> Inspector:
     transport, era = request.param
     script = npm.modules / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients/launcher/build/index.js"
-    target = [*COMMAND, "stdio"] if transport == "stdio" else [url]
+    imported = ("tests.conformance.everything_questions", *forks.LOADED)
+    process = forks.command("tests.conformance.everything_server", *imported, options=("-W", "error"))
+    target = [*process, "stdio"] if transport == "stdio" else [url]
     command = [str(npm.node), str(script), "--cli", "--format", "json", "--protocol-era", era, *target]
     return Inspector(command, environment | {"HOME": str(tmp_path)})  # it leaves its catalog there
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit.own import KNOWN, OWN, check
 
-EXAMPLES = 200
+EXAMPLES = 80
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "memory" else [pytest.mark.again]) for n in OWN])
