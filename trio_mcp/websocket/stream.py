@@ -18,7 +18,7 @@ from trio_mcp._nursery import closing
 from trio_mcp._platform import SOCKETS_ARE_FILES
 from trio_mcp.lines import CHUNK, read_socket, write_now
 from trio_mcp.websocket.frames import BURST, Fault, Frames
-from trio_mcp.websocket.text_frames import LongFrame, long_frame, read_text_frame, text_frame_parts
+from trio_mcp.websocket.text_frames import SplitFrame, read_text_frame, split_frame, text_frame_parts
 
 __all__ = ["WatchedStream"]
 
@@ -66,7 +66,7 @@ class WatchedStream:
         self._socket = stream.socket if SOCKETS_ARE_FILES and isinstance(stream, trio.SocketStream) else None
         self._ahead = read
         self._frames = Frames(max_message_size)
-        self._long: LongFrame | None = None  # arrives without the parser
+        self._split: SplitFrame | None = None  # the message that is arriving, if without the parser
         self._limit = max_message_size
         self._write_timeout = write_timeout
         self._is_client = is_client
@@ -92,7 +92,7 @@ class WatchedStream:
 
     def unfinished(self) -> float:
         """Return for how long a message has been arriving, in seconds; 0 if none is."""
-        return trio.current_time() - self._begun if self._frames.partial or self._long is not None else 0.0
+        return trio.current_time() - self._begun if self._frames.partial or self._split is not None else 0.0
 
     def parsed(self) -> None:
         """Record that a message has come out of the parser and has been handed on."""
@@ -140,7 +140,7 @@ class WatchedStream:
             if self._ended or not self._ahead:
                 self._ended = True
                 return b""
-            if not frames.partial and self._long is None:
+            if not frames.partial and self._split is None:
                 self._begun = trio.current_time()
             if self.accept is not None and frames.at_rest:
                 await self._accept_whole(self.accept)
@@ -167,7 +167,7 @@ class WatchedStream:
 
     async def _accept_whole(self, accept: Accept) -> None:
         """Hand on the messages at hand for which the parser is not needed, up to a frame for which it is."""
-        if self._long is not None and not await self._take(self._long, accept):
+        if self._split is not None and not await self._take(self._split, accept):
             return
         data, place, count = self._ahead, 0, 0
         while found := read_text_frame(data, place, not self._is_client, self._limit):
@@ -179,21 +179,21 @@ class WatchedStream:
                 await trio.lowlevel.checkpoint()
         # Once, at the end: cutting off each message would copy the rest each time.
         self._ahead = data[place:]
-        if (long := long_frame(self._ahead, not self._is_client, self._limit)) is not None:
-            self._ahead = self._ahead[len(long.head) :]
+        if (split := split_frame(self._ahead, not self._is_client, self._limit)) is not None:
+            self._ahead = self._ahead[len(split.head) :]
             self._begun = trio.current_time()
-            await self._take(long, accept)
+            await self._take(split, accept)
 
-    async def _take(self, long: LongFrame, accept: Accept) -> bool:
-        """Take what is at hand of a long message, and hand it on if that was all. Return whether it was."""
+    async def _take(self, split: SplitFrame, accept: Accept) -> bool:
+        """Take what is at hand of a message in pieces, and hand it on if that was all. Return whether it was."""
         data = self._ahead
         try:
-            place = long.take(data)
+            place = split.take(data)
         except UnicodeDecodeError:  # for the parser to refuse
-            self._long, self._ahead = None, long.as_it_came() + data
+            self._split, self._ahead = None, split.as_it_came() + data
             return False
-        self._ahead, message = data[place:], long.message()
-        self._long = long if message is None else None
+        self._ahead, message = data[place:], split.message()
+        self._split = split if message is None else None
         if message is None:
             return False
         await accept(message)

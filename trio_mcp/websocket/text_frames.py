@@ -8,12 +8,9 @@ from typing import Final
 
 from trio_mcp.jsonrpc.codec import Pieces
 
-__all__ = ["LongFrame", "long_frame", "read_text_frame", "text_frame", "text_frame_parts"]
+__all__ = ["SplitFrame", "read_text_frame", "split_frame", "text_frame", "text_frame_parts"]
 
 TEXT = 0x81  # the last, and only, frame of a text message (RFC 6455, section 5.2)
-
-LONG: Final = 64 * 1024
-"""Bytes of the shortest message that is put together here if it arrives in pieces: as many as are read at once."""
 
 BLOCK: Final = 64 * 1024
 """Bytes that are masked at once (chosen): the numbers in between stay in the processor's cache."""
@@ -78,16 +75,16 @@ def _read_head(data: bytes, place: int, masked: bool, limit: int) -> tuple[int, 
     return (start, start + size) if len(data) >= start and least <= size <= limit else None
 
 
-def long_frame(data: bytes, masked: bool, limit: int) -> LongFrame | None:
-    """Return the long text frame that the data is the beginning of; None if the parser must see it."""
+def split_frame(data: bytes, masked: bool, limit: int) -> SplitFrame | None:
+    """Return the text frame that the data is the beginning of; None if its head is cut, or the parser must see it."""
     found = _read_head(data, 0, masked, limit)
     if found is None:
         return None
     start, end = found
-    return LongFrame(data[:start], end - start, masked) if end - start >= LONG and end > len(data) else None
+    return SplitFrame(data[:start], end - start, masked) if end > len(data) else None
 
 
-class LongFrame:
+class SplitFrame:
     """A text frame that arrives in pieces.
 
     Args:
