@@ -285,7 +285,7 @@ from trio_mcp.jsonrpc.messages import Notification
 async def main():
     with trio.CancelScope() as scope:
         async with stdio_server() as link:
-            for _ in range(10):
+            for _ in range(2):  # the pipe has no room for the first, nor the link for a third
                 await link.write.send(SessionMessage(Notification("x", {"text": "y" * 100_000})))
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
@@ -314,4 +314,4 @@ async def stdio_server_block() -> None:
         output = b"".join([bytes(part) async for part in process.stdout])
     assert said == b"left\n"
     assert output.endswith(b"back\n")
-    assert output.count(b"\n") < 10
+    assert output.count(b"\n") < 3
