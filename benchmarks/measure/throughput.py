@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # What is measured beside the calls per second of a case.
 MEDIAN, TAIL = "time of a call at the median", "time of a call at the 99th percentile"
 COST = "CPU time of the {}"
+BUSY = "processors that the server keeps busy"
 
 _WARM_UP = 0.3  # seconds: what is slow only at first, as before code has been compiled or specialised, is start-up
 
@@ -95,7 +96,7 @@ def groups(
     of: str = "server",
     times: bool = False,
 ) -> Iterator[Group]:
-    """Yield the groups of each number of calls in flight: calls per second, and CPU time per call.
+    """Yield the groups of each number of calls in flight: calls per second, CPU time per call, processors kept busy.
 
     Args:
         scenario: The name of the scenario.
@@ -127,6 +128,12 @@ def groups(
         if costs := {label: each.costs for label, each in found.items() if each.costs}:
             turned = [each.by_cpu(in_flight) for each in comparisons]
             yield _group(scenario, f"{title}: {COST.format(of)}", "µs/call", costs, turned)
+            if of == "server":
+                busy = {
+                    label: [rate * cost / 1e6 for rate, cost in zip(samples[label], each, strict=True)]
+                    for label, each in costs.items()
+                }
+                yield Group(scenario, f"{title}: {BUSY}", "", busy)
 
 
 def _group(
