@@ -32,7 +32,7 @@ PEERS = [
 
 @pytest.mark.parametrize("peer", PEERS)
 async def test_the_kit_finds_what_is_known(peer: str) -> None:
-    reports = await check_all(peer, 8 if peer in CLIENTS else 30, DEADLINE)
+    reports = await check_all(peer, 8 if peer in CLIENTS else 60, DEADLINE)
     assert not differences(reports, baseline(peer)), [(each.target, each.ended, each.examples) for each in reports]
 
 

@@ -23,8 +23,9 @@ def _fastmcp_examples(say: Callable[[str], None]) -> Path:
     """Return the folder with FastMCP's examples, unpacked by an earlier run or now."""
 
     def fill(folder: Path) -> None:
-        python = str(python_peers.install(say, "fastmcp"))
-        command = [python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "fastmcp", "-r", str(EXAMPLES)]
+        # With the pip of the tests: the environment of the peer has none.
+        pip = [sys.executable, "-m", "pip", "--python", str(python_peers.install(say, "fastmcp"))]
+        command = [*pip, "download", "-q", "--no-deps", "--no-binary", "fastmcp", "-r", str(EXAMPLES)]
         run_installer(command, dict(os.environ), folder, EXAMPLES, python_peers.ADVICE)
         (archive,) = folder.glob("*.tar.gz")
         with tarfile.open(archive) as packed:
