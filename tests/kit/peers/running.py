@@ -67,13 +67,21 @@ def runs(peers: Iterable[str] = ()) -> list[Run]:
     return [run for run in found if not chosen or run.peer in chosen]
 
 
+MOST_SEEDS = 5
+"""How often a peer is checked for what is known of it. Chosen: each time finds most of what the last one has missed."""
+
+
 async def check_all(peer: str, examples: int, time: float, seed: int = 1) -> list[CheckReport]:
     """Check a peer in all ways; look for what is known and was not found again, by these rules alone."""
     of_peer = runs([peer])
     reports = [await run.check(examples, time, seed) for run in of_peer]
-    if lost := lost_of(reports, baseline(peer)):
+    for another in range(seed + 1, seed + MOST_SEEDS):
+        # What a seed draws depends on the constants in this package's code, too, which Hypothesis looks for: so
+        # another commit may miss what this one finds.
+        if not (lost := lost_of(reports, baseline(peer))):
+            break
         # Only the moves of these rules are made now, so that few examples are enough.
-        reports += [await run.check(examples, time, seed + 1, lost) for run in of_peer]
+        reports += [await run.check(examples, time, another, lost) for run in of_peer]
     return reports
 
 
