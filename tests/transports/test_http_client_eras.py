@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.http_peer import giving, never, plain, streaming
 from tests.transports.http_calls import connect, discovered, serving
@@ -148,7 +149,7 @@ async def test_what_is_remembered_is_bounded() -> None:
 
 @pytest.mark.legacy
 @pytest.mark.parametrize("explicit", [True, False])
-async def test_a_server_of_2024_is_spoken_to_over_http_and_sse(explicit: bool) -> None:
+async def test_a_server_of_2024_is_spoken_to_over_http_and_sse(explicit: bool, autojump_clock: MockClock) -> None:
     """400, 404 or 405 to initialize: GET the URL, expect an endpoint event; messages go there."""
     old = OldServer()
     async with serving(old.handlers()) as server:
