@@ -180,15 +180,15 @@ async def test_after_refused_failed_and_closed_exchanges_no_task_and_no_object_i
 @pytest.mark.legacy
 async def test_memory_returns_to_where_it_was() -> None:
     """A count of objects does not show bytes, strings and entries of dictionaries."""
-    async with yard(HttpOptions(), 100) as busy:
+    async with yard(HttpOptions(), 200) as busy:
         tracemalloc.start()
         try:
             await busy.batch(100)
             await busy.settled()
             before = kept()
-            await busy.batch(300)
+            await busy.batch(500)
             await busy.settled()
-            assert kept() - before < 600  # two bytes for each exchange
+            assert kept() - before < 1000  # two bytes for each exchange; what is kept once has to fit in, too
         finally:
             tracemalloc.stop()
 
