@@ -264,7 +264,7 @@ class Pieces:
     """Bytes put together from pieces, in linear time."""
 
     # Not a list of pieces: a peer can send them a few bytes each, and every bytes object costs many times that. Nor a
-    # bytearray: `pydantic_core.from_json` copies it, and a `BytesIO` gives out what it holds as it is.
+    # bytearray: `pydantic_core.from_json` copies it, while a `BytesIO` gives out its bytes uncopied.
 
     __slots__ = ("_first", "_joined")
 
