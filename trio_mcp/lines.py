@@ -68,6 +68,7 @@ async def read_lines(
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message, metadata):
                     return
+            del message  # a long one would stay in memory until the next one
         chunk = b""
     # A last line without its newline counts too: some peers exit without writing one.
     if (last := decoder.finish()) is not None:

@@ -145,6 +145,7 @@ class TrioSocket:
                 await accept(message.encode())
                 # Only after `accept`: until then, no later message may overtake this one past the parser.
                 self._stream.parsed()
+                del message  # a long one would stay in memory until the next one
         except ConnectionClosed:
             pass
         else:

@@ -399,6 +399,7 @@ class _Use:
             # Not `cancel_called`, which is also true if a message came just before: it would be lost.
             if not pause.cancelled_caught:
                 await self._router.pass_on(carrier, item)
+                del item  # a long one would stay in memory until the next one
 
     # --- while it carries ------------------------------------------------------------------------------------------
 

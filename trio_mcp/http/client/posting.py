@@ -446,6 +446,7 @@ class Exchange:
                 while chunk := await response.receive():
                     for event in decoder.feed(chunk):
                         await take(event)
+                        del event  # a long one would stay in memory until the next one
             except Disconnected as exc:
                 broken = exc
             # Only an event with an id makes a stream resumable (L, Resumability and Redelivery).

@@ -161,15 +161,14 @@ class HttpLink:
                 message = item.message
                 if isinstance(message, Request):
                     # Not by waiting: the dispatcher must stay free to take cancellations, which make room.
-                    if len(self._exchanges) >= MAX_EXCHANGES:
+                    if len(self._exchanges) < MAX_EXCHANGES:
+                        places = self._urgent_places if item.urgent else self._places
+                        # Entered before its task starts, so that a cancellation right behind it finds it.
+                        self._exchanges[message.id] = Exchange(message, modern_revision_of(message), self.remote)
+                        self.remote.nursery.start_soon(self._ask, self._exchanges[message.id], places)
+                    else:
                         error = not_sent(message.method, f"{MAX_EXCHANGES} requests are under way or waiting")
                         await self.remote.deliver(Failure(error, message.id))
-                        continue
-                    exchange = Exchange(message, modern_revision_of(message), self.remote)
-                    # Entered before its task starts, so that a cancellation right behind it finds it.
-                    self._exchanges[message.id] = exchange
-                    places = self._urgent_places if item.urgent else self._places
-                    self.remote.nursery.start_soon(self._ask, exchange, places)
                 elif isinstance(message, Notification) and message.method == "notifications/cancelled":
                     self._cancel(message, posts)
                 elif not isinstance(message, (Malformed, Failure)):
@@ -177,6 +176,7 @@ class HttpLink:
                     # time limit, so this ends.
                     await self._posts.acquire()
                     self._post_in_order(message, item.related_request_id, posts)
+                del item, message  # a long one would stay in memory until the next one
         self._all_posted.set()
 
     async def _ask(self, exchange: Exchange, places: trio.CapacityLimiter) -> None:

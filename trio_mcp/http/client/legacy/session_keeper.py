@@ -127,6 +127,7 @@ class EventStream:
                 for event in self.decoder.feed(chunk):
                     self._lively = True
                     self._finished = await self.take(event)
+                    del event  # a long one would stay in memory until the next one
 
 
 @attrs.frozen(eq=False)

@@ -102,6 +102,8 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                             task_status.started(endpoint)
                         elif (message := message_of(event)) is not None:
                             await remote.deliver(message)
+                            del message  # like `event`: a long one would stay in memory until the next one
+                        del event
         if opening.cancelled_caught:
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
     # Told to the caller or to the session below, and not to the nursery, which would cancel everything else.

@@ -379,40 +379,15 @@ class HttpSession:
         elif not stream.stored:
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
-    async def _write(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> None:
-        while True:  # noqa: ASYNC913 - every turn that is not the last has one
+    async def _write(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int | None) -> None:
+        while cursor is not None:  # noqa: ASYNC913 - every turn that is not the last has a checkpoint
             # The server closes the response early (2025-11-25, SEP-1699): the client polls, coming back for the rest.
             if writer.until is not None and cursor >= writer.until:
                 if writer.retry is not None:
                     await answer.send(encode_retry(writer.retry))
                 return
             if stream.ready > cursor:
-                events = await self._next(stream, writer, cursor)
-                if events is None:
-                    return
-                # The response alone, with nothing before it: send it as JSON, not as a stream of one event.
-                only = len(events) == 1 and stream.ended and events[0].number == stream.last
-                if not answer.started and only:
-                    stream.taken = stream.last
-                    await answer.whole(200, events[0].data)
-                    return
-                if not answer.started:
-                    await answer.start_events()
-                for event in events:
-                    if writer.until is not None and event.number > writer.until:
-                        break
-                    given = event_id(stream.number, event.number) if stream.stored else None
-                    data = encode_event(event.data, event="message", id=given)
-                    if stream.ended and event.number == stream.last and writer.until is None:
-                        await answer.finish(data)
-                    else:
-                        await answer.send(data)
-                    cursor = event.number
-                    stream.taken = max(cursor, stream.taken)
-                stream.wake()
-                if answer.finished:
-                    return
-                await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
+                cursor = await self._write_ready(stream, writer, answer, cursor)
             elif stream.ended or self._is_over(writer):
                 return
             elif answer.started:
@@ -424,6 +399,37 @@ class HttpSession:
                     await answer.send(COMMENT)
             else:
                 await stream.change()
+
+    async def _write_ready(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> int | None:
+        """Write the messages after the cursor, and return the new one; None if nothing may follow."""
+        # A method of its own: in variables of `_write`, a long message would stay in memory until the next one.
+        events = await self._next(stream, writer, cursor)
+        if events is None:
+            return None
+        # The response alone, with nothing before it: send it as JSON, not as a stream of one event.
+        only = len(events) == 1 and stream.ended and events[0].number == stream.last
+        if not answer.started and only:
+            stream.taken = stream.last
+            await answer.whole(200, events[0].data)
+            return None
+        if not answer.started:
+            await answer.start_events()
+        for event in events:
+            if writer.until is not None and event.number > writer.until:
+                break
+            given = event_id(stream.number, event.number) if stream.stored else None
+            data = encode_event(event.data, event="message", id=given)
+            if stream.ended and event.number == stream.last and writer.until is None:
+                await answer.finish(data)
+            else:
+                await answer.send(data)
+            cursor = event.number
+            stream.taken = max(cursor, stream.taken)
+        stream.wake()
+        if answer.finished:
+            return None
+        await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
+        return cursor
 
     def _is_over(self, writer: Writer) -> bool:
         """Return whether the token has expired with which a stream was opened."""
