@@ -635,7 +635,7 @@ async def test_it_is_served_on_loopback() -> None:
             while size < 1_000_000:
                 size += len(await stream.receive_some())
         with pytest.raises(httpx.ReadTimeout):
-            await client.get(path, timeout=0.05)
+            await client.get(path, timeout=httpx.Timeout(30, read=0.05))
         with trio.fail_after(5):
             assert (await client.get(path)).status_code == 200
         with pytest.raises(ValueError, match="shows a page instead"):

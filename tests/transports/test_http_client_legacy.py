@@ -159,7 +159,7 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
         release.set()
         await closed.wait()  # the abandoned stream is closed when the server has been told
         with pytest.raises(RequestTimeout):
-            await client.call_tool("never", timeout=0.01)
+            await client.call_tool("never", timeout=0.2)
         await server.until("notifications/cancelled", 2)
 
 
