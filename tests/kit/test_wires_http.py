@@ -57,12 +57,14 @@ class Scripted:
         self.responses = list(responses)
         self.close = close
         self.requests: list[bytes] = []
+        self.opened: list[trio.abc.Stream] = []
         self.nursery: trio.Nursery | None = None
 
     async def connect(self) -> trio.abc.Stream:
         ours, theirs = trio.testing.memory_stream_pair()
         assert self.nursery is not None
         self.nursery.start_soon(self.serve, theirs)
+        self.opened.append(ours)
         await trio.lowlevel.checkpoint()
         return ours
 
@@ -160,6 +162,25 @@ async def test_facts_of_events() -> None:
 async def test_a_connection_is_used_again_unless_the_server_has_closed_it(close: bool) -> None:
     server = Scripted(plain(PONG), plain(PONG), close=close)
     assert brief(await play(server, partial(pings, times=2))) == [200, PONG, False] * 2
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_no_connection_is_left_open(cancelled: bool) -> None:
+    server = Scripted(plain(PONG), plain(PONG), plain(PONG))
+
+    async def script(wire: Wire, tape: Tape) -> None:
+        for _ in range(3):
+            await wire.send(PING)
+        await after(3, tape)
+        if cancelled:
+            scope.cancel()
+
+    with trio.CancelScope() as scope:
+        await play(server, script)
+    assert len(server.opened) >= 3  # the first one is only tried
+    for stream in server.opened:
+        with pytest.raises(trio.ClosedResourceError), trio.fail_after(5):  # against a hang only
+            await stream.receive_some()
 
 
 def headers_of(request: bytes) -> dict[str, str]:

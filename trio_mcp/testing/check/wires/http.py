@@ -15,7 +15,7 @@ import attrs
 import h11
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.headers import (
@@ -287,8 +287,13 @@ class HttpWire:
         # The id of an ended session is no longer that of another client: steps with it would test something else.
         self._shared.sessions.pop(self.number, None)
         self._shared.events.pop(self.number, None)
-        for stream, _ in self._idle:
-            await trio.aclose_forcefully(stream)
+
+    async def close(self) -> None:
+        """Close all connections, once no task uses them any more."""
+        # Shielded: to close by force does not wait, and a cancelled close would leave the next ones open.
+        with trio.CancelScope(shield=True):
+            for stream, _ in self._idle:
+                await trio.aclose_forcefully(stream)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -675,7 +680,12 @@ def http_wire(
             for wire in wires:
                 await wire.leave()
 
-        async with background_nursery(leave) as nursery:
+        async def close() -> None:
+            for wire in wires:
+                await wire.close()
+
+        # Only once the tasks have ended: until then, the end of an exchange may still leave a connection.
+        async with closing(close), background_nursery(leave) as nursery:
             if parameters.kind == "sse":
                 wires.append(old := SseWire(tape, number, revision, server, nursery, shared))
                 await old.open()
