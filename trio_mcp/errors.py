@@ -144,7 +144,8 @@ class TransportError(TrioMcpError):
     """The link to the peer failed; every call in flight raises this.
 
     Attributes:
-        sent: Whether the request may have reached the peer; False if it surely has not.
+        sent: Whether the peer may have acted on the request; False if it surely has not, as it has not got it, or has
+            refused it without looking at it.
     """
 
     sent: bool = True

@@ -18,12 +18,13 @@ from trio.testing import MockClock
 
 from tests.http_peer import INITIALIZED, Asked, event, giving, never, peer, plain, result, streaming
 from tests.transports.http_calls import TEXT, Calls, serving, works
-from tests.transports.http_legacy import Faults, legacy, ok, text
+from tests.transports.http_legacy import Faults, OldServer, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Answers,
     Client,
     ClientSession,
+    HttpError,
     RemoteProtocolError,
     RequestTimeout,
     TransportError,
@@ -264,6 +265,24 @@ async def test_over_http_sse_a_cancellation_does_not_overtake_its_request(
             accept.set()
         await server.until("notifications/cancelled")
         assert trio.current_time() < 1 or not accepts
+
+
+async def test_over_http_sse_a_message_refused_with_404_finds_the_session_lost() -> None:
+    """Whatever the body says: it fails as over Streamable HTTP, and is not repeated, as there is nothing to renew."""
+    old, unknown = OldServer(), {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "unknown"}}
+
+    async def forgotten(asked: Asked) -> None:
+        await asked.status(404, unknown)
+
+    async with (
+        serving({**old.handlers(), "prompts/list": forgotten}) as server,
+        Client(lambda: sse_client(server.url), mode="legacy") as client,
+    ):
+        with pytest.raises(HttpError, match="make a new Client") as caught:
+            await client.list_prompts()
+        assert (caught.value.trouble, caught.value.sent) == ("session_lost", False)
+        assert await text(client) == "ok"
+    assert server.methods().count("prompts/list") == 1
 
 
 async def test_a_cancellation_does_not_overtake_a_request_that_is_not_yet_written(autojump_clock: MockClock) -> None:

@@ -793,16 +793,16 @@ def _doubtful(error: Exception) -> bool:
         return False
     if isinstance(error, HttpError):
         # Anything else is about the request or who sent it, and each way leads to a server that would say the same.
-        return error.trouble in ("busy", "gateway")
+        return error.trouble in ("busy", "gateway", "session_lost")
     return _of_the_link(error)
 
 
 def _not_done(error: Exception) -> bool:
     """Return whether the server has surely not done what a failed request asks for."""
-    if isinstance(error, HttpError):
+    if isinstance(error, HttpError) and error.trouble == "busy":
         # A server that ends may give up a request that it has begun, and say 503 as well; but it does not say when to
         # come back, as one does that refuses a request for now.
-        return error.trouble == "busy" and (error.status == 429 or error.retry_after is not None)
+        return error.status == 429 or error.retry_after is not None
     return isinstance(error, TransportError) and not error.sent
 
 

@@ -183,7 +183,7 @@ def read_failure(
         target: The HTTP method and URL, for the error message, without secrets.
         message: The message that was posted; None for a GET or DELETE.
         modern: Whether it was a request of the modern era.
-        in_session: Whether a session id was sent.
+        in_session: Whether a session was named.
         now: The current time in seconds since 1970, for a ``Retry-After`` that is a date.
     """
     decoded = decode(body) if body else None
@@ -195,6 +195,8 @@ def read_failure(
     excerpt = body[:2000].decode(errors="replace")
     reason = _reason(status, headers)
     error = HttpError(target, status, reason, headers.as_dict(), excerpt, trouble, wait)
+    # L, Session Management, 4. A GET that is refused says nothing about the request whose stream it should resume.
+    error.sent = trouble != "session_lost" or message is None
     # A lost session is for the link to mend, so the error in the body must not settle the call.
     if refusal is None or trouble == "session_lost" or not isinstance(message, Request):
         return Failed(error, trouble)

@@ -210,6 +210,11 @@ class Remote:
         spoken = {} if self.modern is None else {PROTOCOL_VERSION: self.modern}
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
+    def in_session(self, session: Session | None) -> bool:
+        """Return whether a message names a session, which the server may have lost."""
+        # In HTTP+SSE the endpoint names it.
+        return not self.answers_here or (session is not None and session.id is not None)
+
     async def tell(self, message: Message) -> None:
         """Send a message that gets no response; send it again if the connection breaks and a duplicate does no harm.
 
@@ -236,7 +241,7 @@ class Remote:
         # The body of a success says nothing, but is read so that the connection can be used again.
         async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
             if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
-                raise (await refusal_of(response, message, session=session)).error
+                raise (await refusal_of(response, message, in_session=self.in_session(session))).error
             await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
         if isinstance(message, Notification) and message.method == "notifications/initialized" and session is not None:
             await session.announced()
@@ -402,7 +407,8 @@ class Exchange:
             self.response = response
             kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
             if kind == "failed":
-                return await refusal_of(response, request, modern=self.modern is not None, session=session)
+                in_session = remote.in_session(session)
+                return await refusal_of(response, request, modern=self.modern is not None, in_session=in_session)
             if kind == "accepted":  # over HTTP+SSE; the response comes on the other stream
                 await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
             elif kind == "json":
@@ -499,7 +505,7 @@ async def _may_be_repeated(exchange: Exchange) -> bool:
 
 
 async def refusal_of(
-    response: HttpResponse, message: Message | None = None, *, modern: bool = False, session: Session | None = None
+    response: HttpResponse, message: Message | None = None, *, modern: bool = False, in_session: bool = False
 ) -> Failed:
     """Read an HTTP response that carries no result.
 
@@ -507,7 +513,7 @@ async def refusal_of(
         response: The HTTP response.
         message: The message that was posted; None for a GET.
         modern: Whether it was a request of the modern era.
-        session: The session in which it was sent.
+        in_session: Whether it was sent in a session that the server may have lost.
     """
     body = await response.beginning(MAX_ERROR_BODY, ERROR_BODY_TIMEOUT)
     fields = ((name, response.masked(text.encode("latin-1"))) for name, text in response.headers.as_dict().items())
@@ -518,7 +524,7 @@ async def refusal_of(
         target=response.target,
         message=message,
         modern=modern,
-        in_session=session is not None and session.id is not None,
+        in_session=in_session,
         now=time.time(),
     )
 

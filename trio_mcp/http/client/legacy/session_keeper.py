@@ -119,7 +119,7 @@ class EventStream:
         async with wire.exchange("GET", headers) as response:
             self.answered.set()
             if response.status != 200 or response.headers.media_type != EVENTS:
-                raise (await refusal_of(response, session=self.session)).error
+                raise (await refusal_of(response, in_session=self.session.id is not None)).error
             # Keeps the last event id and the `retry`, and forgets an event that was cut off.
             self.decoder = self.decoder.resumed()
             self.opened = True
@@ -292,6 +292,8 @@ class LegacySessions:
     # --- lost sessions -----------------------------------------------------------------------------------------------
 
     async def _lost(self, exchange: Exchange) -> bool:
+        if not self.remote.answers_here:
+            return False  # in HTTP+SSE a session lasts as long as the stream, and so no longer than the link
         await self._renew(exchange.session)
         # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
         if exchange.request.params is not None and "cursor" in exchange.request.params:
