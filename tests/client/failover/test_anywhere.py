@@ -74,7 +74,7 @@ class PlainWay(Way):
 
 
 class BusyWay(Way):
-    """A way whose first exchange of a call fails, while the server's session goes on with it for two more tries."""
+    """A way whose first exchange of a call fails, while the server's session goes on with it for a second."""
 
     @contextlib.asynccontextmanager
     async def __call__(self) -> AsyncIterator[Link]:
@@ -85,15 +85,15 @@ class BusyWay(Way):
 class BusyReader(trio.abc.ReceiveChannel[Any]):
     def __init__(self, inner: trio.abc.ReceiveChannel[Any]) -> None:
         self.inner = inner
-        self.tries = 0
+        self.until: float | None = None
 
     async def receive(self) -> Any:
         item = await self.inner.receive()
         if isinstance(item.message, Response) and "structuredContent" in item.message.result:
-            self.tries += 1
-            if self.tries == 1:
+            if self.until is None:
+                self.until = trio.current_time() + 1
                 return SessionMessage(Failure(TransportError("the exchange broke"), item.message.id))
-            if self.tries <= 3:
+            if trio.current_time() < self.until:
                 refusal = ErrorData(-32600, "the id of the request is already in use")
                 return SessionMessage(ErrorResponse(item.message.id, refusal))
         return item

@@ -411,11 +411,12 @@ class _Use:
         seen, check_at = carrier.received, self._watch.time() + settings.check_after
         while router.carrier is carrier and not router.closing:
             silent = carrier.received == seen
-            if carrier.suspected or (silent and self._watch.time() >= check_at):
+            due = carrier.suspected or (silent and self._watch.time() >= check_at)
+            if due:
                 await self._check(carrier)
-                if router.carrier is carrier:
-                    await trio.sleep(router.pause)
             # After the check: a link in doubt has to give a sign of life before anything is tried on it again.
+            if (due or carrier.flushing) and router.carrier is carrier:
+                await trio.sleep(router.pause)
             if carrier.flushing:
                 await router.flush(carrier)
             if not silent or self._watch.time() >= check_at:
