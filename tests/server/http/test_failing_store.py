@@ -228,7 +228,10 @@ async def test_a_response_too_large_for_the_queue_needs_the_store(
         answer = told(r)
         assert answer["id"] == 5
         if failing:
-            assert r.status_code == (200 if revision == LATEST else 500)
+            # In the latest revision the stream may have begun by then.
+            begun = r.headers["content-type"] == "text/event-stream"
+            assert r.status_code == (200 if begun else 500)
+            assert revision == LATEST or not begun
             assert answer["error"]["message"] == "the request got no response: the event store failed"
         else:
             assert len(answer["result"]["content"][0]["text"]) == MAX_WAITING_BYTES

@@ -21,6 +21,7 @@ from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, Server
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.event_store import EventStore, StoredEvent
+from trio_mcp.http.server.legacy.session import PRIMING_DELAY
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
@@ -78,7 +79,9 @@ class Client:
         params = {"name": "work", "arguments": {}, "_meta": {"progressToken": token}}
         connection = self.open("POST", {}, {"id": number, "method": "tools/call", "params": params})
         self.calls.append(Call(token, connection))
-        await trio.testing.wait_all_tasks_blocked()  # its first event gives it an id to come back with
+        # Its first event gives it an id to come back with.
+        await trio.sleep(PRIMING_DELAY)
+        await trio.testing.wait_all_tasks_blocked()
 
     def order(self, index: int, more: bool) -> None:
         call = self.calls[index % len(self.calls)]

@@ -36,17 +36,29 @@ async def test_a_stream_is_primed_with_an_id_and_the_time_to_come_back() -> None
         assert events.decoder.retry == 2.5
 
 
-async def test_the_id_leaves_at_once_and_the_response_with_the_end_of_the_stream(
+async def test_a_stream_that_is_complete_at_once_leaves_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the id first, nevertheless: the client may be cut off in the middle of it."""
+    async with session(kept()) as (_, raw):
+        written = writes(monkeypatch)
+        async with raw.call("add", {"a": 1, "b": 2}) as r:
+            primed, response = [event async for event in Events(r)]
+            assert (primed.data, primed.id, response.id) == (b"", "1-0", "1-1")
+            assert r.headers["content-type"] == "text/event-stream"
+    (whole,) = written
+    assert whole.endswith(b"\n\n")
+
+
+async def test_the_first_message_leaves_with_the_id_and_the_response_with_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with session(kept()) as (_, raw):
         written = writes(monkeypatch)
-        async with raw.call("add", {"a": 1, "b": 2}) as r:
-            await r.aread()
-    primed, response = written
-    assert primed.endswith(b"id: 1-0\ndata: \n\n\r\n")
-    assert b"id: 1-1\n" in response
-    assert response.endswith(b"\n\n\r\n0\r\n\r\n")
+        async with raw.call("count", {"to": 1}) as r:
+            assert [event.id async for event in Events(r)] == ["1-0", "1-1", "1-2"]
+    assert b"id: 1-0\n" in written[0]
+    assert b"id: 1-1\n" in written[0]
+    assert b"id: 1-2\n" in written[-1]
+    assert written[-1].endswith(b"\n\n\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
@@ -44,6 +44,15 @@ the client has read it."""
 
 DRAIN_TIME = 1.0
 """Seconds for reading them (chosen)."""
+
+# 2026-07-28 `basic/transports/streamable-http`, Receiving Messages: X-Accel-Buffering keeps a proxy from holding events
+# back. So does no-transform: a proxy that compresses would buffer.
+OF_EVENTS: Final = (
+    ("content-type", EVENTS),
+    ("cache-control", "no-cache, no-transform"),
+    ("x-accel-buffering", "no"),
+)
+"""The header fields of an event stream."""
 
 AWAITED = ("notifications/cancelled", "notifications/progress")
 """Notifications that are accepted at any load, as responses are: work under way may wait for them."""
@@ -335,7 +344,7 @@ class HttpRequest:
 
 
 class HttpAnswer:
-    """The response: either `whole`, or `start_events`, `send` and `finish`.
+    """The response: either `whole`, `whole_events`, or `start_events`, `send` and `finish`.
 
     Args:
         send: ASGI's send callable.
@@ -371,13 +380,14 @@ class HttpAnswer:
         await self._start(status, given)
         await self._send({"type": "http.response.body", "body": body})
 
-    async def start_events(self, fields: Fields = ()) -> None:
+    async def whole_events(self, events: bytes) -> None:
+        """Send an event stream in one piece."""
+        await self.whole(200, events, OF_EVENTS)
+
+    async def start_events(self) -> None:
         """Start an event stream."""
         self.started = True
-        # 2026-07-28 `basic/transports/streamable-http`, Receiving Messages: X-Accel-Buffering keeps a proxy from
-        # holding events back. So does no-transform: a proxy that compresses would buffer.
-        stream = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
-        await self._start(200, [*self.fields, *fields, *stream])
+        await self._start(200, [*self.fields, *OF_EVENTS])
 
     async def _start(self, status: int, fields: Fields) -> None:
         encoded: list[tuple[bytes, bytes]] = []

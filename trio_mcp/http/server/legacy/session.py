@@ -8,7 +8,7 @@ import json
 import math
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -41,6 +41,9 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
 COMMENT = encode_comment()
+PRIMING_DELAY: Final = 0.02
+"""Seconds that a priming event may wait for the first message, to leave together with it. Chosen: most calls are over
+by then, and cost a quarter less; and a client that is cut off so soon may not have had the event in any case."""
 
 
 def key_of(session_id: str, owner: Owner | None) -> str:
@@ -345,10 +348,12 @@ class HttpSession:
     ) -> None:
         with writer.scope:
             # A POST waits for its first message, as a single response goes out as JSON. With a priming event the client
-            # can resume from the start, so there the stream begins at once.
+            # can resume from the start, so there the stream begins soon in any case.
             if at_once or (self.primes and stream.may_stream and not stream.ended):
-                await answer.start_events()
-                await answer.send(self._first_event(stream, cursor))
+                writer.first = self._first_event(stream, cursor)
+                if at_once or not await _comes_soon(stream, writer, cursor):
+                    await answer.start_events()
+                    await answer.send(writer.take_first())
             await self._write(stream, writer, answer, cursor)
 
     async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
@@ -406,19 +411,21 @@ class HttpSession:
         events = await self._next(stream, writer, cursor)
         if events is None:
             return None
-        # The response alone, with nothing before it: send it as JSON, not as a stream of one event.
+        # The response alone, with nothing before it: send it in one piece, as JSON if the client needs no ids.
         only = len(events) == 1 and stream.ended and events[0].number == stream.last
         if not answer.started and only:
             stream.taken = stream.last
-            await answer.whole(200, events[0].data)
+            if writer.first:
+                await answer.whole_events(writer.take_first() + _encoded(stream, events[0]))
+            else:
+                await answer.whole(200, events[0].data)
             return None
         if not answer.started:
             await answer.start_events()
         for event in events:
             if writer.until is not None and event.number > writer.until:
                 break
-            given = event_id(stream.number, event.number) if stream.stored else None
-            data = encode_event(event.data, event="message", id=given)
+            data = writer.take_first() + _encoded(stream, event)
             if stream.ended and event.number == stream.last and writer.until is None:
                 await answer.finish(data)
             else:
@@ -462,6 +469,19 @@ class HttpSession:
         except Exception as exc:
             logger.exception("the event store failed")
             raise EventsLost(STORE_FAILED) from exc
+
+
+async def _comes_soon(stream: Stream, writer: Writer, cursor: int) -> bool:
+    """Wait a moment for the first message after a number, and return whether it has come."""
+    with trio.move_on_after(PRIMING_DELAY):
+        while not (stream.ready > cursor or stream.ended or writer.until is not None):
+            await stream.change()
+    return stream.ready > cursor and writer.until is None
+
+
+def _encoded(stream: Stream, event: StoredEvent) -> bytes:
+    given = event_id(stream.number, event.number) if stream.stored else None
+    return encode_event(event.data, event="message", id=given)
 
 
 @contextlib.asynccontextmanager

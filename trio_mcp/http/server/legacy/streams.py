@@ -78,6 +78,7 @@ class Writer:
         retry: Seconds after which the client should come back; None if it isn't told.
         expires: When it ends, by Trio's clock, because its token has expired: once all there is was written.
         fault: Why the response can't carry the stream to its end.
+        first: What is still to be sent before all messages.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
@@ -86,6 +87,12 @@ class Writer:
     retry: float | None = None
     expires: float = math.inf
     fault: str | None = None
+    first: bytes = b""
+
+    def take_first(self) -> bytes:
+        """Return what is to be sent before all messages, once."""
+        first, self.first = self.first, b""
+        return first
 
     def leave(self) -> None:
         """Record that the client has left, and stop writing."""
