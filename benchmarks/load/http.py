@@ -224,8 +224,13 @@ def _joined(chunks: bytes) -> bytes:
     return b"".join(parts)
 
 
+def last_data(events: bytes) -> bytes:
+    """Return the data of the last event of a stream; an event before it may only give its id."""
+    return events.rpartition(b"data: ")[2].partition(b"\n")[0].rstrip(b"\r")
+
+
 class Connection:
-    """A persistent connection. It understands bodies with a length, and JSON or one event in chunks.
+    """A persistent connection. It understands bodies with a length or in chunks, of JSON or of events.
 
     Attributes:
         fields: The header fields of the last response, by lower-case name.
@@ -269,8 +274,8 @@ class Connection:
             return None
         else:
             body = _joined(body)
-            if fields.get(b"content-type", b"").startswith(b"text/event-stream"):
-                body = body.partition(b"data: ")[2].partition(b"\n")[0].rstrip(b"\r")
+        if fields.get(b"content-type", b"").startswith(b"text/event-stream"):
+            body = last_data(body)
         self._buffer, self.fields = b"", fields
         if head.startswith(b"HTTP/1.1 202"):
             return b""

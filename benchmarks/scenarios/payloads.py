@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from benchmarks.load import wire
-from benchmarks.load.http import head_for, post
+from benchmarks.load.http import head_for, last_data, post
 from benchmarks.load.links import connect
 from benchmarks.measure.processes import DEADLINE, LINUX, ROOT, Process, ProcessFailed
 from benchmarks.measure.samples import Comparison, Group, Target, interleave
@@ -147,7 +147,8 @@ class Socket:
         rest = bytearray(body)
         if b"content-length" in fields:
             length = int(fields[b"content-length"])
-            return self._read_until(rest, lambda data: len(data) >= length)
+            whole = self._read_until(rest, lambda data: len(data) >= length)
+            return last_data(whole) if fields.get(b"content-type", b"").startswith(b"text/event-stream") else whole
         if head.split()[1] == b"202":
             return b""
         whole = self._read_until(rest, lambda data: data.endswith(b"0\r\n\r\n"))
@@ -155,7 +156,7 @@ class Socket:
         while size := int(whole[place : (start := whole.index(b"\r\n", place) + 2) - 2], 16):
             events.append(whole[start : start + size])
             place = start + size + 2
-        return b"".join(events).rpartition(b"data: ")[2].rstrip()
+        return last_data(b"".join(events))
 
     def close(self) -> None:
         if self._socket is not None:
