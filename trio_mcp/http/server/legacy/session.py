@@ -41,6 +41,8 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
 COMMENT = encode_comment()
+MAX_JOINED: Final = 64 * 1024
+"""Bytes of a message up to which the priming event is put before it. Chosen: a longer one costs more to copy."""
 PRIMING_DELAY: Final = 0.02
 """Seconds that a priming event may wait for the first message, to leave together with it. Chosen: most calls are over
 by then, and cost a quarter less; and a client that is cut off so soon may not have had the event in any case."""
@@ -411,6 +413,9 @@ class HttpSession:
         events = await self._next(stream, writer, cursor)
         if events is None:
             return None
+        if writer.first and len(events[0].data) > MAX_JOINED:
+            await answer.start_events()
+            await answer.send(writer.take_first())
         # The response alone, with nothing before it: send it in one piece, as JSON if the client needs no ids.
         only = len(events) == 1 and stream.ended and events[0].number == stream.last
         if not answer.started and only:
