@@ -18,10 +18,10 @@ from trio.testing import MockClock
 
 from tests.effort import examples
 from tests.server.http.asgi_client import Connection
+from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.event_store import EventStore, StoredEvent
-from trio_mcp.http.server.legacy.session import PRIMING_DELAY
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
@@ -79,9 +79,8 @@ class Client:
         params = {"name": "work", "arguments": {}, "_meta": {"progressToken": token}}
         connection = self.open("POST", {}, {"id": number, "method": "tools/call", "params": params})
         self.calls.append(Call(token, connection))
-        # Its first event gives it an id to come back with.
-        await trio.sleep(PRIMING_DELAY)
-        await trio.testing.wait_all_tasks_blocked()
+        # The first event gives it an id to come back with.
+        await eventually(lambda: bool(connection.events()) or connection.over.is_set())
 
     def order(self, index: int, more: bool) -> None:
         call = self.calls[index % len(self.calls)]

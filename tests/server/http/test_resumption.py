@@ -38,6 +38,7 @@ async def test_a_stream_is_primed_with_an_id_and_the_time_to_come_back() -> None
 
 async def test_a_stream_that_is_complete_at_once_leaves_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the id first, nevertheless: the client may be cut off in the middle of it."""
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.PRIMING_DELAY", 30.0)  # however slow the machine
     async with session(kept()) as (_, raw):
         written = writes(monkeypatch)
         async with raw.call("add", {"a": 1, "b": 2}) as r:
@@ -48,9 +49,22 @@ async def test_a_stream_that_is_complete_at_once_leaves_in_one_piece(monkeypatch
     assert whole.endswith(b"\n\n")
 
 
+async def test_a_long_message_is_not_copied_for_the_id_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.PRIMING_DELAY", 30.0)  # however slow the machine
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.MAX_JOINED", 10)
+    async with session(kept()) as (_, raw):
+        written = writes(monkeypatch)
+        async with raw.call("add", {"a": 1, "b": 2}) as r:
+            assert [event.id async for event in Events(r)] == ["1-0", "1-1"]
+    primed, response = written
+    assert primed.endswith(b"id: 1-0\ndata: \n\n\r\n")
+    assert response.endswith(b"\n\n\r\n0\r\n\r\n")
+
+
 async def test_the_first_message_leaves_with_the_id_and_the_response_with_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.PRIMING_DELAY", 30.0)  # however slow the machine
     async with session(kept()) as (_, raw):
         written = writes(monkeypatch)
         async with raw.call("count", {"to": 1}) as r:
