@@ -190,25 +190,26 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
         The error to respond with, or None if they agree.
     """
     # A repeated header is refused although RFC 9110 would join its values: intermediaries differ in which one they use.
-    method = headers.get(METHOD)
-    if method is None:
+    methods = headers.all(METHOD)
+    if not methods:
         return mismatch(f"the header {METHOD} is missing; the body says {shown(request.method)}")
-    if headers.count(METHOD) > 1:
+    if len(methods) > 1:
         return mismatch(f"the header {METHOD} was sent more than once")
     # Methods are case-sensitive and never encoded, so they are compared as they are.
-    if method != request.method:
-        return mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(request.method)}")
+    if methods[0] != request.method:
+        return mismatch(f"the header {METHOD} says {shown(methods[0])}, the body {shown(request.method)}")
     parameter = NAMED_BY.get(request.method)
     if parameter is None:
         return None
     source = f"params.{parameter}"
-    name, given = (request.params or {}).get(parameter), headers.get(NAME)
+    name, names = (request.params or {}).get(parameter), headers.all(NAME)
     if type(name) is not str:
         name = None
-    if given is None:
+    if not names:
         return None if name is None else mismatch(f"the header {NAME} is missing; {source} is {shown(name)}")
-    if headers.count(NAME) > 1:
+    if len(names) > 1:
         return mismatch(f"the header {NAME} was sent more than once")
+    given = names[0]
     # The common case: plain, equal, and nothing to decode.
     if given == name and _PLAIN.fullmatch(given) and not given.startswith(_PREFIX):
         return None

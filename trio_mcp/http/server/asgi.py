@@ -296,12 +296,18 @@ class HttpRequest:
         """
         if ledger.bodies >= ledger.max_requests:
             raise NoRoom(f"max_requests={ledger.max_requests} bodies are being read")
+        extras = self.extras
+        event = None if extras is None else extras.receive_nowait()
+        first = b"" if event is None else self._piece_of(event)
+        if self._complete:  # as a rule it comes with its head: it takes no time, and nothing else gets in between
+            if len(first) > limit:
+                raise BodyTooLarge
+            return first
         ledger.bodies += 1
         body = Body(limit, ledger)
         try:
+            body.add(first)
             # What is there already needs no deadline.
-            # A body comes with its head, as a rule.
-            extras = self.extras
             while extras is not None and not self._complete and (event := extras.receive_nowait()) is not None:
                 body.add(self._piece_of(event))
             if not self._complete:
