@@ -110,7 +110,9 @@ class LineSender(TextSender):
     def __init__(self, back: Inbound, file: File | None = None) -> None:
         super().__init__(partial(hand_on, back))
         self.joining = False
-        self._file = file
+        self._write_now: Callable[[bytes | memoryview], int] = (
+            (lambda data: 0) if file is None else partial(write_now, file)
+        )
 
     def _pass_on(self, text: bytes) -> bytes | None:
         # What is long takes long to write, too, and others may follow meanwhile.
@@ -119,10 +121,6 @@ class LineSender(TextSender):
         line = text + b"\n"
         written = self._write_now(line)
         return None if written == len(line) else line[written:-1]
-
-    def _write_now(self, data: bytes | memoryview) -> int:
-        """Write what the system takes at once, and return how many bytes that is."""
-        return 0 if self._file is None else write_now(self._file, data)
 
     async def write(self, send: Callable[[memoryview], Awaitable[None]], limit: trio.CancelScope | None = None) -> None:
         """Write what can't be written at once, until the session closes its side; the task of a transport.
