@@ -86,8 +86,8 @@ class Wire:
     def expire_at(self, deadline: float) -> None:
         """Set the time at which the reader stops waiting for bytes, now and later; infinity for never."""
         self._deadline = deadline
-        # A wait under way ends no later than the new deadline says; one that is to last longer begins anew anyway. To set
-        # the deadline of a scope costs Trio more than to look at it, and for most requests there is nothing to set.
+        # A wait under way ends no later than the new deadline says; one that is to last longer begins anew anyway.
+        # Looked at first: Trio takes much longer to set a deadline, and for most requests there is none to set.
         if deadline < self._waiting.deadline:
             self._waiting.deadline = deadline
 

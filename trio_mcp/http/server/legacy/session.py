@@ -308,12 +308,11 @@ class HttpSession:
         try:
             if extras is None:
                 async with _watching(request, left):
-                    await self._write_in_scope(stream, writer, answer, cursor, at_once)
+                    await self._write_all(stream, writer, answer, cursor, at_once)
             else:
                 extras.call(left)
                 try:
-                    if at_once or stream.stored or not await self._write_alone(stream, writer, answer):
-                        await self._write_in_scope(stream, writer, answer, cursor, at_once)
+                    await self._write_all(stream, writer, answer, cursor, at_once)
                 finally:
                     extras.call(None)
         finally:
@@ -326,7 +325,19 @@ class HttpSession:
         if not writer.gone and not answer.finished:
             await self._finish(stream, writer, answer)
 
-    async def _write_alone(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> bool:
+    async def _write_all(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int, at_once: bool) -> None:
+        if at_once:
+            writer.first = self._first_event(stream, cursor)
+        elif await self._write_alone(stream, writer, answer, cursor):
+            return
+        with writer.scope:
+            await trio.lowlevel.checkpoint_if_cancelled()  # while it waited
+            if at_once or (writer.first and (stream.ready <= cursor or writer.until is not None)):
+                await answer.start_events()
+                await answer.send(writer.take_first())
+            await self._write(stream, writer, answer, cursor)
+
+    async def _write_alone(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> bool:
         """Wait for the first message, and write it if it is the response.
 
         Most responses come alone, and the way of a stream would cost them a third of their time.
@@ -334,29 +345,19 @@ class HttpSession:
         Returns:
             Whether it was written. False if there is more than the response, or nothing.
         """
-        # Without a deadline: no head has been sent, so no silence needs a comment.
-        while not (stream.ready or stream.ended or writer.gone):
-            await stream.change()
-        if writer.gone or not stream.ended or stream.ready != 1:
+        # A POST waits for its first message, as a single response goes out as JSON. With a priming event the client can
+        # resume from the start, so there the stream begins soon in any case. Otherwise there is no deadline: no head
+        # has been sent, so no silence needs a comment.
+        if self.primes and stream.may_stream and not stream.ended:
+            writer.first = self._first_event(stream, cursor)
+        with trio.move_on_after(PRIMING_DELAY) if writer.first else contextlib.nullcontext():
+            while not (stream.ready or stream.ended or writer.until is not None or writer.scope.cancel_called):
+                await stream.change()
+        if writer.scope.cancel_called or not stream.ended or stream.ready != 1:
             return False
-        # Outside any scope: without a store no other response can take the stream over.
-        (event,) = stream.take()
-        stream.taken = stream.last
-        await answer.whole(200, event.data)
+        # Outside any scope: it is a single write, with a timeout of its own.
+        await self._write_ready(stream, writer, answer, cursor)
         return True
-
-    async def _write_in_scope(
-        self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int, at_once: bool
-    ) -> None:
-        with writer.scope:
-            # A POST waits for its first message, as a single response goes out as JSON. With a priming event the client
-            # can resume from the start, so there the stream begins soon in any case.
-            if at_once or (self.primes and stream.may_stream and not stream.ended):
-                writer.first = self._first_event(stream, cursor)
-                if at_once or not await _comes_soon(stream, writer, cursor):
-                    await answer.start_events()
-                    await answer.send(writer.take_first())
-            await self._write(stream, writer, answer, cursor)
 
     async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
         fault = writer.fault or stream.fault
@@ -474,14 +475,6 @@ class HttpSession:
         except Exception as exc:
             logger.exception("the event store failed")
             raise EventsLost(STORE_FAILED) from exc
-
-
-async def _comes_soon(stream: Stream, writer: Writer, cursor: int) -> bool:
-    """Wait a moment for the first message after a number, and return whether it has come."""
-    with trio.move_on_after(PRIMING_DELAY):
-        while not (stream.ready > cursor or stream.ended or writer.until is not None):
-            await stream.change()
-    return stream.ready > cursor and writer.until is None
 
 
 def _encoded(stream: Stream, event: StoredEvent) -> bytes:

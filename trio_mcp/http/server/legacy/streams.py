@@ -217,6 +217,7 @@ class Stream:
         if self.writer is not None:
             # A client reconnects before the server notices that its old connection is dead.
             self.writer.scope.cancel("the client has opened the stream again")
+            self.wake()  # the writer may wait outside its scope
         self.writer = writer
 
     def detach(self, writer: Writer) -> None:
