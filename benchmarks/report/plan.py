@@ -27,7 +27,7 @@ TYPICAL = {
     "signals": (60, 9),
     "load": (150, 19),
     "streams": (130, 13),
-    "cancellation": (40, 5),
+    "cancellation": (90, 5),
     "stores": (40, 6),
     "listeners": (20, 3),
     "protected": (60, 4),
