@@ -130,6 +130,19 @@ async def test_a_request_counts_until_its_handler_ends_whether_its_client_stays_
         assert (await caller.call("add", a=1, b=2)).status in (200, 202)
 
 
+@pytest.mark.legacy
+@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+async def test_an_exchange_ends_when_its_client_leaves_though_the_handler_goes_on(
+    stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trio_mcp import MemoryEventStore
+
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.PRIMING_DELAY", 1000.0)
+    async with calling(session, event_store=MemoryEventStore() if stored else None) as (made, caller):
+        assert (await caller.call("hold", leaves=True)).over.is_set()
+        assert made.running == 1
+
+
 @WAYS
 async def test_requests_under_way_have_a_budget_in_bytes(way: Way) -> None:
     async with calling(way, max_request_bytes=100_000) as (made, caller):

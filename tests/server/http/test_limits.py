@@ -113,6 +113,15 @@ async def test_a_body_of_four_mib_is_taken_and_one_byte_more_is_413() -> None:
             assert r.status_code == status, r.text[:200]
 
 
+@pytest.mark.parametrize(("size", "status"), [(100, b"400"), (101, b"413")])
+async def test_a_body_without_a_length_is_limited_even_if_it_comes_with_its_head(size: int, status: bytes) -> None:
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"x" * size)
+    whole = post(0).replace(b"content-length: 0", b"transfer-encoding: chunked") + chunks
+    async with connected(HttpOptions(max_message_size=100)) as stream:
+        await stream.send_all(whole)
+        assert (await stream.receive_some()).split()[1] == status
+
+
 # --- requests of one session --------------------------------------------------------------------------------------
 
 

@@ -224,6 +224,27 @@ async def test_an_old_connection_gives_way_to_the_new_one() -> None:
             assert (await Events(new).message())["id"] == 1
 
 
+async def test_a_response_that_has_not_begun_gives_way_to_one_that_resumes_its_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client can't have the id yet, but it is easy to guess."""
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.PRIMING_DELAY", 1000.0)
+    async with session(kept()) as (made, raw), trio.open_nursery() as nursery:
+        first: list[httpx.Response] = []
+
+        async def call() -> None:
+            first.append(await raw.post("tools/call", {"name": "wait", "arguments": {}}))
+
+        nursery.start_soon(call)
+        await made.started.wait()
+        async with raw.listen("1-0") as r:
+            await eventually(lambda: first)
+            assert (first[0].status_code, first[0].content) == (202, b"")
+            made.go.set()
+            (answer,) = await Events(r).messages()
+        assert answer["result"]["structuredContent"] == {"result": "done"}
+
+
 class Hesitant(MemoryEventStore):
     """A store whose reads wait until the test lets them go on."""
 
