@@ -353,9 +353,9 @@ class HttpSession:
         with trio.move_on_after(PRIMING_DELAY) if writer.first else contextlib.nullcontext():
             while not (stream.ready or stream.ended or writer.until is not None or writer.scope.cancel_called):
                 await stream.change()
-        if writer.scope.cancel_called or not stream.ended or stream.ready != 1:
+        if writer.until is not None or writer.scope.cancel_called or not stream.ended or stream.ready != 1:
             return False
-        # Outside any scope: it is a single write, with a timeout of its own.
+        # Outside any scope: it is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
         return True
 
