@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +16,7 @@ import trio.testing
 
 from tests.kit.targets import Connection, over_lines, plain
 from trio_mcp import NegotiationError, Server, StdioServerParameters, TransportError
+from trio_mcp.testing.check import shrink
 from trio_mcp.testing.check.engine import Check, Options, check_server
 from trio_mcp.testing.check.report import CheckReport
 from trio_mcp.testing.check.run import Terms
@@ -120,6 +122,33 @@ async def test_a_fault_that_does_not_repeat_is_told_as_such(autojump_clock: trio
     (outcome,) = report.broken
     assert outcome.failure is not None
     assert 0 < outcome.failure.seen < outcome.failure.of
+
+
+async def twice_at_first(connection: Connection, message: dict[str, Any]) -> None:
+    is_first = [each["method"] for each in connection.heard].count("tools/call") == 1
+    await (twice_after_ping if is_first else plain)(connection, message)
+
+
+@pytest.mark.parametrize(("handle", "messages"), [(twice_if_large, 3), (twice_at_first, 5)])
+async def test_what_is_slow_to_open_gets_a_small_exchange_too(
+    handle: Any, messages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shrink, "SLOW", 0.0)
+    report = await check(over_lines(handle), answered_once)
+    (outcome,) = report.broken
+    assert outcome.failure is not None
+    assert outcome.failure.messages == messages, outcome.failure
+
+
+async def test_on_a_virtual_clock_real_time_does_not_change_the_search(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[list[int]] = []
+    for slow in (0.0, math.inf):
+        monkeypatch.setattr(shrink, "SLOW", slow)
+        opened.append([])
+        await check(over_lines(twice_at_first, on_open=opened[-1].append), answered_once)
+    assert opened[0] == opened[1]
 
 
 async def test_what_never_shows_again_is_shown_as_it_was(autojump_clock: trio.testing.MockClock) -> None:
