@@ -201,6 +201,7 @@ HTTP_ROWS: list[tuple[str, str, Sequence[X], bool | None]] = [
     ("stream-has-response", LEGACY, [X(ask(), received=[Ev(progress(5))])], BROKEN),
     ("stream-has-response", LEGACY, [X(ask(), received=[Ev(progress(5))], end=CUT)], SILENT),
     ("stream-has-response", LEGACY, [X(ask(), received=[Ev(b"", "1")])], SILENT),
+    ("stream-has-response", LEGACY, [X(ask(), received=[Ev(result())]), X(ask(), received=[Ev(progress(5))])], KEPT),
     (
         "stream-has-response",
         LEGACY,
