@@ -45,7 +45,7 @@ FINDINGS = """
 ## Findings
 
 A finding begins with what it is: a **fault** breaks the sentence as it is written; what is a matter of **reading**
-breaks one that can be read otherwise, and the line says how. A **rare** one is a race, which a run may miss.
+breaks one that can be read otherwise, and the line says how. A **rare** one, such as a race, may be missed by a run.
 """
 
 
