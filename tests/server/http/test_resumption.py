@@ -167,6 +167,35 @@ async def test_a_stream_is_closed_where_it_was_asked_for(retry: float | None) ->
         assert answer["result"]["structuredContent"] == {"result": [True, True]}
 
 
+class Hasty(MemoryEventStore):
+    """A store that has no checkpoint: what it is given can be sent in the same turn of the event loop."""
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        self.events = list(events)
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        return [event for event in self.events if (event.stream, event.number) == (stream, number + 1)]
+
+
+async def test_a_stream_that_is_closed_before_its_only_message_gives_the_id_to_come_back_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp.http.server.legacy.session.PRIMING_DELAY", 30.0)  # however slow the machine
+    async with session(HttpOptions(event_store=Hasty())) as (made, raw):
+
+        @made.server.tool
+        async def hurry(ctx: Context) -> bool:
+            return ctx.close_stream()
+
+        for number in range(1, 21):  # Trio lets the tasks of a turn run in either order
+            async with raw.call("hurry") as r:
+                (primed,) = [event async for event in Events(r)]
+                assert (primed.data, primed.id) == (b"", f"{number}-0")
+            async with raw.listen(primed.id) as r:
+                (answer,) = await Events(r).messages()
+            assert answer["result"]["structuredContent"] == {"result": True}
+
+
 async def test_the_stream_of_the_session_is_closed_so_that_the_client_polls() -> None:
     """Listening, 4: it SHOULD follow the same polling behaviour; what comes meanwhile waits for the client."""
     async with session(kept()) as (made, raw):
