@@ -79,7 +79,7 @@ def found(report: CheckReport, rule: str, also: frozenset[str], *, messages: int
     assert failure.messages <= messages, [event.message for event in failure.transcript]
 
 
-@pytest.mark.parametrize("name", some(IN_MEMORY, 20))
+@pytest.mark.parametrize("name", some(IN_MEMORY, 30))
 async def test_a_mutant_is_found_by_its_rule(name: str, autojump_clock: trio.testing.MockClock) -> None:
     mutant = MUTANTS[name]
     async with in_memory(mutant.twin(), mutant.over, name) as target:
