@@ -18,7 +18,7 @@ pytestmark = pytest.mark.legacy
 
 by_runner = pytest.mark.parametrize(
     "victim",
-    ["hypercorn", "h11", pytest.param("httptools", marks=pytest.mark.again)],
+    ["hypercorn", *(pytest.param(runner, marks=pytest.mark.again) for runner in ("h11", "httptools"))],
     indirect=True,
     scope="module",
 )
