@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -14,7 +15,8 @@ import pytest
 import trio
 from joserfc import jwk, jwt
 
-from trio_mcp.auth.testing import Answer, AuthorizationServer, Fetch
+from trio_mcp import Server
+from trio_mcp.auth.testing import Answer, AuthorizationServer, Fetch, protected
 from trio_mcp.auth.testing.faults import cut, edited, endless, lost, moved, raw, redirected, silent, status
 
 REDIRECT = "http://127.0.0.1:0/callback"
@@ -640,3 +642,21 @@ async def test_it_is_served_on_loopback() -> None:
             assert (await client.get(path)).status_code == 200
         with pytest.raises(ValueError, match="shows a page instead"):
             await server.show(f"{issuer}/authorize")
+
+
+class Slow(Server):
+    """A server before which others have time to take its port."""
+
+    async def serve_http(self, *args: Any, auth: Any, **options: Any) -> None:
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", urlsplit(auth.resource).port)).close()
+        await super().serve_http(*args, auth=auth, **options)
+
+
+async def test_the_port_of_a_protected_server_is_its_own_from_the_start() -> None:
+    async with (
+        protected(Slow("tests"), AuthorizationServer()) as url,
+        await trio.open_tcp_stream("127.0.0.1", urlsplit(url).port or 0) as stream,
+    ):
+        await stream.send_all(b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 ")

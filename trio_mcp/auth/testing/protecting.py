@@ -29,14 +29,19 @@ async def protected(server: BaseServer, authority: AuthorizationServer, **settin
     """
     # Late: who tests a client with an authorization server alone needs none of it.
     from trio_mcp.auth.server.resource import ResourceServer
+    from trio_mcp.http.runner.settings import configured
 
-    # Tokens are for a URL, so it has to be known before the server runs.
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    async with authority.served() as issuer, background_nursery() as nursery:
-        auth = ResourceServer(f"http://127.0.0.1:{port}/mcp", issuers=[issuer], **settings)
+    # Tokens are for a URL, so it has to be known before the server runs. Its socket is bound from then on: a port that
+    # is free now may be taken a moment later.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        async with authority.served() as issuer, background_nursery() as nursery:
+            auth = ResourceServer(f"http://127.0.0.1:{port}/mcp", issuers=[issuer], **settings)
 
-        async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
-            await server.serve_http(port=port, auth=auth, task_status=task_status)
+            async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
+                config = configured("127.0.0.1", port)
+                config.bind = [f"fd://{bound.dup().detach()}"]  # which the server closes
+                await server.serve_http(config=config, auth=auth, task_status=task_status)
 
-        yield await start(nursery, serve)
+            yield await start(nursery, serve)
