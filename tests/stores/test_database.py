@@ -14,25 +14,40 @@ import trio.testing
 from tests import forks
 from tests.waiting import eventually
 from trio_mcp import SqliteEventStore, StoredEvent
-from trio_mcp.http.server.legacy import database
+from trio_mcp.http.server.legacy import database, sqlite_file
 from trio_mcp.http.server.legacy.database import Database
+from trio_mcp.http.server.legacy.sqlite_file import LockedFile
 
 
 class Numbers:
-    """A database of numbers, whose thread is busy until `go` is set; `ends` are the ends of its transactions."""
+    """A database of numbers, whose thread is busy until `go` is set.
+
+    Attributes:
+        ends: The ends of its transactions.
+        other: Another connection, which locks the file before the transaction number `locked_at` begins.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.database = Database(self.open)
+        self.database = Database(str(path), self.prepare)
         self.go = threading.Event()
         self.ends: list[str] = []
         self.failed: list[int] = []
+        self.opened = self.begun = self.locked_at = 0
+        self.other = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
-    def open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, check_same_thread=False)
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        self.opened += 1
         connection.execute("CREATE TABLE IF NOT EXISTS numbers (number INTEGER)")
-        connection.set_trace_callback(lambda text: self.ends.append(text) if text in ("COMMIT", "ROLLBACK") else None)
-        return connection
+        connection.set_trace_callback(self.trace)
+
+    def trace(self, text: str) -> None:
+        if text == "BEGIN IMMEDIATE":
+            self.begun += 1
+            if self.begun == self.locked_at:  # right before this connection locks it
+                self.other.execute(text)
+        elif text in ("COMMIT", "ROLLBACK"):
+            self.ends.append(text)
 
     async def occupy(
         self,
@@ -60,7 +75,7 @@ class Numbers:
 
         try:
             await self.database.run(insert)
-        except sqlite3.IntegrityError:
+        except (sqlite3.IntegrityError, LockedFile):
             self.failed.append(number)
 
     async def all(self) -> list[int]:
@@ -75,6 +90,7 @@ async def numbers(tmp_path: Path) -> AsyncIterator[Numbers]:
         yield found
     finally:
         found.go.set()
+        found.other.close()
         await found.database.close()
 
 
@@ -90,7 +106,7 @@ async def test_what_waits_together_is_one_transaction(numbers: Numbers) -> None:
     async with trio.open_nursery() as nursery:
         await queue(numbers, nursery, 1, 2, 3, 4, 5)
         numbers.go.set()
-    assert numbers.ends == ["COMMIT"]
+    assert numbers.ends == ["COMMIT"] * 2  # of what the thread was busy with, and of all five
     assert await numbers.all() == [1, 2, 3, 4, 5]
 
 
@@ -99,7 +115,7 @@ async def test_a_transaction_has_a_bound(numbers: Numbers, monkeypatch: pytest.M
     async with trio.open_nursery() as nursery:
         await queue(numbers, nursery, 1, 2, 3, 4, 5)
         numbers.go.set()
-    assert numbers.ends == ["COMMIT"] * 3
+    assert numbers.ends == ["COMMIT"] * 4
 
 
 async def test_an_operation_that_fails_is_undone_and_costs_no_other(numbers: Numbers) -> None:
@@ -112,6 +128,21 @@ async def test_an_operation_that_fails_is_undone_and_costs_no_other(numbers: Num
         numbers.go.set()
     assert numbers.failed == [3]
     assert await numbers.all() == [1, 2, 4]
+
+
+async def test_operations_that_wait_together_wait_once_for_a_locked_file(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If each waited for the lock in turn, the last would wait for half an hour."""
+    monkeypatch.setattr(sqlite_file, "BUSY", 0)
+    numbers.locked_at = 2
+    async with trio.open_nursery() as nursery:
+        await queue(numbers, nursery, 1, 2, 3)
+        numbers.go.set()
+    assert (sorted(numbers.failed), numbers.begun) == ([1, 2, 3], 2)
+    numbers.other.execute("ROLLBACK")
+    await numbers.add(4)
+    assert await numbers.all() == [4]
 
 
 async def test_an_operation_that_is_cancelled_before_its_turn_has_no_effect(numbers: Numbers) -> None:
@@ -139,14 +170,6 @@ async def test_an_operation_that_is_cancelled_after_its_turn_ends_with_the_datab
 
 
 async def test_closing_comes_after_what_waits_and_what_follows_opens_the_file_again(numbers: Numbers) -> None:
-    opened = 0
-
-    def count() -> sqlite3.Connection:
-        nonlocal opened
-        opened += 1
-        return numbers.open()
-
-    numbers.database = Database(count)
     async with trio.open_nursery() as nursery:
         await queue(numbers, nursery, 1)
         nursery.start_soon(numbers.database.close)
@@ -154,7 +177,7 @@ async def test_closing_comes_after_what_waits_and_what_follows_opens_the_file_ag
         nursery.start_soon(numbers.add, 2)
         await trio.testing.wait_all_tasks_blocked()
         numbers.go.set()
-    assert (await numbers.all(), opened) == ([1, 2], 2)
+    assert (await numbers.all(), numbers.opened) == ([1, 2], 2)
 
 
 async def test_a_database_that_is_not_used_has_no_thread(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:

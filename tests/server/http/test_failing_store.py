@@ -178,10 +178,10 @@ async def test_a_full_sqlite_store_fails_only_what_does_not_fit(
         return text
 
     class Full(SqliteEventStore):
-        def _open(self) -> sqlite3.Connection:
-            connection = super()._open()
+        @staticmethod
+        def _prepare(connection: sqlite3.Connection) -> None:
+            super(Full, Full)._prepare(connection)
             connection.execute("PRAGMA max_page_count = 40")
-            return connection
 
     async with Full(tmp_path / "events.db") as store, served(HttpOptions(event_store=store), made) as (_, http, _):
         raw = Raw(http)

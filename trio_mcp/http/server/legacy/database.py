@@ -8,11 +8,14 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, TypeVar
 
 import attrs
 import outcome
 import trio
+
+from trio_mcp.http.server.legacy.sqlite_file import LockedFile, SqliteFile
 
 __all__ = ["Database"]
 
@@ -40,20 +43,22 @@ class _Job:
 
 
 class Database:
-    """A connection to an SQLite database, and the thread that opens, uses and closes it.
+    """An SQLite file, and the thread that opens, uses and closes it.
 
     `trio.to_thread` would cost two thirds of an operation: a thread that stays has less to set up for each.
 
     Args:
-        open: Opens the database, with ``check_same_thread=False``. Called in the thread, when first needed.
+        path: The file, opened when first needed: see `SqliteFile.at`.
+        prepare: Called with each new connection, in the thread, outside a transaction.
 
     Attributes:
         running: Whether there is a thread.
     """
 
-    def __init__(self, open: Callable[[], sqlite3.Connection]) -> None:
-        self._open = open
-        self._connection: sqlite3.Connection | None = None
+    def __init__(self, path: str | bytes, prepare: Callable[[sqlite3.Connection], object]) -> None:
+        self._path = path
+        self._prepare = prepare
+        self._file: SqliteFile | None = None
         self._lock = threading.Lock()  # for `_jobs` and `running`; held for moments
         self._jobs: deque[_Job] = deque()
         self.running = False
@@ -61,6 +66,8 @@ class Database:
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what a function returns, called in the thread and in a transaction, which its failure undoes.
+
+        While the transaction lasts, no other process writes.
 
         The function may be called twice: if another one fails in the same transaction, each gets one of its own.
 
@@ -133,25 +140,33 @@ class Database:
         if jobs[0].work is None:
             jobs[0].done(outcome.capture(self._close))
             return
-        results: list[outcome.Outcome[Any]]
-        try:
-            results = [outcome.Value(value) for value in self._transact(jobs)]
-        except Exception as exc:
-            # All of it was undone. One by one, each shows what it can do.
-            results = [outcome.Error(exc)] if len(jobs) == 1 else [outcome.capture(self._alone, job) for job in jobs]
-        for job, result in zip(jobs, results, strict=True):
-            job.done(result)
+        groups = [jobs]
+        while groups:
+            group = groups.pop(0)
+            try:
+                values = self._opened().transact([job.work for job in group if job.work is not None])
+            except LockedFile as exc:
+                # If each were to wait for the lock, the last would wait for half an hour.
+                for job in chain(group, *groups):
+                    job.done(outcome.Error(LockedFile(*exc.args)))
+                return
+            except Exception as exc:
+                if len(group) == 1:
+                    group[0].done(outcome.Error(exc))
+                else:
+                    groups = [[job] for job in group]  # all of it was undone: one by one, each shows what it can do
+            else:
+                for job, value in zip(group, values, strict=True):
+                    job.done(outcome.Value(value))
 
-    def _alone(self, job: _Job) -> Any:
-        return self._transact([job])[0]
-
-    def _transact(self, jobs: list[_Job]) -> list[Any]:
-        if self._connection is None:
-            self._connection = self._open()
-        with self._connection as connection:
-            return [job.work(connection) for job in jobs if job.work is not None]
+    def _opened(self) -> SqliteFile:
+        if self._file is None:
+            file = SqliteFile.at(self._path)
+            file.open(self._prepare)
+            self._file = file
+        return self._file
 
     def _close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()

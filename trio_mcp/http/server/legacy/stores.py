@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 import trio
 
@@ -132,6 +132,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     ``async with SqliteEventStore(path) as store:`` opens the file and closes it at the end. Otherwise it is opened when
     first needed.
 
+    Several stores, in one process or in several, may use a file. Within a process they share one connection.
+
     Args:
         path: The file. If missing it is created, readable only by its owner.
         max_events: How many events are kept; beyond that, the oldest are deleted.
@@ -140,8 +142,9 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     Raises:
         TypeError: If a limit is not a number.
         ValueError: If a limit is not above 0.
-        OSError: When the file is opened: it can't be created or read.
-        sqlite3.Error: When the file is opened: it is not a database.
+        OSError: When the file is opened: it can't be created, read or written, or it has a second hard link.
+        sqlite3.Error: When the file is opened: it is not a database. Later: another process has kept it locked for 30
+            seconds, or it can't grow.
 
     An operation that is cancelled before the thread has begun it has no effect; otherwise it ends when the database has
     finished it.
@@ -150,10 +153,9 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:
         check_count("max_events", max_events)
         check_seconds("max_age", max_age)
-        self._path = os.fspath(path)
         self._max_events = max_events
         self._max_age = max_age
-        self._database = Database(self._open)
+        self._database = Database(os.fspath(path), self._prepare)
 
     async def __aenter__(self) -> Self:
         await self._database.run(lambda _: None)
@@ -201,20 +203,10 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             await self._database.close()
         await trio.lowlevel.checkpoint_if_cancelled()
 
-    def _open(self) -> sqlite3.Connection:
-        # SQLite alone would create the file with the umask's permissions, and other users could read the messages. The
-        # files beside it (-wal, -shm) get the same mode.
-        if self._path != ":memory:":
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection: Any = sqlite3.connect(self._path, check_same_thread=False, timeout=30)
-        try:
-            # WAL with NORMAL never corrupts the file, and syncs it only at a checkpoint: a crash of the process loses
-            # nothing, a power failure the last events (https://www.sqlite.org/pragma.html#pragma_synchronous).
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.executescript(SCHEMA)
-        except BaseException:
-            connection.close()
-            raise
-        opened: sqlite3.Connection = connection
-        return opened
+    @staticmethod
+    def _prepare(connection: sqlite3.Connection) -> None:
+        # WAL with NORMAL never corrupts the file, and syncs it only at a checkpoint: a crash of the process loses
+        # nothing, a power failure the last events (https://www.sqlite.org/pragma.html#pragma_synchronous).
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.executescript(SCHEMA)

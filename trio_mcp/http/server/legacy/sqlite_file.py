@@ -1,0 +1,159 @@
+"""An SQLite file: one connection for all that use it in this process, and transactions that lock it first."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+__all__ = ["LockedFile", "SqliteFile"]
+
+T = TypeVar("T")
+
+BUSY = 30.0
+"""Seconds that a transaction waits for those of other processes (chosen); each takes milliseconds."""
+
+
+class LockedFile(sqlite3.OperationalError):
+    """Another process kept the file locked for so long that this one gave up."""
+
+
+class SqliteFile:
+    """A file, open as long as it has users. Its methods may be called in any thread, and wait for each other.
+
+    SQLite locks a file with POSIX locks. They belong to the process: when it closes any descriptor of the file, all its
+    locks are gone. Another process then believes that it is the last to use the file, and deletes the ``-wal`` beside
+    it, with what was committed (https://www.sqlite.org/howtocorrupt.html, section 2.2). So nothing but SQLite opens a
+    file that exists, and all names that lead to it in this process lead to one connection.
+    """
+
+    def __init__(self, name: str, real: Path | None = None, identity: tuple[int, int] | None = None) -> None:
+        self._name = name
+        self._real = real
+        self._identity = identity
+        self._lock = threading.Lock()  # for what follows; held while the file is opened, used and closed
+        self._users = 0
+        self._connection: sqlite3.Connection | None = None
+
+    @classmethod
+    def at(cls, path: str | bytes) -> SqliteFile:
+        """Return the file of a path.
+
+        Args:
+            path: Where it is. If missing it is created, readable only by its owner. Each ``:memory:`` is another one.
+
+        Raises:
+            OSError: If it can't be created, read or written, or has a second name.
+        """
+        name = os.fsdecode(path)
+        if name == ":memory:":
+            return cls(name)
+        # Where symbolic links lead: O_EXCL follows none, and SQLite puts its other files beside the target.
+        real = Path(os.path.realpath(name))
+        with _CREATING:
+            identity = _create(real)
+            return _FILES.setdefault(identity, cls(name, real, identity))
+
+    def open(self, prepare: Callable[[sqlite3.Connection], object]) -> None:
+        """Open it for one more user, who closes it.
+
+        Args:
+            prepare: Called with a new connection: that is, unless another user has opened the file.
+
+        Raises:
+            OSError: If the file is no longer the one that it was.
+            sqlite3.Error: If it is not a database; `LockedFile` if another process keeps it locked.
+        """
+        with self._lock, self._saying_what_is_locked():
+            if self._connection is None:
+                self._connection = self._connected(prepare)
+            self._users += 1
+
+    def _connected(self, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+        # SQLite must not create it, as others could read it. Python must not begin transactions of its own.
+        address = ":memory:" if self._real is None else f"{self._real.as_uri()}?mode=rw"
+        connection = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        try:
+            if self._real is not None and _identity(self._real) != self._identity:
+                raise OSError(errno.ESTALE, "the file was replaced while it was being opened: try again", self._name)
+            prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
+        """Return what functions return, called in one transaction, which their failure undoes.
+
+        No other process writes in between: the transaction begins with the lock for writing. One that began with a read
+        would see the others' changes between that and its own.
+
+        Raises:
+            LockedFile: If another process keeps the file locked.
+            Exception: What a function, or the transaction, has raised.
+        """
+        with self._lock, self._saying_what_is_locked():
+            connection: Any = self._connection
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                values = [work(connection) for work in works]
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # some errors have ended it
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
+        return values
+
+    def close(self) -> None:
+        """Close it for one user; with the last one, the connection."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._connection is not None:
+                connection, self._connection = self._connection, None
+                connection.close()
+
+    @contextlib.contextmanager
+    def _saying_what_is_locked(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the low byte; the others say more
+                raise
+            raise LockedFile(
+                f"{self._name} is locked: another process has been writing to it for {BUSY:g} seconds;"
+                " end that process, or use another file"
+            ) from exc
+
+
+_CREATING = threading.Lock()
+"""Held while a file is created: the descriptor is closed before this process has any lock there."""
+_FILES: WeakValueDictionary[tuple[int, int], SqliteFile] = WeakValueDictionary()
+"""Device and inode -> the file, while it has users."""
+
+
+def _create(path: Path) -> tuple[int, int]:
+    """Create a file unless it is there, and return its identity."""
+    # SQLite alone would give it the permissions of the umask. The files beside it (-wal, -shm) get the same mode.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return _identity(path)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if found.st_nlink > 1:
+        # SQLite names the -wal after the path, so a process that used another name would not find it (section 2.6).
+        raise OSError(errno.EMLINK, "the file has other names (hard links): use a copy of it", str(path))
+    return found.st_dev, found.st_ino
