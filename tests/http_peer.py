@@ -118,9 +118,9 @@ class Asked:
     async def end_events(self) -> None:
         await self.raw(b"0\r\n\r\n")
 
-    async def events(self, *pieces: bytes, then: str = "end_events") -> None:
+    async def events(self, *pieces: bytes, then: str = "end_events", **headers: str) -> None:
         """Answer with these pieces of a stream of events, and then ``end_events``, ``abort``, or wait: ``gone``."""
-        await self.begin_events()
+        await self.begin_events(**headers)
         for piece in pieces:
             await self.chunk(piece)
         await getattr(self, then)()
@@ -250,11 +250,12 @@ def giving(content: Mapping[str, Any], **headers: str) -> Handler:
     return handle
 
 
-def streaming(*pieces: bytes | Callable[[Asked], bytes], then: str = "end_events") -> Handler:
+def streaming(*pieces: bytes | Callable[[Asked], bytes], then: str = "end_events", **headers: str) -> Handler:
     """Answer with such events, which may depend on the request."""
 
     async def handle(asked: Asked) -> None:
-        await asked.events(*(piece if isinstance(piece, bytes) else piece(asked) for piece in pieces), then=then)
+        made = [piece if isinstance(piece, bytes) else piece(asked) for piece in pieces]
+        await asked.events(*made, then=then, **headers)
 
     return handle
 

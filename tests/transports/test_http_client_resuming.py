@@ -5,8 +5,10 @@ L: 2025-11-25 `basic/transports`, Streamable HTTP.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -14,15 +16,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import INITIALIZED, Asked, event, giving, peer, plain, progress, result, streaming
+from tests.http_peer import INITIALIZED, Asked, Handler, event, giving, peer, plain, progress, result, streaming
+from tests.transports.http_calls import serving
 from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Faults, Restarting, legacy, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
+    AuthorizationError,
     Client,
     HttpError,
+    LoginRequired,
     TransportError,
     streamable_http_client,
 )
+from trio_mcp.http.client.auth import Attempt, Pause, Signer
+from trio_mcp.http.headers import Headers
 from trio_mcp.jsonrpc.messages import Notification
 
 pytestmark = pytest.mark.legacy
@@ -143,22 +150,136 @@ async def test_a_call_whose_stream_breaks_is_resumed() -> None:
     assert server.methods().count("tools/call") == 1
 
 
-@pytest.mark.parametrize("ends", ["refused", "empty"])
-async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -> None:
-    call = streaming(event(b"", "e1"))
+NO_STREAM: dict[str, tuple[Handler, str]] = {
+    **{
+        str(status): (plain(status, b"no such event"), "no such event")
+        for status in (400, 401, 403, 405, 409, 410, 413)
+    },
+    **{str(status): (plain(status), "given up after 3") for status in (429, 500, 501, 502, 503, 504)},
+    "429, come back tomorrow": (plain(429, Retry_After="86400"), "given up after 1"),
+    "redirected": (plain(302, Location="http://elsewhere.example/"), "which is not followed"),
+    "redirected forever": (plain(307, Location="/mcp?again"), "which is not followed"),
+    "JSON": (plain(200, {}), "neither JSON nor events"),
+    "HTML": (plain(200, b"sign in", Content_Type="text/html"), "neither JSON nor events"),
+    "204": (plain(204), "status 204"),
+    "compressed": (streaming(Content_Encoding="gzip"), "a body encoded as 'gzip'"),
+    "cut off": (Asked.abort, "given up after 3"),
+    "empty": (streaming(), "given up after 3"),
+}
+
+
+@pytest.mark.parametrize("ends", NO_STREAM)
+async def test_a_call_whose_stream_can_not_be_resumed_has_lost_its_connection(ends: str) -> None:
+    """It has reached the server, which may have done what it asks; so it must not read as refused."""
+    resumed, why = NO_STREAM[ends]
+
+    async def get(asked: Asked) -> None:
+        await (asked.status(405) if "last-event-id" not in asked.headers else resumed(asked))
+
+    async with legacy({"tools/call": streaming(event(b"", "e1")), "GET": get}) as (server, client):
+        with pytest.raises(TransportError, match=why) as caught:
+            await client.call_tool("t")
+        assert not isinstance(caught.value, HttpError)
+        assert "the event stream of POST" in str(caught.value)
+        assert "may have done" in str(caught.value)
+        assert caught.value.sent
+        await client.ping()
+    assert server.methods().count("tools/call") == 1
+
+
+@pytest.mark.parametrize("status", [401, 404, 405])
+async def test_a_list_whose_stream_can_not_be_resumed_is_asked_for_again(status: int) -> None:
+    """Like any other whose connection is lost: asking twice does no harm."""
+    restarting = Restarting()
+
+    async def tools(asked: Asked) -> None:
+        if server.methods().count("tools/list") == 1:
+            restarting.number += status == 404
+            await asked.events(event(b"", "e1"))
+        else:
+            await asked.result({"tools": []})
+
+    async def get(asked: Asked) -> None:
+        await asked.status(405 if "last-event-id" not in asked.headers else status)
+
+    async with legacy({**restarting.handlers(), "tools/list": tools, "GET": get}) as (server, client):
+        assert not (await client.list_tools()).tools
+    assert server.methods().count("initialize") == 1 + (status == 404)
+
+
+class Login:
+    """An ``auth=`` whose login can be renewed, or not."""
+
+    def __init__(self, renewable: bool) -> None:
+        self.token, self.renewable = 1, renewable
+
+    @contextlib.asynccontextmanager
+    async def opened(self, server: str, pause: Pause) -> AsyncIterator[Signer]:
+        yield self
+
+    def attempt(self) -> Attempt:
+        return self
+
+    async def fields(self, method: str, url: str) -> list[tuple[str, str]]:
+        return [("Authorization", f"Bearer {self.token}")]
+
+    async def again(self, status: int, headers: Headers) -> bool:
+        if status != 401:
+            return False
+        if not self.renewable:
+            raise LoginRequired("authorization", "no person is there", advice="sign in first")
+        self.token += 1
+        return True
+
+
+@pytest.mark.parametrize("renewable", [True, False])
+async def test_a_login_that_expires_with_a_stream_open_is_renewed_or_the_connection_is_lost(renewable: bool) -> None:
+    """What could not be resumed for want of a login was sent, and perhaps carried out."""
+    login = Login(renewable)
 
     async def get(asked: Asked) -> None:
         if "last-event-id" not in asked.headers:
             await asked.status(405)
-        elif ends == "refused":
-            await asked.status(400, b"no such event")
+        elif asked.headers["authorization"] == "Bearer 1":
+            await asked.status(401)
         else:
-            await asked.events()
+            await asked.events(event(result(calls.id, TEXT), "e2"))
 
-    async with legacy({"tools/call": call, "GET": get}) as (_, client):
-        with pytest.raises(TransportError, match="no such event" if ends == "refused" else "given up after 3"):
+    async with serving({"tools/call": streaming(event(b"", "e1")), "GET": get}) as server:
+
+        def connect() -> Any:
+            return streamable_http_client(server.url, reconnect=QUICK, auth=login)
+
+        async with Client(connect, mode="legacy") as client, trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def call() -> None:
+                if renewable:
+                    assert await text(client) == "ok"
+                    return
+                with pytest.raises(TransportError, match="sign in first") as caught:
+                    await client.call_tool("t")
+                assert not isinstance(caught.value, AuthorizationError)
+                assert caught.value.sent
+
+            calls = await server.until("tools/call")
+    assert server.methods().count("tools/call") == 1
+
+
+async def test_a_session_that_can_not_be_opened_again_says_nothing_about_a_call_that_had_begun() -> None:
+    """The refusal of ``initialize`` must not read as one of the call, which asks to be sent again later."""
+    restarting = Restarting()
+
+    async def get(asked: Asked) -> None:
+        await asked.status(405 if "last-event-id" not in asked.headers else 404)
+
+    call = streaming(event(b"", "e1"))
+    async with legacy({**restarting.handlers(), "tools/call": call, "GET": get}) as (server, client):
+        server.handlers["initialize"] = plain(503, Retry_After="2")
+        with pytest.raises(TransportError, match="may have done") as caught:
             await client.call_tool("t")
-        await client.ping()
+        assert not isinstance(caught.value, HttpError)
+        assert caught.value.sent
 
 
 async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_made_twice() -> None:
@@ -178,9 +299,9 @@ async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_mad
         await asked.status(405 if "last-event-id" not in asked.headers else 404)
 
     async with legacy({**restarting.handlers(), "tools/call": call, "GET": get}) as (server, client):
-        with pytest.raises(HttpError) as caught:
+        with pytest.raises(TransportError, match=r"forgotten the session; the server may have done") as caught:
             await client.call_tool("t")
-        assert caught.value.trouble == "session_lost"
+        assert not isinstance(caught.value, HttpError)
         assert await text(client) == "ok"
     assert server.methods().count("initialize") == 2
     assert server.methods().count("tools/call") == 2

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.http_peer import Asked, HttpPeer, event
+from tests.http_peer import Asked, HttpPeer, event, giving
 from tests.transports.http_calls import serving
 from tests.transports.http_legacy import OldServer, Restarting, text
 from tests.transports.support import DEADLINE
-from trio_mcp import Client, FailoverParameters, HttpError, OutcomeUnknown
+from trio_mcp import Client, FailoverParameters, OutcomeUnknown, TransportError
 
 pytestmark = pytest.mark.legacy
 
@@ -64,20 +64,35 @@ async def test_a_call_goes_elsewhere_if_the_server_has_forgotten_the_session(kin
         assert other.methods().count("tools/call") == 1
 
 
-async def test_a_call_whose_session_is_forgotten_after_it_began_is_unknown() -> None:
-    """The 404 refuses the GET that should resume its stream, so it says nothing about the call."""
-    first = ForgetfulServer()
+class ServerThatLosesStreams(ForgetfulServer):
+    """A server whose calls begin a stream, which breaks and can't be resumed."""
 
-    async def begin(asked: Asked) -> None:
-        first.refuse_all = True
-        await asked.events(event(b"", "e1"))
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
 
-    async def get(asked: Asked) -> None:
-        await asked.status(405 if "last-event-id" not in asked.headers else 404)
+    def handlers(self) -> dict[str, Any]:
+        return {**super().handlers(), "tools/list": giving({"tools": [LOOK]}), "GET": self.get}
 
-    async with two_ways(first, ForgetfulServer()) as (client, one, other):
-        one.handlers |= {"tools/call": begin, "GET": get}
-        with pytest.raises(OutcomeUnknown) as caught:
-            await client.call_tool("t")
-        assert isinstance(caught.value.__cause__, HttpError)
+    async def call(self, asked: Asked) -> None:
+        if asked.rpc == "ping" or asked.body["params"]["name"] == "t":
+            await super().call(asked)
+        else:
+            self.refuse_all = self.status == 404
+            await asked.events(event(b"", "e1"))
+
+    async def get(self, asked: Asked) -> None:
+        await asked.status(405 if "last-event-id" not in asked.headers else self.status)
+
+
+LOOK = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+
+
+@pytest.mark.parametrize("status", [401, 404, 405])
+async def test_a_call_whose_stream_can_not_be_resumed_is_unknown(status: int) -> None:
+    """The status refuses the GET that should resume the stream, so it says nothing about the call."""
+    async with two_ways(ServerThatLosesStreams(status), ForgetfulServer()) as (client, _, other):
+        with pytest.raises(OutcomeUnknown, match="can't be resumed") as caught:
+            await client.call_tool("buy")
+        assert isinstance(caught.value.__cause__, TransportError)
         assert "tools/call" not in other.methods()

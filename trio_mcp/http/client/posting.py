@@ -16,6 +16,7 @@ from trio_mcp.errors import (
     HttpError,
     McpError,
     RemoteProtocolError,
+    TransportError,
     TrioMcpError,
 )
 from trio_mcp.http.client.heads import (
@@ -357,9 +358,7 @@ class Exchange:
             try:
                 failed = await self.post(session)
             except Disconnected as exc:
-                failed = Failed(exc, "disconnected" if exc.sent else "unreachable")
-            except HttpError as exc:  # in response to the GET that should have resumed the stream
-                failed = Failed(exc, exc.trouble)
+                failed = Failed(exc, _trouble_of(exc))
             if failed is None:
                 return
             mend = mends.get(failed.trouble)
@@ -379,7 +378,8 @@ class Exchange:
             The failure if the server refused the request; None if all is well.
 
         Raises:
-            HttpError: If the server refuses to resume the stream on which the response was to come.
+            Disconnected: If the connection could not be made, or broke; also if the stream on which the response was to
+                come can't be resumed.
             TrioMcpError: If the request can't be sent, or what came back is not a response.
         """
         request, remote = self.request, self.remote
@@ -457,10 +457,21 @@ class Exchange:
                 broken = exc
             # Only an event with an id makes a stream resumable (L, Resumability and Redelivery).
             if self.answer is None and session is not None and decoder.last_event_id:
-                await session.resume(decoder, take)
+                try:
+                    await session.resume(decoder, take)
+                except TransportError as exc:
+                    raise self._unresumed(response, exc) from exc
         if self.answer is None:
             text = f"the event stream of {response.target} ended without a response to {self.request.method!r}"
             raise broken or Disconnected(text)
+
+    def _unresumed(self, response: HttpResponse, cause: TransportError) -> Disconnected:
+        """Return the error of a request whose stream broke and can't be resumed."""
+        # Not `cause`: a refusal, or a missing login, says nothing about the request, which the server has begun.
+        lost = isinstance(cause, HttpError) and cause.trouble == "session_lost"
+        why = "the server has forgotten the session" if lost else str(cause)
+        text = f"the event stream of {response.target} broke, and can't be resumed: {why}"
+        return Disconnected(f"{text}; the server may have done what {self.request.method!r} asks for")
 
     async def _take(self, message: Incoming, response: HttpResponse) -> None:
         """Take one message from the HTTP response."""
@@ -495,6 +506,13 @@ class Exchange:
         if not self.private:
             self.remote.ending[self] = None
             await self.remote.deliver(answer)
+
+
+def _trouble_of(lost: Disconnected) -> Trouble:
+    # If the session was lost together with the stream, another one has to be opened first.
+    if isinstance(lost.__cause__, HttpError) and lost.__cause__.trouble == "session_lost":
+        return "session_lost"
+    return "disconnected" if lost.sent else "unreachable"
 
 
 async def _may_be_repeated(exchange: Exchange) -> bool:

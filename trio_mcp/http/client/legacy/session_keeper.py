@@ -294,13 +294,20 @@ class LegacySessions:
     async def _lost(self, exchange: Exchange) -> bool:
         if not self.remote.answers_here:
             return False  # in HTTP+SSE a session lasts as long as the stream, and so no longer than the link
-        await self._renew(exchange.session)
-        # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
-        if exchange.request.params is not None and "cursor" in exchange.request.params:
-            return False
         # L, Session Management, 4: a request refused with 404 was not carried out. One whose response had begun may
         # have been, so only a repeatable one is sent again.
         refused = exchange.response is not None and exchange.response.status == 404
+        try:
+            await self._renew(exchange.session)
+        except TrioMcpError as exc:
+            if refused:
+                raise
+            # Not raised: it could read as if the server had refused the request, which it has begun.
+            logger.debug("no other session can be opened: %s", exc)
+            return False
+        # A cursor must not be used in another session (`server/utilities/pagination`, Implementation Guidelines).
+        if exchange.request.params is not None and "cursor" in exchange.request.params:
+            return False
         return refused or may_repeat("gateway", exchange.request.method)
 
     async def renew_unasked(self, lost: LegacySession) -> None:
