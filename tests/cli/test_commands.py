@@ -441,7 +441,7 @@ def test_an_address_in_use_is_reported_in_one_line(shop: Path, transport: str) -
         port = str(taken.getsockname()[1])
         done = run(shop, "run", "shop.py", "--transport", transport, "--port", port)
     assert done.returncode == 1
-    said = f"trio-mcp run: can't serve: can't listen on 127.0.0.1:{port}: Address already in use"
+    said = f"trio-mcp run: can't serve: can't listen on 127.0.0.1:{port}: Address already in use; is another server running there? Choose another port"
     assert said in done.stderr.splitlines()
     assert "ExceptionGroup" not in done.stderr
 

@@ -24,9 +24,11 @@ from trio_mcp._checks import (
     given_or_default,
 )
 from trio_mcp._keywords import did_you_mean, refuse_unknown
-from trio_mcp._nursery import background_nursery
+from trio_mcp._log import logger
+from trio_mcp._nursery import background_nursery, drop_inner_frames, is_raised_inside
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.errors import TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
@@ -68,6 +70,9 @@ __all__ = ["BaseServer", "Lifespan"]
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
 """Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
+
+REFUSALS: Final = (OSError, TypeError, ValueError, RuntimeError, TrioMcpError)
+"""What is raised here because of what a caller gave, or of the machine."""
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
@@ -587,6 +592,7 @@ class BaseServer:
             TypeError: If an argument is unknown.
             ValueError: If the transport is unknown, or an argument is invalid.
             RuntimeError: If it is called on an event loop.
+            OSError: If it can't listen where it is told to, or can't use a certificate.
         """
         transports = self.transports
         try:
@@ -594,7 +600,15 @@ class BaseServer:
         except ValueError as exc:
             raise ValueError(f"{exc}{did_you_mean(transport, transports)}") from None
         check_no_loop("run()", f"serve_{transport}()")
-        transports[transport](**arguments)
+        try:
+            transports[transport](**arguments)
+        except Exception as exc:
+            # What the arguments, the machine or the user's own functions have caused: dozens of inner frames would
+            # hide it. Any other exception is a bug here, and keeps them.
+            if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
+                logger.debug("run(%r) failed", transport, exc_info=exc)
+                drop_inner_frames(exc)
+            raise
 
     @property
     def transports(self) -> dict[str, Callable[..., None]]:
