@@ -338,3 +338,58 @@ def test_an_error_of_the_lifespan_shows_the_lines_of_its_function_alone() -> Non
     last, functions = _shown(lambda: Server("s", lifespan=lifespan).run("http", port=0))
     assert last == "KeyError: 'DATABASE_URL'"
     assert functions[-3:] == ["<lambda>", "lifespan", "connect"]
+
+
+# --- `log_level=` of `Server.run` -------------------------------------------------------------------------------------
+
+LEVELS = """
+import logging
+{setup}
+from trio_mcp import Server
+
+Server("s").run({arguments})
+for name in ("trio_mcp.middleware", "mine", "hpack"):
+    for level in ("DEBUG", "INFO", "WARNING"):
+        logging.getLogger(name).log(getattr(logging, level), "%s %s", name, level)
+"""
+
+SHOWN = {
+    "not given": ("", "", ["trio_mcp.middleware WARNING", "mine WARNING", "hpack WARNING"]),
+    "info": (
+        "",
+        "log_level='info'",
+        [f"{name} {level}" for name in ("trio_mcp.middleware", "mine", "hpack") for level in ("INFO", "WARNING")],
+    ),
+    # What hpack logs for debugging are header fields, with their tokens.
+    "debug": (
+        "",
+        "log_level='debug'",
+        [
+            *[f"trio_mcp.middleware {level}" for level in ("DEBUG", "INFO", "WARNING")],
+            *[f"{name} {level}" for name in ("mine", "hpack") for level in ("INFO", "WARNING")],
+        ],
+    ),
+    "error": ("", "log_level='error'", []),
+    "with logging configured": (
+        "logging.basicConfig(format='%(message)s', level='WARNING')",
+        "log_level='info'",
+        ["trio_mcp.middleware INFO", "trio_mcp.middleware WARNING", "mine WARNING", "hpack WARNING"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_run_shows_the_log_from_a_level_on_and_leaves_a_configuration_as_it_is(case: str) -> None:
+    setup, arguments, expected = SHOWN[case]
+    program = LEVELS.format(setup=setup, arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found = [line.rpartition(": ")[2] for line in done.stderr.splitlines()]
+    assert [line for line in found if line.startswith(("trio_mcp", "mine", "hpack"))] == expected
+
+
+def test_run_refuses_a_level_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="log_level must be one of debug, info, warning, error; got 'loud'"):
+        Server("s").run(log_level="loud")  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from trio_mcp._checks import (
     given_or_default,
 )
 from trio_mcp._keywords import did_you_mean, refuse_unknown
-from trio_mcp._log import logger
+from trio_mcp._log import LEVELS, LogLevel, logger, show_log
 from trio_mcp._nursery import background_nursery, drop_inner_frames, is_raised_inside
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
@@ -575,6 +575,8 @@ class BaseServer:
     def run(
         self,
         transport: Literal["stdio", "http", "sse", "websocket", "tcp", "unix"] = "stdio",
+        *,
+        log_level: LogLevel | None = None,
         **arguments: Unpack[RunArguments],
     ) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
@@ -585,6 +587,10 @@ class BaseServer:
 
         Args:
             transport: ``"stdio"``, ``"http"``, ``"sse"``, ``"websocket"``, ``"tcp"`` or ``"unix"``.
+            log_level: Show log messages of this level and above on standard error: ``"debug"``, ``"info"``,
+                ``"warning"`` or ``"error"``. INFO includes a line for each HTTP exchange, and what the ready middleware
+                logs. Where logging is configured already, only the level of this library's logger is set. None changes
+                nothing.
             arguments: Those of `Server.serve_http`, `Server.serve_tcp` and so on, without ``shutdown``. For stdio there
                 are none.
 
@@ -595,11 +601,15 @@ class BaseServer:
             OSError: If it can't listen where it is told to, or can't use a certificate.
         """
         transports = self.transports
+        if log_level is not None:
+            check_choice("log_level", log_level, LEVELS)
         try:
             check_choice("transport", transport, transports)
         except ValueError as exc:
             raise ValueError(f"{exc}{did_you_mean(transport, transports)}") from None
         check_no_loop("run()", f"serve_{transport}()")
+        if log_level is not None:
+            show_log(log_level)
         try:
             transports[transport](**arguments)
         except Exception as exc:
