@@ -506,3 +506,13 @@ async def test_run_logs_each_exchange_over_http(tmp_path: Path) -> None:
         await process.wait()
     assert b"INFO trio_mcp.access: 127.0.0.1 POST /mcp 200 " in said
     assert b"ms tools/call 'add'\n" in said
+
+
+def test_a_kind_that_is_asked_for_and_not_offered_is_an_error(tmp_path: Path) -> None:
+    script = "import sys; sys.stdin.readline(); print('{}', flush=True); sys.stdin.read()".format(
+        '{"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},'
+        ' "serverInfo": {"name": "s", "version": "1"}}}'
+    )
+    done = run(tmp_path, "list", "--prompts", "--mode", "2025-11-25", "--", sys.executable, "-c", script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'prompts/list' needs the server capability 'prompts'" in done.stderr
