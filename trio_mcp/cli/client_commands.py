@@ -55,8 +55,8 @@ def _name(text: str) -> str:
     return paint(clean_line(text), "name")
 
 
-# For each kind: the method that lists it, whose first part is the capability that it needs, how a client does so, and the
-# line for an item.
+# For each kind: the method that lists it, whose first part is the capability that it needs, how a client does so, and
+# the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
     "tools": ("tools/list", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
     "prompts": ("prompts/list", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),

@@ -355,8 +355,8 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        There are none if the server has not declared that it offers tools. If there are more than `MAX_PAGES` pages,
-        `RemoteProtocolError` is raised. Other errors as in `list_tools`.
+        There are none if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
+        `RemoteProtocolError`. Other errors as in `list_tools`.
         """
         # Through `list_tools`, so that each page is cached, and teaches the output schemas.
         return every(self.list_tools, "tools", timeout)
@@ -581,8 +581,8 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        There are none if the server has not declared that it offers resources. If there are more than `MAX_PAGES` pages,
-        `RemoteProtocolError` is raised. Other errors as in `list_resources`.
+        There are none if the server has not declared that it offers resources. More than `MAX_PAGES` pages raise
+        `RemoteProtocolError`. Other errors as in `list_resources`.
         """
         return every(self.list_resources, "resources", timeout)
 
@@ -707,8 +707,8 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        There are none if the server has not declared that it offers prompts. If there are more than `MAX_PAGES` pages,
-        `RemoteProtocolError` is raised. Other errors as in `list_prompts`.
+        There are none if the server has not declared that it offers prompts. More than `MAX_PAGES` pages raise
+        `RemoteProtocolError`. Other errors as in `list_prompts`.
         """
         return every(self.list_prompts, "prompts", timeout)
 
