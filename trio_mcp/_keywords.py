@@ -103,13 +103,12 @@ _ENDPOINT = {
     "transport_security": "allowed_hosts=[…], allowed_origins=[…]",
     "uvicorn_config": "config=…, for hypercorn",
 }
-_LOGGING = "use the logging module; this library logs as 'trio_mcp'"
 _RUN = {name: f"write {ours}" for name, ours in _ENDPOINT.items()} | {
-    "log_level": _LOGGING,
     "show_banner": "there is no banner",
     "middleware": "write Server(middleware=[…])",
     "mount_path": "mount the application of asgi_app()",
 }
+_SERVE = _RUN | {"log_level": "use the logging module: this library logs as 'trio_mcp'; only run() takes it"}
 # Names of our own endpoint settings: in the official SDK and early FastMCP the constructor of the server took them.
 _OURS = "host port path sse_path message_path allowed_hosts allowed_origins cors event_store stateless max_sessions"
 _ANY_SERVER = (
@@ -120,7 +119,7 @@ _ANY_SERVER = (
         for name in ("title", "description", "website_url", "icons")
     }
     | dict.fromkeys(("auth", "auth_server_provider", "token_verifier"), _AUTH)
-    | dict.fromkeys(("log_level", "debug"), _LOGGING)
+    | dict.fromkeys(("log_level", "debug"), "give it to run(log_level=…)")
     | {
         "cache_hints": "write lists=ListOptions(cache_hints=…)",
         "request_state_security": "write input=InputOptions(key=…, ttl=…)",
@@ -155,10 +154,11 @@ _PROXY = _ANY_SERVER | {
 FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server": _SERVER,
     "ProxyServer": _PROXY,
+    **{f"{server}.run": _RUN for server in ("Server", "ProxyServer")},
     **{
-        f"{server}.{method}": _RUN
+        f"{server}.{method}": _SERVE
         for server in ("Server", "ProxyServer")
-        for method in ("run", "serve_http", "serve_sse", "asgi_app")
+        for method in ("serve_http", "serve_sse", "asgi_app")
     },
     "Server.tool": _TOOL,
     "Server.add_tool": _TOOL,

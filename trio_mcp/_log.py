@@ -1,8 +1,27 @@
-"""The package's only logger: `logging.getLogger("trio_mcp")`."""
+"""The package's logger, `logging.getLogger("trio_mcp")`, and how to show what is logged."""
 
 import logging
+from typing import Final, Literal, TypeAlias
 
-__all__ = ["logger"]
+__all__ = ["LEVELS", "LogLevel", "logger", "show_log"]
 
-# One for the whole package, so that a program sets its level, or silences it, in one place.
+# One for the whole package, so that a program sets its level, or silences it, in one place. The ready middleware and
+# the access log have loggers below it.
 logger = logging.getLogger("trio_mcp")
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "warning", "error")
+
+
+def show_log(level: LogLevel) -> None:
+    """Show log messages of a level and above on standard error, for a process whose main program is a server.
+
+    Where logging is configured already, its handlers stay, and only the level of this library is set.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logger.setLevel(number)
+    root = logging.getLogger()
+    if not root.handlers:
+        # Not below INFO for other libraries: among what they log for debugging are the fields of requests, with tokens.
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=max(number, logging.INFO))

@@ -14,7 +14,17 @@ from trio_mcp._checks import check_on_trio
 from trio_mcp._log import logger
 from trio_mcp.errors import LocalProtocolError, TrioMcpError
 
-__all__ = ["EnteredOnce", "background_nursery", "closing", "interruption_in", "start", "without_cancellation"]
+__all__ = [
+    "EnteredOnce",
+    "background_nursery",
+    "closing",
+    "drop_inner_frames",
+    "interruption_in",
+    "is_raised_inside",
+    "outer_frames",
+    "start",
+    "without_cancellation",
+]
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +171,7 @@ class EnteredOnce(abc.ABC):
         except TrioMcpError as exc:
             # Some twenty inner frames would hide the text, which says all that a user needs to know.
             logger.debug("entering a %s failed", type(self).__name__, exc_info=exc)
-            _shorten(exc)
+            drop_inner_frames(exc)
             raise
         return self
 
@@ -180,23 +190,40 @@ class EnteredOnce(abc.ABC):
         return await self._lifetime_manager.__aexit__(kind, exc, traceback)
 
 
-def _shorten(exc: BaseException) -> None:
+def drop_inner_frames(exc: BaseException) -> None:
     """Take the frames of this library and of Trio out of an exception's traceback and its causes', but for the last."""
     behind: BaseException | None = exc
     while behind is not None:
-        steps = []
-        step = behind.__traceback__
-        while step is not None:
-            steps.append(step)
-            step = step.tb_next
-        kept = [step for step in steps[:-1] if not _is_inner(step)] + steps[-1:]
-        traceback: TracebackType | None = None
-        for step in reversed(kept):
-            traceback = TracebackType(traceback, step.tb_frame, step.tb_lasti, step.tb_lineno)
-        behind.__traceback__ = traceback
+        # Where a task fails, the others are cancelled: that says nothing about the failure.
+        if isinstance(behind.__context__, trio.Cancelled):
+            behind.__context__ = None
+        behind.__traceback__ = outer_frames(behind.__traceback__)
         behind = behind.__cause__
+
+
+def outer_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this library and of Trio, but for the last frame."""
+    steps = _steps(traceback)
+    kept: TracebackType | None = None
+    for step in reversed([step for step in steps[:-1] if not _is_inner(step)] + steps[-1:]):
+        kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return kept
+
+
+def is_raised_inside(exc: BaseException) -> bool:
+    """Return whether it was this library or Trio that raised an exception, and not a caller's function."""
+    steps = _steps(exc.__traceback__)
+    return bool(steps) and _is_inner(steps[-1])
+
+
+def _steps(traceback: TracebackType | None) -> list[TracebackType]:
+    steps = []
+    while traceback is not None:
+        steps.append(traceback)
+        traceback = traceback.tb_next
+    return steps
 
 
 def _is_inner(step: TracebackType) -> bool:
     module = str(step.tb_frame.f_globals.get("__name__"))
-    return module.partition(".")[0] in {"trio_mcp", "trio", "outcome", "contextlib"}
+    return module.partition(".")[0] in {"trio_mcp", "trio", "outcome", "contextlib", "attr"}

@@ -441,7 +441,10 @@ def test_an_address_in_use_is_reported_in_one_line(shop: Path, transport: str) -
         port = str(taken.getsockname()[1])
         done = run(shop, "run", "shop.py", "--transport", transport, "--port", port)
     assert done.returncode == 1
-    said = f"trio-mcp run: can't serve: can't listen on 127.0.0.1:{port}: Address already in use"
+    said = (
+        f"trio-mcp run: can't serve: can't listen on 127.0.0.1:{port}: Address already in use;"
+        " is another server running there? Choose another port"
+    )
     assert said in done.stderr.splitlines()
     assert "ExceptionGroup" not in done.stderr
 
@@ -453,3 +456,63 @@ def test_an_invalid_address_is_a_usage_error(shop: Path, word: str, fault: str) 
     done = run(shop, "run", "shop.py", "--transport", "http", word)
     assert done.returncode == 2
     assert f"trio-mcp run: {fault}" in done.stderr
+
+
+LOGS = """
+import logging
+from trio_mcp import Server
+from trio_mcp.middleware import Logging
+
+server = Server("logs", middleware=[Logging()])
+
+@server.tool
+def add(a: int, b: int) -> int:
+    logging.getLogger("mine").info("adding")
+    return a + b
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--reload"]])
+def test_run_shows_what_the_middleware_and_the_file_log(tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "logs.py").write_text(LOGS)
+    said = ["INFO trio_mcp.middleware: tools/call 'add' begins", "INFO mine: adding"]
+    for level, shown in (("info", True), ("warning", False)):
+        served = command("run", "logs.py", "--log-level", level, *more)
+        done = run(tmp_path, "call", "add", "a=1", "b=2", "--", *served)
+        assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+        assert [text in done.stderr for text in said] == [shown, shown], done.stderr
+
+
+async def test_run_logs_each_exchange_over_http(tmp_path: Path) -> None:
+    (tmp_path / "logs.py").write_text(LOGS)
+    process = await trio.lowlevel.open_process(
+        command("run", "logs.py", "--transport", "http", "--port", "0", "--log-level", "info"),
+        cwd=tmp_path,
+        env=environment(),
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    said = b""
+    with trio.fail_after(60):
+        async with process.stderr:
+            while b"serves " not in said or not said.endswith(b"\n"):
+                said += await process.stderr.receive_some()
+            url = said.decode().split("serves ")[1].split()[0]
+            async with Client(url) as client:
+                await client.call_tool("add", {"a": 1, "b": 2})
+            process.terminate()
+            async for piece in process.stderr:
+                said += piece
+        await process.wait()
+    assert b"INFO trio_mcp.access: 127.0.0.1 POST /mcp 200 " in said
+    assert b"ms tools/call 'add'\n" in said
+
+
+def test_a_kind_that_is_asked_for_and_not_offered_is_an_error(tmp_path: Path) -> None:
+    script = "import sys; sys.stdin.readline(); print('{}', flush=True); sys.stdin.read()".format(
+        '{"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},'
+        ' "serverInfo": {"name": "s", "version": "1"}}}'
+    )
+    done = run(tmp_path, "list", "--prompts", "--mode", "2025-11-25", "--", sys.executable, "-c", script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'prompts/list' needs the server capability 'prompts'" in done.stderr

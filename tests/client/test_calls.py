@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 from pydantic import BaseModel
 
 from tests.client.scripted import scripted, sent
@@ -125,6 +126,34 @@ async def test_without_the_capability_nothing_is_sent(call: Call, revision: str)
             with pytest.raises(CapabilityError, match=f"server capability '{call.capability}'"):
                 await call.make(client)
     assert asked == []
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_walking_what_a_server_does_not_offer_is_empty(kind: str, revision: str) -> None:
+    """A host asks each server for everything; `list_…` raises, as its caller asks for one thing."""
+    async with scripted({}, revision=revision, capabilities={"logging": {}}) as (client, asked, _):
+        with trio.testing.assert_checkpoints():
+            assert [item async for item in getattr(client, f"iter_{kind}")()] == []
+        with pytest.raises(CapabilityError):
+            await getattr(client, f"list_{kind}")()
+    assert asked == []
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+async def test_iterating_over_a_page_yields_its_items(kind: str) -> None:
+    method, key, item = ITEMS[kind]
+    answer = {key: [item("a"), item("b")], "nextCursor": "2"}
+    async with scripted({method: answer}, revision=LEGACY, capabilities=EVERYTHING) as (client, _, _wire):
+        page = await getattr(client, f"list_{kind}")()
+        assert [each.name for each in page] == ["a", "b"]
+        assert list(page) == getattr(page, kind)
+    # What pydantic offers does not rest on the iteration.
+    assert page == type(page).from_wire(answer)
+    assert page == page.model_copy()
+    assert page.model_copy(deep=True).to_wire() == answer
+    assert "next_cursor='2'" in repr(page)
+    assert page.model_dump()["nextCursor"] == "2"
 
 
 @each({**CALLS, **LISTS, **WATCHES})

@@ -7,16 +7,21 @@ import errno
 import io
 import os
 import pkgutil
+import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import traceback
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 import trio
 import trio.testing
+from hypercorn.config import Config
 
 from tests.peer import HANDSHAKE, ME, call, ndjson, process_peer
 from tests.server.harness import LEGACY, both_eras, client_of, server_with
@@ -262,3 +267,129 @@ async def test_a_running_tool_ends_before_the_lifespan_exits() -> None:
         await started.wait()
         await client.aclose()
     assert recorder.events == ["in", "tool ended", "out"]
+
+
+# --- what `Server.run` raises: the caller's line and one of ours, not the dozens of frames between them ---------------
+
+
+def _shown(run: Callable[[], None]) -> tuple[str, list[str]]:
+    """Return the last line and the names of the functions of the traceback with which a run ends."""
+    with pytest.raises((OSError, TypeError, ValueError, KeyError)) as caught:
+        run()
+    text = "".join(traceback.format_exception(caught.value))
+    assert "Cancelled" not in text, "the cancellation of the other tasks is shown"
+    assert text.count("Traceback") == 1, text
+    return text.splitlines()[-1], re.findall(r", in (\S+)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "websocket", "tcp"])
+def test_a_port_in_use_is_one_error_that_says_what_to_do(transport: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        last, functions = _shown(lambda: Server("s").run(transport, port=port))
+    assert last.endswith(
+        f"can't listen on 127.0.0.1:{port}: Address already in use; is another server running there?"
+        " Choose another port"
+    )
+    assert functions[-2:-1] == ["<lambda>"], functions
+
+
+WRONG_ARGUMENTS = {
+    "the type of a port": ({"port": "8978"}, "TypeError: port must be an integer, got '8978'"),
+    "an option's type": ({"max_requests": "x"}, "TypeError: max_requests must be an integer, got 'x'"),
+    "an option's value": ({"runner": "h12"}, "ValueError: runner must be one of"),
+    "a host that does not exist": (
+        {"host": "no.such.host.invalid"},
+        "can't listen on no.such.host.invalid:8000: Name or service not known",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_ARGUMENTS)
+def test_a_wrong_argument_of_run_is_one_error(what: str) -> None:
+    arguments, said = WRONG_ARGUMENTS[what]
+    last, functions = _shown(lambda: Server("s").run("http", **arguments))  # type: ignore[arg-type]
+    assert said in last
+    assert functions[-2:-1] == ["<lambda>"], functions
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.certfile, config.keyfile = str(tmp_path / "c.pem"), str(tmp_path / "k.pem")
+    for fault in ("No such file or directory", "no start line|PEM lib"):
+        last, functions = _shown(lambda: Server("s").run("http", config=config))
+        assert re.search(f"can't serve TLS with certfile='{tmp_path}/c.pem', keyfile='{tmp_path}/k.pem': .*", last)
+        assert re.search(fault, last, re.IGNORECASE)
+        assert functions[-2:-1] == ["<lambda>"], functions
+        for path in (config.certfile, config.keyfile):
+            Path(path).write_text("not a certificate")
+
+
+def test_an_error_of_the_lifespan_shows_the_lines_of_its_function_alone() -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        def connect() -> None:
+            raise KeyError("DATABASE_URL")
+
+        connect()
+        yield
+
+    last, functions = _shown(lambda: Server("s", lifespan=lifespan).run("http", port=0))
+    assert last == "KeyError: 'DATABASE_URL'"
+    assert functions[-3:] == ["<lambda>", "lifespan", "connect"]
+
+
+# --- `log_level=` of `Server.run` -------------------------------------------------------------------------------------
+
+LEVELS = """
+import logging
+{setup}
+from trio_mcp import Server
+
+Server("s").run({arguments})
+for name in ("trio_mcp.middleware", "mine", "hpack"):
+    for level in ("DEBUG", "INFO", "WARNING"):
+        logging.getLogger(name).log(getattr(logging, level), "%s %s", name, level)
+"""
+
+SHOWN = {
+    "not given": ("", "", ["trio_mcp.middleware WARNING", "mine WARNING", "hpack WARNING"]),
+    "info": (
+        "",
+        "log_level='info'",
+        [f"{name} {level}" for name in ("trio_mcp.middleware", "mine", "hpack") for level in ("INFO", "WARNING")],
+    ),
+    # What hpack logs for debugging are header fields, with their tokens.
+    "debug": (
+        "",
+        "log_level='debug'",
+        [
+            *[f"trio_mcp.middleware {level}" for level in ("DEBUG", "INFO", "WARNING")],
+            *[f"{name} {level}" for name in ("mine", "hpack") for level in ("INFO", "WARNING")],
+        ],
+    ),
+    "error": ("", "log_level='error'", []),
+    "with logging configured": (
+        "logging.basicConfig(format='%(message)s', level='WARNING')",
+        "log_level='info'",
+        ["trio_mcp.middleware INFO", "trio_mcp.middleware WARNING", "mine WARNING", "hpack WARNING"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_run_shows_the_log_from_a_level_on_and_leaves_a_configuration_as_it_is(case: str) -> None:
+    setup, arguments, expected = SHOWN[case]
+    program = LEVELS.format(setup=setup, arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found = [line.rpartition(": ")[2] for line in done.stderr.splitlines()]
+    assert [line for line in found if line.startswith(("trio_mcp", "mine", "hpack"))] == expected
+
+
+def test_run_refuses_a_level_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="log_level must be one of debug, info, warning, error; got 'loud'"):
+        Server("s").run(log_level="loud")  # type: ignore[arg-type]

@@ -229,6 +229,8 @@ async def calls() -> None:
         assert_type(once, ToolResult[Answer] | InputRequiredResult)
 
         assert_type(await client.list_tools(), ListToolsResult)
+        for listed in await client.list_tools():
+            assert_type(listed, Tool)
         async for tool in client.iter_tools():
             assert_type(tool, Tool)
         assert_type(await client.read_resource("notes://a", timeout=None), ReadResourceResult)

@@ -20,7 +20,7 @@ from trio_mcp.cli.terminal import ProgressBar, has_terminal
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
 from trio_mcp.client.client import Client
 from trio_mcp.client.tool_results import ToolResult
-from trio_mcp.errors import McpError, TrioMcpError
+from trio_mcp.errors import CapabilityError, McpError, TrioMcpError
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 from trio_mcp.types.prompts import Prompt
 from trio_mcp.types.resources import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
@@ -55,12 +55,17 @@ def _name(text: str) -> str:
     return paint(clean_line(text), "name")
 
 
-# For each kind: the capability that it needs, the method that lists it, the line for an item.
+# For each kind: the method that lists it, whose first part is the capability that it needs, how a client does so, and
+# the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
-    "tools": ("tools", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
-    "prompts": ("prompts", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
-    "resources": ("resources", Client.iter_resources, lambda resource: _name(resource.uri)),
-    "templates": ("resources", Client.iter_resource_templates, lambda template: _name(template.uri_template)),
+    "tools": ("tools/list", Client.iter_tools, lambda tool: f"{_name(tool.name)}({_parameters(tool.input_schema)})"),
+    "prompts": ("prompts/list", Client.iter_prompts, lambda prompt: f"{_name(prompt.name)}({_blanks(prompt)})"),
+    "resources": ("resources/list", Client.iter_resources, lambda resource: _name(resource.uri)),
+    "templates": (
+        "resources/templates/list",
+        Client.iter_resource_templates,
+        lambda template: _name(template.uri_template),
+    ),
 }
 
 
@@ -106,9 +111,13 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
         CapabilityError: If a kind is named that the server does not offer.
     """
     found: dict[str, list[Item]] = {}
-    for kind, (capability, items, _) in KINDS.items():
-        # A kind that was named is asked for in any case, so that its absence is an error.
-        if kind not in kinds if kinds is not None else getattr(client.capabilities, capability) is None:
+    for kind, (method, items, _) in KINDS.items():
+        if kinds is not None and kind not in kinds:
+            continue
+        capability = method.partition("/")[0]
+        if getattr(client.capabilities, capability) is None:
+            if kinds is not None:
+                raise CapabilityError(method, capability, "server")
             continue
         try:
             found[kind] = [item async for item in items(client)]

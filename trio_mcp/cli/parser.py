@@ -314,6 +314,13 @@ COMMANDS = {
         (
             Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),
             Argument("--reload", action="store_true", help="restart it when a Python file beside it changes"),
+            Argument(
+                "--log-level",
+                choices=("debug", "info", "warning", "error"),
+                metavar="LEVEL",
+                help="show log messages of this level and above: debug, info, warning or error; from info on, each HTTP"
+                " exchange as well",
+            ),
             *SERVING,
         ),
         examples=(

@@ -87,6 +87,8 @@ def _reload(options: argparse.Namespace) -> int:
         flag = _flag(name)
         # `--flag=value` in one word: a value may begin with a dash.
         command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
+    if options.log_level is not None:
+        command.append(f"--log-level={options.log_level}")
     if options.file_arguments:
         command += ["--", *options.file_arguments]
     # A module is imported from the current directory, as `python -m` does.
@@ -126,7 +128,8 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     _check_scopes(server, transport, given)
     with _event_store(given):
         try:
-            server.run(transport, **address, **_settings(transport, address, given))
+            # A bridge has another `--log-level`, which it refuses.
+            server.run(transport, log_level=options.log_level, **address, **_settings(transport, address, given))
         # Python raises OverflowError for an address with a port number that has more than 16 bits.
         except (OSError, OverflowError) as exc:
             raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None

@@ -332,7 +332,7 @@ class Client(EnteredOnce):
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListToolsResult:
-        """Return one page of the server's tools.
+        """Return one page of the server's tools; iterating over it yields its tools.
 
         Args:
             cursor: The ``next_cursor`` of the page before; None for the first page.
@@ -355,7 +355,8 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_tools`.
+        There are none if the server has not declared that it offers tools. More than `MAX_PAGES` pages raise
+        `RemoteProtocolError`. Other errors as in `list_tools`.
         """
         # Through `list_tools`, so that each page is cached, and teaches the output schemas.
         return every(self.list_tools, "tools", timeout)
@@ -560,7 +561,7 @@ class Client(EnteredOnce):
     # --- resources -------------------------------------------------------------------------------------------------
 
     async def list_resources(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListResourcesResult:
-        """Return one page of the server's resources.
+        """Return one page of the server's resources; iterating over it yields its resources.
 
         Args:
             cursor: The ``next_cursor`` of the page before; None for the first page.
@@ -580,7 +581,8 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_resources`.
+        There are none if the server has not declared that it offers resources. More than `MAX_PAGES` pages raise
+        `RemoteProtocolError`. Other errors as in `list_resources`.
         """
         return every(self.list_resources, "resources", timeout)
 
@@ -685,7 +687,7 @@ class Client(EnteredOnce):
     # --- prompts, and completion of arguments -----------------------------------------------------------------------
 
     async def list_prompts(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListPromptsResult:
-        """Return one page of the server's prompts.
+        """Return one page of the server's prompts; iterating over it yields its prompts.
 
         Args:
             cursor: The ``next_cursor`` of the page before; None for the first page.
@@ -705,7 +707,8 @@ class Client(EnteredOnce):
         Args:
             timeout: Seconds to wait for each page.
 
-        If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_prompts`.
+        There are none if the server has not declared that it offers prompts. More than `MAX_PAGES` pages raise
+        `RemoteProtocolError`. Other errors as in `list_prompts`.
         """
         return every(self.list_prompts, "prompts", timeout)
 

@@ -10,7 +10,7 @@ import trio
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connection import Connection
 from trio_mcp.convert import as_result
-from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
+from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.calls import CallLimits, Limit
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.bases import CacheablePage
@@ -112,7 +112,7 @@ class GetPage(Protocol):
 
 
 async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[Any]:
-    """Yield every item of a list, page by page.
+    """Yield every item of a list, page by page; nothing if the server does not offer such things.
 
     Args:
         get_page: Gets one page.
@@ -124,7 +124,11 @@ async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[
     """
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await get_page(cursor, timeout=timeout)
+        try:
+            page = await get_page(cursor, timeout=timeout)
+        except CapabilityError:  # raised before anything is sent
+            await trio.lowlevel.checkpoint()
+            return
         for item in getattr(page, items):
             yield item
             # Each step of a loop is a checkpoint (docs/design.md, rule 11), also the one that finds the end of the

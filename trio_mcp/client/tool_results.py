@@ -19,7 +19,6 @@ from trio_mcp._keywords import similar_names
 from trio_mcp._log import logger
 from trio_mcp.convert import as_result, brief
 from trio_mcp.errors import (
-    CapabilityError,
     McpError,
     RemoteProtocolError,
     RequestTimeout,
@@ -317,7 +316,7 @@ class OutputSchemas:
             if self._all_known:  # learned while waiting for the lock
                 return
             # Also after a refusal, so that a server which lists nothing is not asked again for each result.
-            with contextlib.suppress(McpError, CapabilityError):
+            with contextlib.suppress(McpError):
                 async for _ in self._list_tools():
                     pass
             self._all_known = True

@@ -24,9 +24,11 @@ from trio_mcp._checks import (
     given_or_default,
 )
 from trio_mcp._keywords import did_you_mean, refuse_unknown
-from trio_mcp._nursery import background_nursery
+from trio_mcp._log import LEVELS, LogLevel, logger, show_log
+from trio_mcp._nursery import background_nursery, drop_inner_frames, is_raised_inside
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.errors import TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
@@ -68,6 +70,9 @@ __all__ = ["BaseServer", "Lifespan"]
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
 """Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
+
+REFUSALS: Final = (OSError, TypeError, ValueError, RuntimeError, TrioMcpError)
+"""What is raised here because of what a caller gave, or of the machine."""
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
@@ -570,6 +575,8 @@ class BaseServer:
     def run(
         self,
         transport: Literal["stdio", "http", "sse", "websocket", "tcp", "unix"] = "stdio",
+        *,
+        log_level: LogLevel | None = None,
         **arguments: Unpack[RunArguments],
     ) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
@@ -580,6 +587,10 @@ class BaseServer:
 
         Args:
             transport: ``"stdio"``, ``"http"``, ``"sse"``, ``"websocket"``, ``"tcp"`` or ``"unix"``.
+            log_level: Show log messages of this level and above on standard error: ``"debug"``, ``"info"``,
+                ``"warning"`` or ``"error"``. INFO includes a line for each HTTP exchange, and what the ready middleware
+                logs. Where logging is configured already, only the level of this library's logger is set. None changes
+                nothing.
             arguments: Those of `Server.serve_http`, `Server.serve_tcp` and so on, without ``shutdown``. For stdio there
                 are none.
 
@@ -587,14 +598,27 @@ class BaseServer:
             TypeError: If an argument is unknown.
             ValueError: If the transport is unknown, or an argument is invalid.
             RuntimeError: If it is called on an event loop.
+            OSError: If it can't listen where it is told to, or can't use a certificate.
         """
         transports = self.transports
+        if log_level is not None:
+            check_choice("log_level", log_level, LEVELS)
         try:
             check_choice("transport", transport, transports)
         except ValueError as exc:
             raise ValueError(f"{exc}{did_you_mean(transport, transports)}") from None
         check_no_loop("run()", f"serve_{transport}()")
-        transports[transport](**arguments)
+        if log_level is not None:
+            show_log(log_level)
+        try:
+            transports[transport](**arguments)
+        except Exception as exc:
+            # What the arguments, the machine or the user's own functions have caused: dozens of inner frames would
+            # hide it. Any other exception is a bug here, and keeps them.
+            if isinstance(exc, REFUSALS) or not is_raised_inside(exc):
+                logger.debug("run(%r) failed", transport, exc_info=exc)
+                drop_inner_frames(exc)
+            raise
 
     @property
     def transports(self) -> dict[str, Callable[..., None]]:

@@ -17,7 +17,15 @@ from trio_mcp._log import logger
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.sockets.addresses import is_loopback, unix_path, url_of
 
-__all__ = ["PeerCredentials", "inherited_descriptors", "keep_alive", "listen_tcp", "listen_unix", "peer_credentials"]
+__all__ = [
+    "PeerCredentials",
+    "cannot_listen",
+    "inherited_descriptors",
+    "keep_alive",
+    "listen_tcp",
+    "listen_unix",
+    "peer_credentials",
+]
 
 FIRST_INHERITED = 3
 """The first descriptor that a service manager hands over (``SD_LISTEN_FDS_START``, sd_listen_fds(3))."""
@@ -29,6 +37,13 @@ BACKLOG = 65535
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds of silence before the system asks whether the peer is still there, seconds between two such questions, and
 how many may go unanswered. Chosen: two minutes in all."""
+
+REMEDIES = {
+    errno.EADDRINUSE: "is another server running there? Choose another port",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EACCES: "ports below 1024 need special rights; choose another one",
+}
+"""What to do about an address of the network that can't be bound."""
 
 
 class PeerCredentials(NamedTuple):
@@ -62,6 +77,17 @@ def keep_alive(sock: Any) -> None:
             # Not every system has all three: on macOS, TCP_KEEPIDLE has another name.
             if hasattr(stdlib_socket, name):
                 sock.setsockopt(stdlib_socket.IPPROTO_TCP, getattr(stdlib_socket, name), value)
+
+
+def cannot_listen(where: str, exc: OSError) -> OSError:
+    """Return the error for an address of the network that can't be bound, which says what to do.
+
+    Args:
+        where: The address.
+        exc: What was raised.
+    """
+    remedy = REMEDIES.get(exc.errno or 0)
+    return OSError(exc.errno, f"can't listen on {where}: {exc.strerror or exc}{f'; {remedy}' if remedy else ''}")
 
 
 def inherited_descriptors() -> list[int]:
@@ -115,7 +141,7 @@ async def listen_tcp(
         try:
             listeners = await trio.open_tcp_listeners(port, host=host)
         except OSError as exc:
-            raise OSError(exc.errno, f"can't listen on {host}:{port}: {exc.strerror or exc}") from exc
+            raise cannot_listen(f"{host}:{port}", exc) from None
     async with contextlib.AsyncExitStack() as stack:
         for listener in listeners:
             await stack.enter_async_context(listener)
@@ -162,7 +188,7 @@ def _socket_file(path: str, mode: int) -> Iterator[stdlib_socket.socket]:
         try:
             sock.bind(path)
         except OSError as exc:
-            raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from exc
+            raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from None
         # At the end only device and inode tell whose file this is.
         own = os.lstat(path)
         try:
@@ -202,5 +228,5 @@ def _remove_stale(path: str) -> None:
         except BlockingIOError:
             pass
         except OSError as exc:
-            raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from exc
+            raise OSError(exc.errno, f"can't listen on {path}: {exc.strerror or exc}") from None
     raise OSError(errno.EADDRINUSE, f"can't listen on {path}: another server listens there")

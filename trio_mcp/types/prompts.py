@@ -1,5 +1,6 @@
 """Prompts: message templates that a server offers to the user."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since
@@ -67,6 +68,11 @@ class ListPromptsResult(CacheablePage):
     """A page of the server's prompts."""
 
     prompts: list[Prompt]
+
+    # In place of pydantic's own, which yields the fields.
+    def __iter__(self) -> Iterator[Prompt]:  # type: ignore[override]
+        """Yield the prompts of this page."""
+        return iter(self.prompts)
 
 
 class GetPromptRequestParams(InputResponseRequestParams):

@@ -1,6 +1,7 @@
 """Resources: data that a server offers for reading."""
 
 import base64
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, always, since
@@ -96,6 +97,11 @@ class ListResourcesResult(CacheablePage):
 
     resources: list[Resource]
 
+    # In place of pydantic's own, which yields the fields.
+    def __iter__(self) -> Iterator[Resource]:  # type: ignore[override]
+        """Yield the resources of this page."""
+        return iter(self.resources)
+
 
 class ListResourceTemplatesRequest(PaginatedRequest):
     """A request for a page of the server's resource templates."""
@@ -107,6 +113,11 @@ class ListResourceTemplatesResult(CacheablePage):
     """A page of the server's resource templates."""
 
     resource_templates: list[ResourceTemplate]
+
+    # In place of pydantic's own, which yields the fields.
+    def __iter__(self) -> Iterator[ResourceTemplate]:  # type: ignore[override]
+        """Yield the templates of this page."""
+        return iter(self.resource_templates)
 
 
 class ResourceRequestParams(WireModel):

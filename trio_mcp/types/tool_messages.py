@@ -3,6 +3,7 @@
 Kept apart from :mod:`trio_mcp.types.tools`: a server lists its tools without any of these models.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from trio_mcp.types._base import only, since
@@ -65,6 +66,11 @@ class ListToolsResult(CacheablePage):
     """A page of the server's tools."""
 
     tools: list[Tool]
+
+    # In place of pydantic's own, which yields the fields.
+    def __iter__(self) -> Iterator[Tool]:  # type: ignore[override]
+        """Yield the tools of this page."""
+        return iter(self.tools)
 
 
 class ToolListChangedNotification(NotificationMessage):

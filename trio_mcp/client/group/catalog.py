@@ -12,7 +12,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._keywords import did_you_mean, similar_names
 from trio_mcp.client.client import Client
 from trio_mcp.client.group.members import Member, Members
-from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioMcpError, UnknownTool
+from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError, UnknownTool
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -123,9 +123,6 @@ class Catalog:
                     client = await self._members.client(server)
                     async with limiter:
                         found[server] = await get(member, client)
-            except CapabilityError:
-                # The server has not declared such things, so its list is empty.
-                found[server] = []
             except (TypeError, ValueError) as exc:  # an invalid argument, which is the same for every server
                 mistakes.append(exc)
             except Exception as exc:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import os
 import socket as stdlib_socket
+import ssl
 import stat
 import traceback
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from hypercorn.config import Config, Sockets
 
 from trio_mcp._log import logger
 from trio_mcp._platform import AF_UNIX, check_unix_sockets
-from trio_mcp.sockets.listening import inherited_descriptors
+from trio_mcp.sockets.listening import cannot_listen, inherited_descriptors
 
 __all__ = ["listeners_of", "open_sockets"]
 
@@ -39,7 +40,7 @@ def open_sockets(config: Config) -> Iterator[Sockets]:
         sockets = config.create_sockets()
     except OSError as exc:
         _close_abandoned(exc)
-        raise OSError(exc.errno, f"can't listen on {', '.join(config.bind)}: {exc.strerror or exc}") from exc
+        raise cannot_listen(", ".join(config.bind), exc) from None
     everyone = [*sockets.secure_sockets, *sockets.insecure_sockets, *sockets.quic_sockets]
     # The files of inherited sockets belong to the service manager, which may hand them over again.
     paths = [] if inherited else [sock.getsockname() for sock in everyone if sock.family == AF_UNIX]
@@ -70,7 +71,7 @@ def listeners_of(config: Config, sockets: Sockets, protocols: list[str]) -> tupl
     """Return listeners for sockets, which offer some protocols over TLS (RFC 7301, ALPN), and their URLs."""
     listeners: list[Any] = []
     urls: list[str] = []
-    tls = config.create_ssl_context()
+    tls = _tls(config)
     if tls is not None:
         # Hypercorn's configuration offers h2 whatever the runner is, and a client that gets it speaks nothing else.
         tls.set_alpn_protocols(protocols)
@@ -85,6 +86,16 @@ def listeners_of(config: Config, sockets: Sockets, protocols: list[str]) -> tupl
             listeners.append(listener)
             urls.append(_url(scheme, sock))
     return listeners, urls
+
+
+def _tls(config: Config) -> ssl.SSLContext | None:
+    try:
+        return config.create_ssl_context()
+    except OSError as exc:  # an error of OpenSSL is one, too; neither names a file
+        files = {"certfile": config.certfile, "keyfile": config.keyfile, "ca_certs": config.ca_certs}
+        named = ", ".join(f"{name}={path!r}" for name, path in files.items() if path is not None)
+        # Of the same type: OpenSSL's numbers mean something else as numbers of the system.
+        raise type(exc)(exc.errno, f"can't serve TLS with {named}: {exc.strerror or exc}") from None
 
 
 def _url(scheme: str, sock: stdlib_socket.socket) -> str:

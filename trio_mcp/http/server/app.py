@@ -24,6 +24,7 @@ from trio_mcp.http.rules.statuses import (
     refuse,
     too_large,
 )
+from trio_mcp.http.server.access import ACCESS, INFO, is_noted, logged, note_message
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,
@@ -169,6 +170,10 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
+        # Here, so that the log is the same whatever speaks HTTP; and without a frame of its own where it is off.
+        if ACCESS.isEnabledFor(INFO) and not is_noted(scope):
+            await logged(self, scope, receive, send)
+            return
         if scope["type"] == "websocket":
             await self._open_websocket(scope, receive, send)
             return
@@ -298,6 +303,7 @@ class HttpApp:
         if body is None:
             return
         message = decode(body)
+        note_message(request.scope, message)
         find = self._legacy.find_session if self._gate is None else self._finder(request)
         verdict = judge_message(message, request.headers, settings, find)
         if self._gate is not None and type(verdict) is Accept:

@@ -18,6 +18,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.statuses import Refusal, refuse
+from trio_mcp.http.server.access import note_status
 from trio_mcp.http.server.asgi import HttpRequest, ReceiveCallable, SendCallable
 from trio_mcp.http.server.door import ending
 from trio_mcp.http.server.gate import end_of
@@ -89,6 +90,7 @@ class WebSockets:
             return refusal
         # From here on no HTTP response can be sent, so every refusal comes before.
         raw, read = await extras.take_over()
+        note_status(request.scope, 101)
         options = self._options
         key = (request.headers.get("Sec-WebSocket-Key") or "").encode("latin-1")
         stream = WatchedStream(

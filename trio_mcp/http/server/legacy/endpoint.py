@@ -11,6 +11,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
+from trio_mcp.http.server.access import note_message
 from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom, Owner
 from trio_mcp.http.server.door import Judge, LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.event_store import EventsLost
@@ -329,6 +330,7 @@ class SseSessions:
         if session is None:  # it ended while the body was read
             return refuse(404, f"the session has ended: open a stream at {self._options.sse_path}")
         message = decode(text)
+        note_message(request.scope, message)
         if self._leaving and isinstance(message, (Request, Batch)):
             return ending()
         if judge is not None and (refusal := judge(message)) is not None:

@@ -1,0 +1,110 @@
+"""The access log: one line for each HTTP exchange and each WebSocket, when it ends.
+
+``trio_mcp.access INFO: 127.0.0.1 POST /mcp 200 3.1 ms tools/call 'add'``. It has nothing that may be a secret: no
+query, no header field, no parameters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+import trio
+
+from trio_mcp.http.server.asgi import ReceiveCallable, Scope, SendCallable
+from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
+
+__all__ = ["ACCESS", "INFO", "is_noted", "logged", "note_message", "note_status"]
+
+ACCESS: Final = logging.getLogger("trio_mcp.access")
+
+INFO: Final = logging.INFO
+
+ENTRY: Final = "trio_mcp.access"
+"""Where the scope of an exchange that is logged has its `Entry`."""
+
+LONGEST: Final = 200
+"""Characters of a text of the client's that are logged (chosen)."""
+
+
+class Entry:
+    """What is known of one exchange.
+
+    Attributes:
+        status: The status of the response; None before there is one.
+        said: What the client asked for; empty if that is unknown.
+    """
+
+    __slots__ = ("said", "status")
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self.said = ""
+
+
+async def logged(
+    app: Callable[[Scope, ReceiveCallable, SendCallable], Awaitable[None]],
+    scope: Scope,
+    receive: ReceiveCallable,
+    send: SendCallable,
+) -> None:
+    """Serve an exchange, and log it when it has ended, however it ends."""
+    entry = Entry()
+
+    async def noting(event: dict[str, Any]) -> None:
+        kind = event["type"]
+        if kind in ("http.response.start", "websocket.http.response.start"):
+            entry.status = event["status"]
+        elif kind == "websocket.accept":
+            entry.status = 101
+        elif kind == "websocket.close" and entry.status is None:  # by which the ASGI server responds with 403
+            entry.status = 403
+        await send(event)
+
+    started = trio.current_time()
+    try:
+        await app({**scope, ENTRY: entry}, receive, noting)
+    finally:
+        client = scope.get("client")
+        # All texts are the client's, so they are escaped: no line of the log is forged, and no terminal controlled.
+        ACCESS.info(
+            "%s %s %s %s %.1f ms%s",
+            quote(str(client[0]), safe=":") if client else "-",
+            quote(scope.get("method", "GET")[:LONGEST]),
+            quote(scope["path"][:LONGEST]),
+            entry.status or "-",
+            (trio.current_time() - started) * 1000,
+            entry.said,
+        )
+
+
+def is_noted(scope: Scope) -> bool:
+    """Return whether an exchange has its entry already."""
+    return ENTRY in scope
+
+
+def note_status(scope: Scope, status: int) -> None:
+    """Note the status of a response that is not sent by ASGI's events."""
+    entry: Entry | None = scope.get(ENTRY)
+    if entry is not None:
+        entry.status = status
+
+
+def note_message(scope: Scope, message: Incoming) -> None:
+    """Note what a client has sent: the method, and the name of a tool or prompt."""
+    entry: Entry | None = scope.get(ENTRY)
+    if entry is not None:
+        entry.said = f" {_described(message)}"
+
+
+def _described(message: Incoming) -> str:
+    if isinstance(message, Batch):
+        return f"batch of {len(message.items)}"
+    if not isinstance(message, Request | Notification):
+        return type(message).__name__.lower()
+    method = quote(message.method[:LONGEST])
+    # Not a URI, which may hold secrets.
+    name = (message.params or {}).get("name")
+    return f"{method} {name[:LONGEST]!r}" if isinstance(name, str) else method
