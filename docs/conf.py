@@ -38,6 +38,7 @@ extensions = [
     "sphinxcontrib_trio",
     "myst_parser",
     "sphinx_design",
+    "drawing_directive",
     "types_overview",
     "changelog_draft",
     "llms_txt",

@@ -300,9 +300,19 @@ def test_the_page_the_tables_and_the_pictures_come_from_the_same_run() -> None:
     assert publish.put_into(page, report) == page
     assert publish.TABLES.read_text() == formats.as_markdown(formats.groups_of(report), report)
     for name in pictures.PICTURES:
+        assert f"{{drawing}} images/performance/{name}\n" in page
         for theme in pictures.THEMES:
-            assert pictures.described(report) in (publish.IMAGES / f"{name}-{theme}.svg").read_text()
-            assert f"images/performance/{name}-{theme}.svg" in page
+            for size in pictures.SIZES:
+                assert pictures.described(report) in (publish.IMAGES / f"{name}{size}-{theme}.svg").read_text()
+
+
+def test_every_number_of_the_pictures_has_its_unit() -> None:
+    """A reader of the landing page sees the pictures and not the text beside the figures."""
+    for picture in publish.IMAGES.iterdir():
+        texts = re.findall(r"(?<=>)[^<>\n]+(?=</text>)", picture.read_text())
+        # A number alone is on an axis that says what it counts.
+        bare = [text for text in texts if re.fullmatch(r" *[\d,.]+", text)]
+        assert not bare or {"calls in flight", "MiB in one message"} & set(texts), f"{picture.name}: {bare}"
 
 
 def _shown(picture: Path) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The figures of a report as pictures: two SVGs of each, one for light pages and one for dark.
+"""The figures of a report as pictures: four SVGs of each, for light pages and dark ones, on wide screens and on phones.
 
 This needs matplotlib, which the extra ``benchmarks`` brings.
 """
@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +58,14 @@ class Bars:
         scenario: The scenario of the figures.
         case: Their case.
         title: What stands above the panel.
+        unit: The unit of the figures, which stands after each.
         labels: The rows of the table that are drawn, with the names that they get.
     """
 
     scenario: str
     case: str
     title: str
+    unit: str
     labels: dict[str, str]
 
     def draw(self, report: Report, axes: Axes, theme: dict[str, str]) -> bool:
@@ -76,8 +79,9 @@ class Bars:
         rows.sort(key=lambda row: row[1])
         colours = [theme[_contender(label)] for _, _, label in rows]
         bars = axes.barh([name for name, _, _ in rows], [value for _, value, _ in rows], color=colours, height=0.72)
-        axes.bar_label(bars, [f" {number(value)}" for _, value, _ in rows], color=theme["text"], fontsize=9)
-        axes.set_xlim(0, rows[-1][1] * 1.22)
+        texts = [f" {number(value)} {self.unit}" for _, value, _ in rows]
+        axes.bar_label(bars, texts, color=theme["text"], fontsize=9)
+        axes.set_xlim(0, rows[-1][1] * 1.5)  # room for the text of the longest bar
         axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
@@ -149,6 +153,12 @@ class Lines:
 
 Panel = Bars | Lines
 
+PHONE = 4.2
+"""Inches of a picture for phones. Its words are a bit smaller there than the text beside it, and nothing is cut off."""
+
+SIZES = {"": 2, "-narrow": 1}
+"""How many panels stand side by side, by what the name of a file gets: wide screens, and phones."""
+
 
 def _time(microseconds: float) -> str:
     for size, unit in (1e6, "s"), (1e3, "ms"):
@@ -185,16 +195,17 @@ class Picture:
     width: float = 4.9
     height: float = 1.6
 
-    def draw(self, report: Report, theme: dict[str, str]) -> Figure | None:
-        """Return the picture; None if the report has nothing for it."""
+    def draw(self, report: Report, theme: dict[str, str], columns: int = 2) -> Figure | None:
+        """Return the picture, with so many panels side by side; None if the report has nothing for it."""
         from matplotlib.figure import Figure
 
         present = [panel for panel in self.panels if _present(panel, report)]
         if not present:
             return None
-        rows = (len(present) + 1) // 2
-        columns = min(2, len(present))
-        figure = Figure((self.width * columns, self.height * rows), layout="constrained", facecolor=theme["page"])
+        columns = min(columns, len(present))
+        rows = -(-len(present) // columns)
+        size = self.width * columns if columns > 1 else PHONE, self.height * rows
+        figure = Figure(size, layout="constrained", facecolor=theme["page"])
         for place, panel in enumerate(present):
             axes = figure.add_subplot(rows, columns, place + 1, facecolor=theme["page"])
             panel.draw(report, axes, theme)
@@ -220,6 +231,7 @@ def _server(ours: str) -> dict[str, str]:
     }
 
 
+RATE = "calls/s"
 MEMORY = {
     "ours, modern, encoded": "trio_mcp",
     "official, modern, encoded": "official SDK",
@@ -255,14 +267,14 @@ PICTURES: dict[str, Picture] = {
     "throughput": Picture(
         "Calls per second of one tool, by transport and library",
         [
-            Bars("stdio", "add(a, b), sequential", "stdio server, one call after the other", STDIO),
-            Bars("stdio", "add(a, b), 64 in flight", "stdio server, 64 calls in flight", STDIO),
-            Bars("http", "add(a, b), one connection", "HTTP server, one connection", HTTP),
-            Bars("http", "add(a, b), 32 connections", "HTTP server, 32 connections", HTTP),
-            Bars("http-client", "add(a, b), sequential", "HTTP client, one call after the other", CLIENT),
-            Bars("http-client", "add(a, b), 32 in flight", "HTTP client, 32 calls in flight", CLIENT),
-            Bars("memory", "add(a, b), sequential", "in memory, one call after the other", MEMORY),
-            Bars("memory", "add(a, b), 64 in flight", "in memory, 64 calls in flight", MEMORY),
+            Bars("stdio", "add(a, b), sequential", "stdio server, one call after the other", RATE, STDIO),
+            Bars("stdio", "add(a, b), 64 in flight", "stdio server, 64 calls in flight", RATE, STDIO),
+            Bars("http", "add(a, b), one connection", "HTTP server, one connection", RATE, HTTP),
+            Bars("http", "add(a, b), 32 connections", "HTTP server, 32 connections", RATE, HTTP),
+            Bars("http-client", "add(a, b), sequential", "HTTP client, one call after the other", RATE, CLIENT),
+            Bars("http-client", "add(a, b), 32 in flight", "HTTP client, 32 calls in flight", RATE, CLIENT),
+            Bars("memory", "add(a, b), sequential", "in memory, one call after the other", RATE, MEMORY),
+            Bars("memory", "add(a, b), 64 in flight", "in memory, 64 calls in flight", RATE, MEMORY),
         ],
     ),
     "latency": Picture(
@@ -278,10 +290,8 @@ PICTURES: dict[str, Picture] = {
     "memory": Picture(
         "Memory of servers and of their sessions",
         [
-            Bars(
-                "idle", "memory of a legacy session that does nothing", "KiB for each idle session over HTTP", SESSIONS
-            ),
-            Bars("rss", "peak resident memory, 64 calls in flight", "MiB of a stdio server, 64 calls in flight", PEAKS),
+            Bars("idle", "memory of a legacy session that does nothing", "an idle session over HTTP", "KiB", SESSIONS),
+            Bars("rss", "peak resident memory, 64 calls in flight", "a stdio server, 64 calls in flight", "MiB", PEAKS),
         ],
     ),
     "payloads": Picture(
@@ -293,7 +303,7 @@ PICTURES: dict[str, Picture] = {
 
 
 def draw_all(report: Report, images: Path) -> Iterator[Path]:
-    """Write every picture that a report has figures for, in each theme, and yield the files.
+    """Write every picture that a report has figures for, in each theme and size, and yield the files.
 
     Raises:
         ModuleNotFoundError: If matplotlib is not installed.
@@ -303,12 +313,12 @@ def draw_all(report: Report, images: Path) -> Iterator[Path]:
     # Text stays text; and the same report gives the same file.
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "trio_mcp", "font.family": "sans-serif", "font.size": 10}
     for name, picture in PICTURES.items():
-        for theme, colours in THEMES.items():
+        for (theme, colours), (size, columns) in product(THEMES.items(), SIZES.items()):
             with matplotlib.rc_context(settings):
-                figure = picture.draw(report, colours)
+                figure = picture.draw(report, colours, columns)
                 if figure is None:
                     continue
-                file = images / f"{name}-{theme}.svg"
+                file = images / f"{name}{size}-{theme}.svg"
                 written = io.StringIO()
                 about = {"Title": picture.title, "Date": None, "Description": described(report)}
                 figure.savefig(written, format="svg", metadata=about)

@@ -1,4 +1,7 @@
-"""Draw the pictures from text: ``python docs/_ext/drawings.py`` writes two SVGs for each docs/images/*.txt.
+"""Draw the pictures from text: ``python docs/_ext/drawings.py`` writes the SVGs for each docs/images/*.txt.
+
+There is one for light pages and one for dark ones. A sequence has two more for phones, where a lane has the last word
+of its name and nothing else.
 
 The first line of such a text says which kind of picture it is, the second is the title for those who don't see it.
 Blank lines and lines that begin with ``#`` say nothing.
@@ -15,12 +18,13 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 IMAGES = Path(__file__).resolve().parent.parent / "images"
-WIDTH = 940
+WIDTH, PHONE = 940, 360
 EDGE, GAP = 16, 14
 
 Theme = dict[str, Any]
@@ -41,7 +45,8 @@ THEMES: dict[str, Theme] = {
 class Picture:
     """An SVG that grows downwards."""
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, width: float = WIDTH) -> None:
+        self.width = width
         self.fills = theme["fills"]
         self._theme = theme
         self._parts: list[str] = []
@@ -60,9 +65,10 @@ class Picture:
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" '
             f'stroke="{self._theme["line"]}"/>'
         )
-        self.text(x + 12, y + 22, name, kind="strong", bold=True)
+        left = x + (12 if width > 100 else 5)
+        self.text(left, y + 22, name, kind="strong", bold=True)
         for number, line in enumerate(lines):
-            self.text(x + 12, y + 41 + number * 17, line)
+            self.text(left, y + 41 + number * 17, line)
 
     def arrow(self, way: str, *, kind: str = "arrow", dashed: bool = False) -> None:
         dashes = ' stroke-dasharray="5 4"' if dashed else ""
@@ -71,13 +77,14 @@ class Picture:
             f'marker-end="url(#{kind})"/>'
         )
 
-    def note(self, x: float, y: float, words: str, width: float) -> None:
-        """Write words over a line that they hide."""
-        left = min(max(x - width / 2, EDGE), WIDTH - EDGE - width)
+    def note(self, x: float, y: float, words: str, kind: str = "strong") -> None:
+        """Write words around a place, or as near to it as the picture has room, over the lines that they hide."""
+        width = 7 * len(words)  # a bit more than they take
+        left = min(max(x - width / 2, EDGE), self.width - EDGE - width)
         self._parts.append(
             f'<rect x="{left:g}" y="{y - 15:g}" width="{width:g}" height="21" rx="4" fill="{self._theme["page"]}"/>'
         )
-        self.text(left + width / 2, y, words, middle=True, kind="strong")
+        self.text(left + width / 2, y, words, middle=True, kind=kind)
 
     def line(self, way: str) -> None:
         self._parts.append(f'<path d="{way}" fill="none" stroke="{self._theme["line"]}" stroke-dasharray="2 4"/>')
@@ -89,10 +96,10 @@ class Picture:
             for kind in ("arrow", "end")
         )
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {height:g}" width="{self.width}" '
             f'height="{height:g}" role="img" font-family="system-ui, sans-serif" font-size="14">'
         )
-        page = f'<rect width="{WIDTH}" height="{height:g}" rx="8" fill="{self._theme["page"]}"/>'
+        page = f'<rect width="{self.width}" height="{height:g}" rx="8" fill="{self._theme["page"]}"/>'
         return "\n".join(
             [head, f"<title>{escape(title)}</title>", f"<defs>{tips}</defs>", page, *self._parts, "</svg>\n"]
         )
@@ -142,8 +149,11 @@ def draw_path(picture: Picture, lines: list[str]) -> float:
 
 def draw_sequence(picture: Picture, lines: list[str]) -> float:
     lanes = [_named(lane) for lane in lines[0].split("|")]
-    width = (WIDTH - 2 * EDGE - GAP * (len(lanes) - 1)) / len(lanes)
-    middles = [EDGE + number * (width + GAP) + width / 2 for number in range(len(lanes))]
+    gap = GAP
+    if picture.width == PHONE:
+        lanes, gap = [(name.split()[-1], []) for name, _ in lanes], 6
+    width = (picture.width - 2 * EDGE - gap * (len(lanes) - 1)) / len(lanes)
+    middles = [EDGE + number * (width + gap) + width / 2 for number in range(len(lanes))]
     top = 20 + 41 + 17 * max(len(texts) for _, texts in lanes)
     for middle in middles:
         picture.line(f"M{middle:g} {top}V{top + 28 * len(lines[1:]) + 14}")
@@ -156,11 +166,11 @@ def draw_sequence(picture: Picture, lines: list[str]) -> float:
         y += 28
         start = middles[int(begin) - 1]
         if kind is None:
-            picture.note(start, y, words, width)
+            picture.note(start, y, words)
             continue
         stop = middles[int(end) - 1]
         ends = kind == "=>"
-        picture.text((start + stop) / 2, y - 8, words, middle=True, kind="end" if ends else "text")
+        picture.note((start + stop) / 2, y - 8, words, "end" if ends else "text")
         side = 6 if stop > start else -6
         picture.arrow(f"M{start + side:g} {y}H{stop - side:g}", kind="end" if ends else "arrow", dashed=ends)
     for number, (name, texts) in enumerate(lanes):
@@ -172,20 +182,22 @@ def draw_sequence(picture: Picture, lines: list[str]) -> float:
 KINDS = {"rooms": draw_rooms, "path": draw_path, "sequence": draw_sequence}
 
 
-def drawn(text: str, theme: Theme) -> str:
+def drawn(text: str, theme: Theme, width: float = WIDTH) -> str:
     """Return the SVG of a text."""
     kind, title, *lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    picture = Picture(theme)
+    picture = Picture(theme, width)
     return picture.svg(KINDS[kind](picture, lines), title)
 
 
 def drawings() -> dict[Path, str]:
     """Return all SVGs by path, as they should be."""
-    return {
-        source.with_name(f"{source.stem}-{name}.svg"): drawn(source.read_text(), theme)
-        for source in sorted(IMAGES.glob("*.txt"))
-        for name, theme in THEMES.items()
-    }
+    found = {}
+    for source in sorted(IMAGES.glob("*.txt")):
+        text = source.read_text()
+        widths = {"": WIDTH} | ({"-narrow": PHONE} if text.startswith("sequence") else {})
+        for (size, width), (name, theme) in product(widths.items(), THEMES.items()):
+            found[source.with_name(f"{source.stem}{size}-{name}.svg")] = drawn(text, theme, width)
+    return found
 
 
 if __name__ == "__main__":
