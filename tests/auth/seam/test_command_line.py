@@ -21,7 +21,7 @@ from trio_mcp import Client, Context, Server, StdioServerParameters
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import FileTokens, JwtVerifier, MemoryTokens, ResourceServer
 from trio_mcp.auth.client import settings
-from trio_mcp.auth.rules.login import ClientRecord, Login
+from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, LOGIN, NO_CONNECTION, OK, USAGE
@@ -247,6 +247,25 @@ def test_a_damaged_file_is_named_and_left_alone(
     assert main(["logout", url]) == FAILED
     assert f"{path} is damaged" in capfd.readouterr().err
     assert list(FileTokens().folder.glob("*.json")) == [path]
+
+
+def test_a_login_at_an_identity_provider_is_listed_as_one_and_dropped_by_its_url(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    url = "https://id.example"
+    login = Login(None, url, ClientRecord("id", "given"), f"{url}/token", "t", refresh_token="r").to_json()
+    for key in (url, url + PROVIDER):
+        trio.run(FileTokens().save, key, login)
+    assert main(["logins"]) == OK
+    listed = f"{url} at {url}; renewed when needed\n{url} (identity provider) at {url}; renewed when needed\n"
+    assert capfd.readouterr().out == listed
+    assert main(["logins", "--json"]) == OK
+    found = [(each["server"], each["identityProvider"]) for each in json.loads(capfd.readouterr().out)]
+    assert found == [(url, False), (url, True)]
+    assert main(["logout", "--all"]) == OK
+    assert capfd.readouterr().out == f"signed out of {url}\n"
+    assert trio.run(FileTokens().keys) == []
 
 
 def test_what_an_older_version_stored_is_named_and_removed(
