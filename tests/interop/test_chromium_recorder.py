@@ -39,6 +39,11 @@ const attacks = {
     report("answered");
   },
 
+  // A GET, which has no Origin.
+  image() {
+    Object.assign(new Image(), { onerror: () => report("answered"), src: task.url });
+  },
+
   // A form sends NAME=VALUE: the equals sign is put where JSON does not mind it.
   form() {
     const form = document.createElement("form");
@@ -90,9 +95,9 @@ async def over_http() -> AsyncIterator[tuple[str, list[str]]]:
 
     async def act(asked: Any) -> None:
         acted.append(asked.headers.get("authorization"))
-        await asked.result({"content": []})
+        await asked.status(200, {})
 
-    async with peer({"tools/call": act}) as behind:
+    async with peer({"tools/call": act, "GET": act}) as behind:
         yield behind.url, acted
 
 
@@ -111,7 +116,7 @@ async def over_websocket() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "with the guard taken out"])
-@pytest.mark.parametrize("attack", ["fetch", "form", "websocket", "rebinding"])
+@pytest.mark.parametrize("attack", ["fetch", "image", "form", "websocket", "rebinding"])
 async def test_no_foreign_page_acts_through_a_recorder(attack: str, guarded: bool, tmp_path: Path) -> None:
     """Without the guard each of them acts with the credentials of the command line, or this would prove nothing."""
     behind = over_websocket() if attack == "websocket" else over_http()
