@@ -176,6 +176,14 @@ SINGLE = {
     "a transcript of nothing": (["record", "new.jsonl", "--", ""], "command"),
     "no transcript": (["replay", "none.jsonl", "shop.py"], "none.jsonl"),
     "a file that holds no transcript": (["replay", "shop.py", "shop.py"], "shop.py"),
+    "a port for a Unix socket": (
+        ["record", "new.jsonl", "unix:/run/x", "--port", "8000"],
+        "--port is for a URL with a host, and the target is unix:/run/x",
+    ),
+    "a socket for a URL": (
+        ["record", "new.jsonl", "http://host.example/mcp", "--path", "x"],
+        "--path is for a Unix socket, and the target is http://host.example/mcp",
+    ),
     "a port out of range": (["record", "new.jsonl", "http://host.example/mcp", "--port", "99999"], "from 0 to 65535"),
     "a project that is there": (["new", "taken"], "there is already a file or folder taken"),
     "a project without a name": (["new", ".."], "can't be called '..'"),

@@ -110,6 +110,7 @@ STATED = {
     "bytes of the keys of an issuer": keys.MAX_JWKS,
     "keys of an issuer": keys.MAX_KEYS,
     "redirections to the listener that belong to no sign-in": constant("MAX_WRONG"),
+    "connections to the listener of a sign-in": constant("MAX_CONNECTIONS", "trio_mcp.auth."),
     "characters of the header field with an access token": constant("MAX_TOKEN"),
     "characters of a DPoP proof": constant("MAX_PROOF"),
     "access tokens that a protected server remembers": constant("MAX_TOKENS"),

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 
-import h11
 import pytest
 import trio
 
@@ -20,13 +13,12 @@ from tests.waiting import eventually
 from tests.ways import MOUNTED, WAYS
 from trio_mcp import Client, Context, Server, stream_link, types
 
+from .pages import FOREIGN, Pages
 from .support import DEADLINE
 
 pytestmark = pytest.mark.chromium
 
 WEBSOCKETS = ["WebSocket", *MOUNTED]
-
-FOREIGN = "http://evil.example"
 
 PAGE = r"""
 <script type="module">
@@ -84,75 +76,12 @@ task.bodies ? post() : talk();
 """
 
 
-class Pages:
-    """A server of one page, which gets what the page has found."""
-
-    def __init__(self) -> None:
-        self.task: dict[str, Any] = {}
-        self.port = 0
-        self._found, self._findings = trio.open_memory_channel[dict[str, Any]](1)
-
-    async def visit(self, host: str = "http://127.0.0.1", **task: Any) -> dict[str, Any]:
-        """Open the page in a browser, and return its findings.
-
-        Args:
-            host: The page's origin, but for the port.
-            task: What the page does, see `PAGE`.
-        """
-        self.task = task
-        async with chromium(f"{host}:{self.port}/"):
-            return await self._findings.receive()
-
-    async def answer(self, stream: trio.SocketStream) -> None:
-        """Answer one request."""
-        async with stream:
-            connection = h11.Connection(h11.SERVER)
-            target, posted, body = b"", b"", b""
-            while not isinstance(event := connection.next_event(), (h11.EndOfMessage, h11.ConnectionClosed)):
-                if event is h11.NEED_DATA:
-                    connection.receive_data(await stream.receive_some())
-                elif isinstance(event, h11.Request):
-                    target = event.target
-                elif isinstance(event, h11.Data):
-                    posted += event.data
-            if target == b"/found":
-                await self._found.send(json.loads(posted))
-            elif target == b"/":
-                body = (PAGE % json.dumps(self.task)).encode()
-            await stream.send_all(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
-                % (len(body), body)
-            )
-
-
-@contextlib.asynccontextmanager
-async def chromium(url: str) -> AsyncIterator[None]:
-    """Open a page, whatever its host under this machine's address, in a browser with a profile of its own."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP evil.example 127.0.0.1"]
-        command = ["chromium", *options, f"--user-data-dir={profile}", url]
-        process = await trio.lowlevel.open_process(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            yield
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)  # it has started others
-            with trio.CancelScope(shield=True):
-                await process.wait()
-
-
 @pytest.fixture
 async def pages() -> AsyncIterator[Pages]:
     with trio.fail_after(DEADLINE):
         async with trio.open_nursery() as nursery:
-            pages = Pages()
-            (listener,) = await nursery.start(partial(trio.serve_tcp, pages.answer, 0, host="127.0.0.1"))
-            pages.port = listener.socket.getsockname()[1]
+            pages = Pages(PAGE)
+            await nursery.start(pages.serve)
             yield pages
             nursery.cancel_scope.cancel()
 

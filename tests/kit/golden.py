@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import mcp
 import trio
@@ -27,8 +28,9 @@ from trio_mcp.testing.recording.http import HttpRecorder
 from trio_mcp.testing.recording.lines import record_socket
 from trio_mcp.testing.recording.websocket import record_websocket
 from trio_mcp.testing.transcript.files import FileTape, TranscriptWriter
+from trio_mcp.testing.transcript.tape import Tape
 
-__all__ = ["FOLDER", "MODES", "WAYS", "record_ours", "served", "shop"]
+__all__ = ["FOLDER", "MODES", "WAYS", "record_ours", "recorded", "served", "shop"]
 
 FOLDER = Path(__file__).with_name("golden")
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,18 +79,18 @@ async def served(server: Server, way: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _recorded(url: str, tape: FileTape) -> AsyncIterator[str]:
-    """Stand before a server."""
+async def recorded(url: str, tape: Tape, **headers: str) -> AsyncIterator[str]:
+    """Stand before a server, and add headers to what it gets."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
         if url.startswith("ws"):
-            nursery.start_soon(record_websocket, HttpServerParameters(url, kind="ws"), listeners, tape)
-            yield f"ws://127.0.0.1:{port}/"
+            nursery.start_soon(record_websocket, HttpServerParameters(url, kind="ws", headers=headers), listeners, tape)
+            yield f"ws://127.0.0.1:{port}{urlsplit(url).path}"
         elif url.startswith("http"):
-            recorder = HttpRecorder(HttpServerParameters(url), tape)
+            recorder = HttpRecorder(HttpServerParameters(url, headers=headers), tape)
             nursery.start_soon(trio.serve_listeners, recorder.serve, listeners)
-            yield f"http://127.0.0.1:{port}{recorder.path}"
+            yield f"http://127.0.0.1:{port}{recorder.guard.path}"
         else:
             nursery.start_soon(record_socket, read_address(url), listeners, tape)
             yield f"tcp://127.0.0.1:{port}"
@@ -112,7 +114,7 @@ async def record_ours(path: Path, way: str, mode: str) -> None:
     """Record our client and our server."""
     with path.open("wb") as file:
         tape = FileTape(TranscriptWriter(file, target="shop"))
-        async with served(shop(), way) as url, _recorded(url, tape) as near:
+        async with served(shop(), way) as url, recorded(url, tape) as near:
             await _talk(near, mode)
 
 

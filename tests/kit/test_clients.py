@@ -130,6 +130,18 @@ async def test_a_command_that_can_not_run_is_an_error(command: list[str], says: 
         await check_client(command, examples=3)
 
 
+@pytest.mark.parametrize("field", ["Origin", "Host"])
+async def test_what_a_web_page_asks_is_not_of_the_client(field: str) -> None:
+    """A page that has found the port, or whose name was made to lead there, can spoil no check."""
+    value = "http://evil.example"[7 * (field == "Host") :]
+    page = (
+        "import sys, urllib.request as http\n"
+        f"http.urlopen(http.Request(sys.argv[1], b'{{}}', {{{field!r}: {value!r}}}))"
+    )
+    with pytest.raises(TransportError, match=r"did not connect: .* HTTP Error 403"):
+        await check_client([sys.executable, "-c", page], examples=3)
+
+
 async def test_a_preview_starts_nothing() -> None:
     """It names the rules, and how requests would be met."""
     preview = await preview_client(["./nonesuch"], rules=["cursor-*"])

@@ -243,6 +243,35 @@ def test_who_may_pass(guard: HostGuard, host: str | None, origin: str | None, pa
     assert fault is None or "allowed_hosts" in fault or "allowed_origins" in fault
 
 
+# Each row: the guard, the Origin, what the browser says of the page (Sec-Fetch-Site), whether the request may pass.
+FETCHED: list[tuple[HostGuard, str | None, str, bool]] = [
+    (LOCAL, None, "none", True),  # typed into the address bar
+    (LOCAL, None, "same-origin", True),
+    (LOCAL, None, "same-site", False),  # another port of this machine
+    (LOCAL, None, "cross-site", False),  # an image or a link on a page: such a GET has no Origin
+    (LOCAL, None, "CROSS-SITE", False),
+    (LOCAL, None, "same-origin, cross-site", False),
+    (LOCAL, None, "", False),
+    (ANY, None, "cross-site", False),
+    (PAGES, None, "cross-site", False),
+    (PAGES, "https://app.example.com", "cross-site", True),  # the Origin says more
+    (OPEN, None, "cross-site", True),
+    (LOCAL, "http://localhost:3000", "cross-site", True),
+]
+
+
+@pytest.mark.parametrize(("guard", "origin", "site", "passes"), FETCHED)
+def test_a_page_that_sends_no_origin_is_known_by_its_site(
+    guard: HostGuard, origin: str | None, site: str, passes: bool
+) -> None:
+    """W3C Fetch Metadata, section 2.4: what a browser sends where it sends no Origin."""
+    host = "example.com" if guard is OPEN else "localhost"
+    pairs = [("Host", host), ("Sec-Fetch-Site", site)] + ([] if origin is None else [("Origin", origin)])
+    fault = guard.check(Headers(pairs))
+    assert (fault is None) == passes
+    assert fault is None or "allowed_origins" in fault
+
+
 def test_the_answer_names_what_was_seen() -> None:
     """The operator learns what to add and where."""
     assert LOCAL.check(Headers([("Host", "mine.example:8000")])) == (

@@ -73,10 +73,12 @@ def logout(options: argparse.Namespace) -> int:
         raise Exit("write either a TARGET or --all")
     from trio_mcp import auth
     from trio_mcp.auth.client.settings import auth_of
+    from trio_mcp.auth.rules.login import PROVIDER
 
     oauth: Any = None
     if options.all:
-        servers = trio.run(auth.FileTokens().keys)
+        # Signing out of a URL drops what is stored for it as a server and as an identity provider.
+        servers = sorted({key.removesuffix(PROVIDER) for key in trio.run(auth.FileTokens().keys)})
     else:
         # The entry of a configuration says where its login is kept.
         target = _target(options, partial(auth_of, show=None))
@@ -99,6 +101,7 @@ def logout(options: argparse.Namespace) -> int:
 def logins(options: argparse.Namespace) -> int:
     """List the stored logins, without their tokens."""
     from trio_mcp.auth import FileTokens
+    from trio_mcp.auth.rules.login import PROVIDER
 
     found = trio.run(_stored, FileTokens())
     if options.json:
@@ -107,7 +110,8 @@ def logins(options: argparse.Namespace) -> int:
         print("no logins are stored")
     for each in [] if options.json else found:
         scopes = f", for {' '.join(each['scopes'])}" if each["scopes"] else ""
-        print(clean_line(f"{each['server']} at {each['issuer']}{scopes}; {_until(each)}"))
+        kind = PROVIDER if each["identityProvider"] else ""
+        print(clean_line(f"{each['server']}{kind} at {each['issuer']}{scopes}; {_until(each)}"))
     return OK
 
 
@@ -120,7 +124,7 @@ def _until(found: dict[str, Any]) -> str:
 
 
 async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
-    from trio_mcp.auth.rules.login import Login
+    from trio_mcp.auth.rules.login import PROVIDER, Login
 
     found = []
     for server in await store.keys() if only is None else [only]:
@@ -134,7 +138,8 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
             continue  # signed out meanwhile; what is left is the registration
         found.append(
             {
-                "server": server,
+                "server": server.removesuffix(PROVIDER),
+                "identityProvider": server.endswith(PROVIDER),
                 "issuer": login.issuer,
                 "client": login.client.id,
                 "scopes": None if login.scopes is None else sorted(login.scopes),

@@ -454,7 +454,8 @@ COMMANDS = {
         "record what a client and a server say to each other",
         (
             Argument("file", metavar="FILE", help="the transcript to write"),
-            Argument("--port", type=WHOLE, default=0, help="the port to listen on for a URL; by default a free one"),
+            Argument("--port", type=WHOLE, help="the port to listen on for a URL; by default a free one"),
+            Argument("--path", help="the socket to listen on for a Unix socket; by default one in a new folder"),
         ),
         examples=(
             "trio-mcp record session.jsonl server.py",

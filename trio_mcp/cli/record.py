@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
 
 import trio
 
@@ -23,7 +25,9 @@ from trio_mcp.client.failover.parameters import FailoverParameters
 from trio_mcp.client.targets import target_name
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.sockets.addresses import read_address
+from trio_mcp.sockets.listening import listen_tcp, listen_unix
 from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.testing.recording.guard import Guard
 from trio_mcp.testing.recording.http import HttpRecorder
 from trio_mcp.testing.recording.lines import record_process, record_socket
 from trio_mcp.testing.recording.websocket import record_websocket
@@ -38,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(target, FailoverParameters):
         raise Exit("a recording needs one way to the server, not several", hint=False)
     with _opened(options.file) as file:
-        count = trio.run(_record, target, shown_name(options) or target_name(target), file, options.port)
+        place = options.port, options.path
+        count = trio.run(_record, target, shown_name(options) or target_name(target), file, *place)
     print(f"trio-mcp record: {count} events in {clean(options.file)}", file=sys.stderr)
     return OK
 
@@ -51,7 +56,7 @@ def _opened(path: str) -> BinaryIO:
         raise Exit(f"can't write {path}: {exc.strerror}", hint=False) from None
 
 
-async def _record(target: Any, name: str, file: BinaryIO, port: int) -> int:
+async def _record(target: Any, name: str, file: BinaryIO, port: int | None, path: str | None) -> int:
     tape = FileTape(TranscriptWriter(file, target=name))
     # SIGTERM as well: over stdio a client that was told to start the recorder in place of the server ends it so
     # (`basic/lifecycle`, Shutdown), and the number of events is still told.
@@ -63,38 +68,58 @@ async def _record(target: Any, name: str, file: BinaryIO, port: int) -> int:
 
         async with background_nursery() as nursery:
             nursery.start_soon(listen)
-            await _between(target, tape, port)
+            await _between(target, tape, port, path)
     return tape.count
 
 
-async def _between(target: Any, tape: FileTape, port: int) -> None:
+async def _between(target: Any, tape: FileTape, port: int | None, path: str | None) -> None:
     """Stand between clients and the server, until it ends or this is cancelled."""
     if isinstance(target, StdioServerParameters):
         await record_process(target, tape)
         return
-    # The resolver would take its remainder.
-    if not 0 <= port < 65536:
-        raise Exit(f"--port must be from 0 to 65535; got {port}")
-    try:
-        # On the loopback interface: any program that connects speaks to the server with the credentials of the command
-        # line.
-        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
-    except OSError as exc:
-        raise Exit(f"can't listen on port {port}: {exc.strerror or exc}", hint=False) from None
-    place = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-    serve: Callable[[], Awaitable[None]]
-    if not isinstance(target, HttpServerParameters):
-        url = f"tcp://{place}"
-        serve = partial(record_socket, read_address(target), listeners, tape)
-    elif target.kind == "ws":
-        url = f"ws://{place}{urlsplit(target.url).path}"
-        serve = partial(record_websocket, target, listeners, tape)
-    else:
-        recorder = HttpRecorder(target, tape)
-        url = f"http://{place}{recorder.path}"
-        serve = partial(trio.serve_listeners, recorder.serve, listeners)
-    # Flushed: the port may be one that the system has chosen, so the program that starts the client reads it from here.
-    print(
-        f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done", file=sys.stderr, flush=True
-    )
-    await serve()
+    async with _listening(target, port, path) as (listeners, place):
+        serve: Callable[[], Awaitable[None]]
+        if not isinstance(target, HttpServerParameters):
+            url = place
+            serve = partial(record_socket, read_address(target), listeners, tape)
+        elif target.kind == "ws":
+            url = f"ws://{place}{Guard(target.url).path}"
+            serve = partial(record_websocket, target, listeners, tape)
+        else:
+            recorder = HttpRecorder(target, tape)
+            url = f"http://{place}{recorder.guard.path}"
+            serve = partial(trio.serve_listeners, recorder.serve, listeners)
+        # Flushed: the port may be one that the system has chosen, so the program that starts the client reads it from
+        # here.
+        text = f"trio-mcp record: connect the client to {url}, and press Ctrl-C when it is done"
+        print(text, file=sys.stderr, flush=True)
+        await serve()
+
+
+@contextlib.asynccontextmanager
+async def _listening(
+    target: Any, port: int | None, path: str | None
+) -> AsyncIterator[tuple[list[trio.SocketListener], str]]:
+    """Listen where only programs of this machine can connect; yield the listeners, and where they are."""
+    # A client speaks to the server with the credentials of the command line, and with the user's rights. So what only
+    # one user may connect to is not opened to the others, as a port would be.
+    is_unix = not isinstance(target, HttpServerParameters) and read_address(target).scheme == "unix"
+    if (port if is_unix else path) is not None:
+        given, where = ("--port", "a URL with a host") if is_unix else ("--path", "a Unix socket")
+        raise Exit(f"{given} is for {where}, and the target is {target_name(target)}")
+    with contextlib.ExitStack() as stack:
+        opening: AbstractAsyncContextManager[tuple[list[trio.SocketListener], str]]
+        if is_unix:
+            place = path or f"{stack.enter_context(TemporaryDirectory(prefix='trio-mcp-'))}/socket"
+            opening = listen_unix(place, 0o600)
+        # The resolver would take its remainder.
+        elif port is not None and not 0 <= port < 65536:
+            raise Exit(f"--port must be from 0 to 65535; got {port}")
+        else:
+            opening = listen_tcp("127.0.0.1", port or 0, tls=False, allow_remote=False)
+        async with contextlib.AsyncExitStack() as listening:
+            try:
+                listeners, url = await listening.enter_async_context(opening)
+            except (OSError, ValueError) as exc:
+                raise Exit(getattr(exc, "strerror", None) or str(exc), hint=False) from None
+            yield listeners, url.removeprefix("tcp://") if isinstance(target, HttpServerParameters) else url

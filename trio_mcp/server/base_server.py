@@ -400,12 +400,16 @@ class BaseServer:
             config: As in `serve_http`.
             shutdown: As in `serve_http`.
             task_status: Receives the URL of the stream.
-            settings: The fields of `HttpOptions`; they replace those of ``options``. ``sse_path`` defaults to ``/sse``;
-                ``path`` is ignored, as this is the only endpoint.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. The stream is at ``sse_path``, or
+                ``path``, which are the same here, as this is the only endpoint; the default is ``/sse``.
+
+        Raises:
+            ValueError: If ``path`` and ``sse_path`` differ.
         """
         from trio_mcp.http.serve import serve_http
 
-        settings["sse_path"] = settings.get("sse_path") or (options and options.sse_path) or "/sse"
+        path = _only_path(settings.get("path"), "sse_path", settings.get("sse_path"))
+        settings["sse_path"] = path or (options and options.sse_path) or "/sse"
         # Clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
         settings["path"] = None
         await serve_http(
@@ -434,13 +438,17 @@ class BaseServer:
             config: As in `serve_http`.
             shutdown: As in `serve_http`; each client is told that the server ends (code 1012).
             task_status: Receives the URL, which begins with ``ws://`` or ``wss://``.
-            settings: The fields of `HttpOptions`; they replace those of ``options``. ``websocket_path`` defaults to
-                ``/mcp``, ``runner`` to ``"h11"`` on Linux; ``path`` and ``sse_path`` are ignored, as this is the only
-                endpoint.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. The endpoint is at
+                ``websocket_path``, or ``path``, which are the same here; the default is ``/mcp``. ``runner`` defaults
+                to ``"h11"`` on Linux; ``sse_path`` is ignored, as there is one endpoint only.
+
+        Raises:
+            ValueError: If ``path`` and ``websocket_path`` differ.
         """
         from trio_mcp.http.serve import serve_http
 
-        settings["websocket_path"] = settings.get("websocket_path") or (options and options.websocket_path) or "/mcp"
+        path = _only_path(settings.get("path"), "websocket_path", settings.get("websocket_path"))
+        settings["websocket_path"] = path or (options and options.websocket_path) or "/mcp"
         settings["path"] = settings["sse_path"] = None
         # Options that are given always have a runner, and its default can't be told from a choice: so it is respected.
         if options is None:
@@ -673,3 +681,14 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
         icons = checked_icons(icons, f"server {name.name!r}")
     # A copy: the caller's object may describe other servers as well.
     return name.model_copy(update={"icons": icons})
+
+
+def _only_path(path: str | None, name: str, named: str | None) -> str | None:
+    """Return the path of a server's only endpoint, which may be given as ``path`` or under its own name.
+
+    Raises:
+        ValueError: If it is given twice, differently.
+    """
+    if path is not None and named is not None and path != named:
+        raise ValueError(f"there is one endpoint, but path={path!r} and {name}={named!r} are given: leave one out")
+    return path if named is None else named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.sockets.wire import Wire
 from trio_mcp.types.error_codes import PARSE_ERROR
 
-__all__ = ["Terms", "link_on_terms", "stream_link"]
+__all__ = ["Terms", "first_line", "link_on_terms", "stream_link"]
 
 LAST_WORDS = 10.0
 """Seconds in all for the last messages, however steadily the peer reads them. Chosen: about 600 KB, at the least speed
@@ -104,6 +104,50 @@ async def link_on_terms(
                 yield lines.link
 
 
+async def first_line(
+    receive: Callable[[], Awaitable[bytes | bytearray]], max_size: int, peer: str, deadline: float = math.inf
+) -> bytes | bytearray:
+    """Read the first line of a peer that may be any program, and return everything that came with it.
+
+    Args:
+        receive: Returns the next bytes; none at the end, where what has come is returned.
+        max_size: Bytes after which a line that is not complete is returned as it is: it can't be of another protocol
+            any more, and is refused like any other.
+        peer: Who it is, for error messages.
+        deadline: The time by which the line must be complete.
+
+    Raises:
+        TransportError: If it is not a JSON object, or does not come in time.
+    """
+    data = bytearray()
+    end = -1
+    with trio.CancelScope(deadline=deadline) as scope:
+        while end < 0 and len(data) <= max_size:
+            chunk = await receive()
+            if not chunk:
+                return data
+            at = len(data)  # so that each byte is looked at once, however small the chunks are
+            data += chunk if data else chunk.lstrip()
+            # Before the line is complete: a peer of another protocol gets no time to send more.
+            if data and not data.startswith(b"{"):
+                raise _not_mcp(peer, data)
+            end = data.find(b"\n", at)
+    if scope.cancelled_caught:
+        raise TransportError(f"{peer} did not send its first message in time")
+    first = decode(data[:end]) if end >= 0 else None
+    if isinstance(first, Malformed) and first.code == PARSE_ERROR:
+        raise _not_mcp(peer, data)
+    return data
+
+
+def _not_mcp(peer: str, data: bytearray) -> TransportError:
+    # Shown by `repr`, which escapes line breaks: a peer must not forge lines of the log.
+    excerpt = bytes(data[:40])
+    error = TransportError(f"{peer} does not speak MCP: its first line begins with {excerpt!r}")
+    logger.info("%s", error)
+    return error
+
+
 class _Lines:
     """The tasks between a stream and the channels of a link."""
 
@@ -165,47 +209,16 @@ class _Lines:
         self.inbound.close()
 
     async def _read(self) -> None:
-        start = await self._first_line() if self._terms.guarded else b""
+        start: bytes | bytearray = b""
+        if self._terms.guarded:
+            terms = self._terms
+            start = await first_line(self._wire.receive, self._decoder.max_message_size, terms.peer, terms.deadline)
         await read_lines(self._wire.receive, self._decoder, self.inbound, self.outbound, self._metadata, start)
         while await self._wire.receive():
             pass  # the session has stopped reading, but the peer may have to write before it can leave
         # Only clients have a hint: a server that closes first has refused the session or has ended.
         if self._terms.hint is not None and not self._wire.ended:
             raise TransportError(f"{self._terms.peer} has closed the connection{'' if start else self._terms.hint}")
-
-    async def _first_line(self) -> bytes | bytearray:
-        """Read the first line, and return everything that came with it.
-
-        Raises:
-            TransportError: If it is not a JSON object, or does not come in time.
-        """
-        data = bytearray()
-        end = -1
-        with trio.CancelScope(deadline=self._terms.deadline) as scope:
-            # A line over the limit can't be of another protocol any more: it is refused and skipped like any other.
-            while end < 0 and len(data) <= self._decoder.max_message_size:
-                chunk = await self._wire.receive()
-                if not chunk:
-                    return data
-                at = len(data)  # so that each byte is looked at once, however small the chunks are
-                data += chunk if data else chunk.lstrip()
-                # Before the line is complete: a peer of another protocol gets no time to send more.
-                if data and not data.startswith(b"{"):
-                    raise self._not_mcp(data)
-                end = data.find(b"\n", at)
-        if scope.cancelled_caught:
-            raise TransportError(f"{self._terms.peer} did not send its first message in time")
-        first = decode(data[:end]) if end >= 0 else None
-        if isinstance(first, Malformed) and first.code == PARSE_ERROR:
-            raise self._not_mcp(data)
-        return data
-
-    def _not_mcp(self, data: bytearray) -> TransportError:
-        # Shown by `repr`, which escapes line breaks: a peer must not forge lines of the log.
-        excerpt = bytes(data[:40])
-        error = TransportError(f"{self._terms.peer} does not speak MCP: its first line begins with {excerpt!r}")
-        logger.info("%s", error)
-        return error
 
     async def write(self) -> None:
         """Write to the end, and tell the reader if the peer does not take it."""

@@ -374,6 +374,18 @@ async def test_where_no_person_can_be_asked_a_login_is_required(autojump_clock: 
             await world.call(signer, ["read", "$(rm)"])
 
 
+async def test_a_login_is_required_at_once_though_another_process_asks_its_person(autojump_clock: MockClock) -> None:
+    """It may take minutes, or never end."""
+    world = World()
+    async with (
+        world.store.lock(f"{SERVER}#login"),
+        world.store.lock(SERVER),
+        world.oauth(show=None).opened(SERVER, contextlib.nullcontext) as signer,
+    ):
+        with trio.fail_after(10), pytest.raises(LoginRequired):
+            await world.call(signer)
+
+
 async def test_the_person_does_not_come(autojump_clock: MockClock) -> None:
     world = World(person=301)
     async with world.oauth().opened(SERVER, contextlib.nullcontext) as signer:

@@ -8,6 +8,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import h11
 import pytest
@@ -18,7 +19,7 @@ from tests.waiting import eventually
 from trio_mcp.auth.client import browser, terminal
 from trio_mcp.auth.client.asking import Asker
 from trio_mcp.auth.client.browser import open_browser
-from trio_mcp.auth.client.listener import Redirections, listening
+from trio_mcp.auth.client.listener import MAX_CONNECTIONS, Redirections, listening
 from trio_mcp.auth.client.terminal import paste_redirect, show_code
 from trio_mcp.auth.rules.steps import Ask, ShowCode
 from trio_mcp.errors import AuthorizationError, LoginRequired
@@ -179,6 +180,41 @@ async def test_who_is_slow_holds_nobody_up(autojump_clock: Any) -> None:
         await said(redirections, asked(RIGHT))
         assert outcome
         assert trio.current_time() - began < 11
+
+
+async def test_the_redirection_gets_through_though_others_keep_every_place() -> None:
+    """The oldest connection that has not sent a whole head gives way: any program of the machine can open them."""
+    async with listening("http://127.0.0.1:0/callback") as arriving, contextlib.AsyncExitStack() as stack:
+        found: list[Mapping[str, str]] = []
+
+        async def wait() -> None:
+            found.append(await arriving.one(STATE))
+
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(wait)
+        port = urlsplit(arriving.uri).port or 0
+        silent = [
+            await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port))
+            for _ in range(2 * MAX_CONNECTIONS)
+        ]
+        for stream in silent[MAX_CONNECTIONS:]:
+            await stream.send_all(b"GET /callback?code=")
+        with trio.fail_after(5):  # sooner than any of them is given up for being slow
+            assert b" 200 " in await http_get(arriving.uri, f"state={STATE}")
+            assert await silent[0].receive_some() == b""
+        assert found == [{"state": STATE}]
+
+
+async def test_what_a_page_embeds_or_fetches_is_not_a_redirection() -> None:
+    """W3C Fetch Metadata, section 2.1: only what the browser shows is. So no page can use up the hundred wrong ones."""
+    async with waiting() as (redirections, outcome):
+        for dest in ("empty", "image", "iframe", "", "document, image"):
+            for target in ["/callback?state=wrong"] * 25 + [RIGHT]:
+                response = await said(redirections, asked(target, more=f"Sec-Fetch-Dest: {dest}\r\n"))
+                assert response.startswith(b"HTTP/1.1 400"), dest
+        assert outcome == []
+        assert b" 200 " in await said(redirections, asked(RIGHT, more="Sec-Fetch-Dest: document\r\n"))
+        assert outcome
 
 
 async def closed(stream: trio.testing.MemoryReceiveStream | Any) -> bool:

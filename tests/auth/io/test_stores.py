@@ -176,7 +176,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "another version": (edited(trio_mcp=2), "is damaged"),
     "of another key": (edited(key="https://evil.example.com"), "is damaged"),
     "no text": (edited(text=None), "is damaged"),
-    "a folder": (lambda path: (path.unlink(), path.mkdir(0o700)), "Is a directory"),
+    # Escaped, as JSON allows: it can't be written as UTF-8, nor be printed.
+    "half a character in the key": (edited(key="https://\ud800.example.com"), "is damaged"),
+    "half a character in the text": (edited(text="\ud800"), "is damaged"),
+    "a number beyond all bounds": (replaced(b'{"trio_mcp": %b}' % (b"1" * 10_000)), "is damaged"),
+    "zeros in the key": (edited(key="https://\0"), "is damaged"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir(0o700)), "is not a file"),
     "a pipe": (piped, "is not a file"),
 }
 
@@ -194,8 +199,10 @@ async def test_a_file_that_may_not_be_ours_is_named_and_not_read(
     monkeypatch.setattr(os, "fstat", os.fstat)
     damage, match = DAMAGE[what]
     damage(path)
+    opened = len(os.listdir("/proc/self/fd"))
     with pytest.raises(AuthorizationError) as caught:
         await store.load(KEY)
+    assert len(os.listdir("/proc/self/fd")) == opened
     if what != "another owner":  # which is that of each file then
         assert await store.keys() == ["other"]
     for text in (str(caught.value), *caplog.messages):
@@ -291,6 +298,20 @@ async def test_without_a_keychain_the_files_are_offered(monkeypatch: pytest.Monk
         for act in (lambda: store.load(KEY), lambda: store.save(KEY, SECRET), lambda: store.save(KEY, None)):
             with pytest.raises(AuthorizationError, match=re.escape(match)):
                 await act()
+
+
+@pytest.mark.parametrize("found", ["\ud800", b"text", UnicodeDecodeError("utf-8", b"\xff", 0, 1, SECRET)], ids=repr)
+async def test_an_item_that_is_not_text_is_named(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+    import keyring
+
+    def get(*_: object) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(keyring, "get_password", get)
+    with pytest.raises(AuthorizationError, match=re.escape(f"the item 'trio-mcp' of {KEY} in the keychain is damaged")):
+        await KeyringTokens().load(KEY)
 
 
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from trio_mcp import Client, Context, Server, StdioServerParameters
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import FileTokens, JwtVerifier, MemoryTokens, ResourceServer
 from trio_mcp.auth.client import settings
+from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.cli import main
 from trio_mcp.cli.exits import FAILED, LOGIN, NO_CONNECTION, OK, USAGE
@@ -213,6 +214,58 @@ def test_a_login_is_dropped_where_the_configuration_keeps_it(
     assert capfd.readouterr().out == f"signed out of {site.url}\n"
     assert trio.run(store.keys) == []
     assert site.issuer.count("revoke") == 1
+
+
+@pytest.mark.parametrize("changed", ["key", "text"])
+def test_a_damaged_file_is_named_and_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    changed: str,
+) -> None:
+    """Half a character, which JSON can have and UTF-8 can't: it must not keep the other logins from being used."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    url, other = "https://host.example/mcp", "https://other.example/mcp"
+    client = ClientRecord("id", "given")
+    login = Login(url, "https://id.example", client, "https://id.example/token", "CANARY", refresh_token="r")
+    trio.run(FileTokens().save, url, login.to_json())
+    (path,) = FileTokens().folder.iterdir()
+    trio.run(FileTokens().save, other, login.to_json())
+    path.write_text(json.dumps({**json.loads(path.read_text()), changed: "\ud800"}))
+    for words, said in (
+        (["logins"], f"{other} at https://id.example; renewed when needed\n"),
+        (["logout", "--all"], f"signed out of {other}\n"),
+    ):
+        caplog.clear()
+        assert main(words) == OK
+        assert capfd.readouterr().out == said
+        # A warning, which the command line shows on stderr.
+        (warning,) = caplog.messages
+        assert f"{path} is damaged" in warning
+        assert "CANARY" not in warning
+    assert main(["logout", url]) == FAILED
+    assert f"{path} is damaged" in capfd.readouterr().err
+    assert list(FileTokens().folder.glob("*.json")) == [path]
+
+
+def test_a_login_at_an_identity_provider_is_listed_as_one_and_dropped_by_its_url(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    url = "https://id.example"
+    login = Login(None, url, ClientRecord("id", "given"), f"{url}/token", "t", refresh_token="r").to_json()
+    for key in (url, url + PROVIDER):
+        trio.run(FileTokens().save, key, login)
+    assert main(["logins"]) == OK
+    listed = f"{url} at {url}; renewed when needed\n{url} (identity provider) at {url}; renewed when needed\n"
+    assert capfd.readouterr().out == listed
+    assert main(["logins", "--json"]) == OK
+    found = [(each["server"], each["identityProvider"]) for each in json.loads(capfd.readouterr().out)]
+    assert found == [(url, False), (url, True)]
+    assert main(["logout", "--all"]) == OK
+    assert capfd.readouterr().out == f"signed out of {url}\n"
+    assert trio.run(FileTokens().keys) == []
 
 
 def test_what_an_older_version_stored_is_named_and_removed(

@@ -9,14 +9,23 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
 from joserfc import jwk
 from trio.testing import MockClock
 
-from tests.auth.engine.world import SERVER, World, now, together
-from trio_mcp.auth import ClientCredentials, IdentityAssertion, PrivateKeyJwt, RegisteredClient, WorkloadIdentity
+from tests.auth.engine.world import METADATA, SERVER, World, now, together
+from trio_mcp.auth import (
+    ClientCredentials,
+    IdentityAssertion,
+    OAuth,
+    PrivateKeyJwt,
+    RegisteredClient,
+    WorkloadIdentity,
+)
+from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.token_answers import id_token_holds
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import raw, status
@@ -338,6 +347,33 @@ async def test_a_person_signs_in_at_the_provider_once_for_all_servers(autojump_c
     assert len(at.asked) == 1
     assert at.id.count("authorize") == 0
     assert await person.sign_out(IDP)
+
+
+async def test_a_server_and_a_provider_of_one_url_have_a_login_each(autojump_clock: MockClock) -> None:
+    at = World()
+    idp = AuthorizationServer(SERVER, scopes=("openid",), clock=now)
+    idp.add_client("robot", redirects=["http://127.0.0.1:0/callback"])
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(SERVER))
+    at.all[origin] = idp
+
+    async def fetch(step: Fetch) -> Fetched:
+        return idp.handle(step) if step.url.startswith(origin) and step.url != METADATA else await at.fetch(step)
+
+    at.id.add_client("robot", redirects=["http://127.0.0.1:0/callback"])
+    # Another `OAuth` each time, as in other processes.
+    given = {"client": RegisteredClient("robot"), "store": at.store, "show": at.show, "fetch": fetch, "clock": now}
+    for _ in range(2):
+        async with OAuth(**given, dpop="off").opened(SERVER, contextlib.nullcontext) as signer:
+            assert await at.call(signer) == 200
+        there, id_token = await OAuth(**given).identity(SERVER)
+        assert there.issuer == SERVER
+        assert id_token
+    assert len(at.asked) == 2
+    assert await at.store.keys() == [SERVER, f"{SERVER} (identity provider)"]
+    # Which of the two is meant can't be known, and a person who signs out wants neither.
+    assert await OAuth(**given).sign_out(SERVER)
+    assert await at.store.keys() == []
+    assert (at.id.count("revoke"), idp.count("revoke")) == (1, 1)
 
 
 @pytest.mark.parametrize("options", [

@@ -106,6 +106,20 @@ async def test_serve_sse_serves_nothing_else_and_the_official_client_knows_it() 
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("serve", ["serve_sse", "serve_websocket"])
+async def test_the_only_endpoint_is_at_path(serve: str) -> None:
+    """Or under the name that it has beside others; not at both."""
+    own = {"serve_sse": "sse_path", "serve_websocket": "websocket_path"}[serve]
+    made = Made()
+    for given in ({"path": "/a"}, {own: "/a"}, {"path": "/a", own: "/a"}, {"path": None, own: "/a"}):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(getattr(made.server, serve), port=0, runner=chosen.runner(), **given))
+            assert url.endswith("/a"), given
+            nursery.cancel_scope.cancel()
+    with pytest.raises(ValueError, match=f"path='/b' and {own}='/a' are given"):
+        await getattr(made.server, serve)(port=0, **{"path": "/b", own: "/a"})
+
+
 async def test_sessions_at_rest_end_at_once_when_the_server_ends_and_busy_ones_when_they_are_done() -> None:
     async with (
         served(HttpOptions(sse_path="/sse", grace=20)) as (made, http, stop),

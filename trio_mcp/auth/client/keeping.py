@@ -73,6 +73,9 @@ class Means(Protocol):
     def accepts(self, login: Login) -> bool:
         """Return whether a login that was found in the store is of this kind, and of this client."""
 
+    def refusal(self, need: Need) -> AuthorizationError | None:
+        """Return why no login can be obtained here, whatever the server says; None if it may be tried."""
+
     def obtain(self, need: Need) -> Flow[Login]:
         """Return a flow that gets a login from nothing, or from a server's refusal."""
 
@@ -86,7 +89,8 @@ class Keeper:
     Those who have a token that works do not wait here. All others wait for a flight: of each kind there is one at most.
 
     Args:
-        server: The URL of the server: the key in the store.
+        server: The URL of the server.
+        key: The key in the store.
         means: How logins come about.
         store: Where the login is kept.
         fetching: Makes the function that makes the exchanges of one flow.
@@ -102,13 +106,14 @@ class Keeper:
     def __init__(
         self,
         server: str,
+        key: str,
         means: Means,
         store: TokenStore,
         fetching: Callable[[], FetchFunction],
         urls: UrlPolicy,
         clock: Callable[[], float],
     ) -> None:
-        self.server = server
+        self.server, self._key = server, key
         self.login: Login | None = None
         self.prover: Prover | None = None
         self.users = 0
@@ -123,7 +128,7 @@ class Keeper:
         """Look into the store, once."""
         await trio.lowlevel.checkpoint()
         if not self._loaded:
-            text = await self._store.load(self.server)
+            text = await self._store.load(self._key)
             if not self._loaded:  # someone else may have been here meanwhile, and further
                 self._loaded = True
                 self._read(text)
@@ -212,7 +217,7 @@ class Keeper:
         return None
 
     async def _renew(self, flight: Flight, refused: Login) -> None:
-        async with self._store.lock(self.server):
+        async with self._store.lock(self._key):
             # Another process may have been here first: its refresh token is good, and ours is used up.
             if await self._reread():
                 return
@@ -275,8 +280,14 @@ class Keeper:
             raise error
 
     async def _obtain(self, flight: Flight, refused: Login | None, wanted: Wanted, scopes: frozenset[str]) -> None:
+        refusal = self._means.refusal(Need(self.server, wanted, scopes, self.login))
+        if refusal is not None:
+            # Without the lock, which another process may hold for as long as its person takes.
+            if await self._reread() and self.usable(refused):
+                return
+            raise refusal
         # A lock of its own, since a person takes time, and a refresh must not wait for that.
-        async with self._store.lock(f"{self.server}#login"):
+        async with self._store.lock(f"{self._key}#login"):
             # While this process waited for the lock, another one may have asked the person already.
             if await self._reread() and self.usable(refused):
                 return
@@ -285,7 +296,7 @@ class Keeper:
                 login = await drive(self._means.obtain(need), self._actor(flight, person))
             flight.fresh = True
             # In this order everywhere, the lock of logins first, or two processes could wait for each other.
-            async with self._store.lock(self.server):
+            async with self._store.lock(self._key):
                 await self._keep(login)
 
     @contextlib.asynccontextmanager
@@ -356,7 +367,7 @@ class Keeper:
     async def _put_client_to_the_test(self) -> None:
         # A server that has forgotten the client shows that on a page, and no redirection says so. So if this login ends
         # without one, the next one registers anew.
-        async with self._store.lock(self.server):
+        async with self._store.lock(self._key):
             if self.login is not None and not self.login.access_token:
                 await self._keep(None)
 
@@ -389,7 +400,7 @@ class Keeper:
 
     async def _reread(self) -> bool:
         """Look into the store again, and return whether it has changed."""
-        text = await self._store.load(self.server)
+        text = await self._store.load(self._key)
         if text == self._known:
             return False
         self._read(text)
@@ -399,7 +410,7 @@ class Keeper:
         # In memory first: if it can't be stored, this process at least goes on with it.
         self._take(login)
         text = None if login is None else login.to_json()
-        await self._store.save(self.server, text)
+        await self._store.save(self._key, text)
         self._known = text
 
     def _take(self, login: Login | None) -> None:

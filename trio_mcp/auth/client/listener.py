@@ -22,7 +22,8 @@ __all__ = ["Redirections", "listening", "parameters_of"]
 MAX_WRONG: Final = 100
 """Redirections with a wrong ``state`` until it gives up. Chosen: a person makes a handful; no guess succeeds."""
 MAX_CONNECTIONS: Final = 32
-"""Connections at a time. Chosen: a browser opens a few ahead of time."""
+"""Connections at a time; beyond it, the oldest without a whole head gives way. Chosen: a browser opens a few ahead of
+time."""
 LONGEST_HEAD: Final = 32 * 1024
 """Bytes of a request. Chosen: codes may have some kilobytes, and browsers send the cookies of all ports."""
 TIMEOUT: Final = 10.0
@@ -85,7 +86,8 @@ class Redirections:
         self._outcome: Mapping[str, str] | None = None
         self._ended = trio.Event()
         self._wrong = 0
-        self._connections = 0
+        self._silent: dict[trio.CancelScope, None] = {}  # connections without a whole head, the oldest first
+        self._answered = 0  # connections that are being answered
 
     async def one(self, state: str) -> Mapping[str, str]:
         """Wait for the redirection with this ``state``, and return its parameters.
@@ -127,19 +129,30 @@ class Redirections:
     async def serve(self, stream: trio.abc.HalfCloseableStream) -> None:
         """Answer one request, and close the connection."""
         async with stream:
-            if self._connections >= MAX_CONNECTIONS:
+            if len(self._silent) + self._answered >= MAX_CONNECTIONS and not self._make_room():
                 return
-            self._connections += 1
-            try:
-                # Browsers open connections ahead of time and may never use them; those must not take up all places.
-                with trio.move_on_after(TIMEOUT):
-                    await self._serve(stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass
-            finally:
-                self._connections -= 1
+            # Browsers open connections ahead of time and may never use them; those must not take up all places.
+            with trio.move_on_after(TIMEOUT) as scope:
+                self._silent[scope] = None
+                try:
+                    await self._serve(stream, scope)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    pass
+                finally:
+                    self._silent.pop(scope, None)
 
-    async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
+    def _make_room(self) -> bool:
+        """Give up the oldest connection without a whole head, if there is one."""
+        # Not the new one, which may be the browser's: it sends its head at once, and any program of this machine can
+        # hold connections open.
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        del self._silent[oldest]
+        oldest.cancel("a newer connection needs the place")
+        return True
+
+    async def _serve(self, stream: trio.abc.HalfCloseableStream, scope: trio.CancelScope) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
         found: Mapping[str, str] | None = None
         try:
@@ -150,12 +163,15 @@ class Redirections:
             status, found = self._judge(event)
         except h11.RemoteProtocolError:
             status = 400
+        self._silent.pop(scope, None)
+        self._answered += 1
         try:
             await stream.send_all(_response(connection, status))
             await stream.send_eof()
         except trio.BrokenResourceError:
             pass  # the redirection counts, though the person does not see the page
         finally:
+            self._answered -= 1
             # Only now, or the one who waits would close the listener, and with it this connection, before the person
             # sees the page. In `finally`, since a browser that does not read the page has signed in all the same.
             if found is not None:
@@ -171,6 +187,10 @@ class Redirections:
             return 404, None  # such as the icon of the page
         if request.method != b"GET":
             return 405, None
+        # A redirection is what the person's browser shows. What a page embeds or fetches is not one, nor a wrong one:
+        # any page could use those up.
+        if any(value != b"document" for name, value in request.headers if name == b"sec-fetch-dest"):
+            return 400, None
         found = self.arrived(query)
         return (400 if found is None else 200), found
 

@@ -72,6 +72,10 @@ class MachineMeans:
         """Return whether a stored login is this program's: no others are in its store."""
         return True
 
+    def refusal(self, need: Need) -> AuthorizationError | None:
+        """Return None: without a person, it can always be tried."""
+        return None
+
     def obtain(self, need: Need) -> Flow[Login]:
         """Return a flow that finds the authorization server, and asks there."""
         prefer = [] if self.issuer is None else [self.issuer]

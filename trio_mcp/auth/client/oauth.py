@@ -22,7 +22,7 @@ from trio_mcp.auth.rules.authorization import authorize, require_pkce
 from trio_mcp.auth.rules.device import device
 from trio_mcp.auth.rules.dpop import DpopUse, Prover, choose_prover
 from trio_mcp.auth.rules.jose import need_jose
-from trio_mcp.auth.rules.login import ClientRecord, Login
+from trio_mcp.auth.rules.login import PROVIDER, ClientRecord, Login
 from trio_mcp.auth.rules.metadata import Discovered, discover, find_server
 from trio_mcp.auth.rules.registration import RegisteredClient, check_document_url, check_redirect, register, reusable
 from trio_mcp.auth.rules.scopes import select_scopes
@@ -136,7 +136,9 @@ class OAuth:
         # The ID token is what a login at a provider is for: no request to a server is signed with it, so binding its
         # tokens to a key would prove nothing to anyone.
         at_providers = attrs.evolve(self._means, provider=True, scopes=scope, dpop="off")
-        self._at_providers = Kept(at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock)
+        self._at_providers = Kept(
+            at_providers, store=self._kept.store, urls=policy, fetch=fetch, clock=clock, suffix=PROVIDER
+        )
 
     def opened(self, server: str, pause: Pause) -> contextlib.AbstractAsyncContextManager[Signer]:
         """Return a block in which requests to a server are authorized; called by the client."""
@@ -175,10 +177,10 @@ class OAuth:
         return at, login.id_token or ""
 
     async def sign_out(self, server: str) -> bool:
-        """Drop the login at a server, and revoke it.
+        """Drop the login at a server, or an identity provider, and revoke it.
 
         Args:
-            server: The URL of the server.
+            server: The URL of the server, or the issuer of the provider; a URL that is both loses both logins.
 
         Returns:
             Whether there was one.
@@ -186,19 +188,27 @@ class OAuth:
         Raises:
             AuthorizationError: If it was dropped, but could not be revoked; or the store can't be written.
         """
-        # Dropped first: an authorization server that does not respond must not keep the login here.
-        login = await self._kept.forget(server)
-        if login is None:
-            return False
+        # Dropped first: an authorization server that does not respond must not keep a login here.
+        dropped = [await kept.forget(server) for kept in (self._kept, self._at_providers)]
+        logins = [login for login in dropped if login is not None]
+        failure: AuthorizationError | None = None
+        for login in logins:
+            try:
+                await self._revoke(login, self._kept.fetching(server))
+            except AuthorizationError as error:
+                failure = error
+        # After the last of them: that one can't be revoked must not keep another from it.
+        if failure is not None:
+            raise failure
+        return bool(logins)
+
+    async def _revoke(self, login: Login, fetch: FetchFunction) -> None:
+        async def act(step: Step) -> object:
+            assert isinstance(step, Fetch)
+            return await fetch(step)
+
         if flow := self._means.revoke(login):
-            fetch = self._kept.fetching(server)
-
-            async def act(step: Step) -> object:
-                assert isinstance(step, Fetch)
-                return await fetch(step)
-
             await drive(flow, act)
-        return True
 
 
 @attrs.frozen
@@ -229,21 +239,20 @@ class _SigningIn:
         # Up to the slash by which the issuer's document may differ from what was configured, as when it was signed in.
         return login.client.id == client.id and (client.issuer is None or same_issuer(client.issuer, login.issuer))
 
+    def refusal(self, need: Need) -> LoginRequired | None:
+        if self.asker is not None:
+            return None
+        # Quoted, since it may be copied into a shell, and scopes are the server's own words.
+        scopes = [f"--scope={each}" for each in sorted(need.scopes)]
+        words = ["trio-mcp", "login", without_query(need.server), *scopes]
+        wants = "a login with more scopes" if need.scopes else "a login"
+        return LoginRequired(
+            "authorization",
+            f"{without_query(need.server)} wants {wants}, and there is no person to ask here",
+            advice=f"sign in first: {shlex.join(words)}",
+        )
+
     def obtain(self, need: Need) -> Flow[Login]:
-        if self.asker is None:
-            # Quoted, since it may be copied into a shell, and scopes are the server's own words.
-            words = [
-                "trio-mcp",
-                "login",
-                without_query(need.server),
-                *(f"--scope={each}" for each in sorted(need.scopes)),
-            ]
-            wants = "a login with more scopes" if need.scopes else "a login"
-            raise LoginRequired(
-                "authorization",
-                f"{without_query(need.server)} wants {wants}, and there is no person to ask here",
-                advice=f"sign in first: {shlex.join(words)}",
-            )
         old = need.old
         # A client that belongs to one authorization server is of no use to others, so it decides which one is asked.
         client, prefer = self.client, None if old is None else old.issuer

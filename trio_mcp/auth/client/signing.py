@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -32,6 +33,7 @@ class Kept:
         urls: Which URLs that a peer names are fetched.
         fetch: Makes the exchanges of flows; by default bounded ones, under the policy.
         clock: Tells the time, in seconds since the epoch.
+        suffix: What follows the URL of a server in the key of the store.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class Kept:
         urls: UrlPolicy | None = None,
         fetch: FetchFunction | None = None,
         clock: Callable[[], float] = time.time,
+        suffix: str = "",
     ) -> None:
         self.store = MemoryTokens() if store is None else store
-        self._means, self._fetch, self._clock = means, fetch, clock
+        self._means, self._fetch, self._clock, self._suffix = means, fetch, clock, suffix
         self._urls = UrlPolicy() if urls is None else urls
         # One set for each run of Trio, since tasks and events belong to a run. What runs share is the store.
         self._keepers: trio.lowlevel.RunVar[dict[str, Keeper]] = trio.lowlevel.RunVar("keepers of logins")
@@ -62,8 +65,9 @@ class Kept:
             self._keepers.set(keepers := {})
         keeper = keepers.get(server)
         if keeper is None:
+            fetching = partial(self.fetching, server)
             keeper = keepers[server] = Keeper(
-                server, self._means, self.store, lambda: self.fetching(server), self._urls, self._clock
+                server, server + self._suffix, self._means, self.store, fetching, self._urls, self._clock
             )
         keeper.users += 1
 
@@ -82,10 +86,11 @@ class Kept:
 
     async def forget(self, server: str) -> Login | None:
         """Remove a login from the store, and return what it was; None if there was none that could be read."""
+        key = server + self._suffix
         # Not during a refresh, which would store its new tokens after the removal.
-        async with self.store.lock(server):
-            text = await self.store.load(server)
-            await self.store.save(server, None)
+        async with self.store.lock(key):
+            text = await self.store.load(key)
+            await self.store.save(key, None)
         try:
             keeper = self._keepers.get()[server]
         except LookupError:  # no client has it open

@@ -9,10 +9,14 @@ from typing import Any, Final, Literal, TypeAlias, get_type_hints
 import attrs
 from pydantic import ConfigDict, ValidationError, create_model
 
-__all__ = ["AuthMethod", "ClientRecord", "Login", "Origin"]
+__all__ = ["PROVIDER", "AuthMethod", "ClientRecord", "Login", "Origin"]
 
 VERSION: Final = 1
 """Of what `Login.to_json` writes."""
+
+PROVIDER: Final = " (identity provider)"
+"""What follows the URL of an identity provider in the key of a store, since a server may have the same URL; URLs have
+no spaces."""
 
 AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client proves who it is at the token endpoint."""

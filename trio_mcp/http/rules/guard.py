@@ -1,4 +1,4 @@
-"""Which ``Host`` and ``Origin`` headers a server accepts, as a protection against DNS rebinding.
+"""Which ``Host`` and ``Origin`` headers a server accepts, as a protection against DNS rebinding and foreign pages.
 
 In that attack a web page makes its own host name resolve to this machine, and so reaches a local server, with the
 page's name in the Host header. So a server meant for this machine accepts only names of this machine (2026-07-28
@@ -25,10 +25,12 @@ MAX_SEEN = 100
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
 # RFC 6454, section 6.2: a scheme and a host, never a path.
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
+# W3C Fetch Metadata, section 2.4: the person has typed the URL, or the page has the origin of what it asks for.
+_OWN_SITES: Final = ("none", "same-origin")
 
 
 class HostGuard:
-    """A check of the ``Host`` and ``Origin`` headers of requests.
+    """A check of the ``Host`` and ``Origin`` headers of requests, and of ``Sec-Fetch-Site`` where there is no Origin.
 
     Args:
         allowed_hosts: Names such as ``"example.com"``, which allows any port, or ``"example.com:8000"``. None
@@ -61,7 +63,9 @@ class HostGuard:
             return f"a request {seen} is refused; if that is a name of this server, add it to allowed_hosts"
         # Only browsers send an Origin. Programs that send none have nothing to gain from DNS rebinding.
         origin = headers.get("Origin")
-        if origin is None or self._takes_origin(origin.lower()):
+        if origin is None:
+            return self._check_site(headers)
+        if self._takes_origin(origin.lower()):
             return None
         seen = f"a request from the origin {shown(origin)} is refused"
         if self._hosts is None and self._origins is None:
@@ -70,6 +74,16 @@ class HostGuard:
                 " allowed_origins if it is trusted"
             )
         return f"{seen}; if it is trusted, add it to allowed_origins"
+
+    def _check_site(self, headers: Headers) -> str | None:
+        # A browser sends no Origin with the GET of an image or a link, but it says whose page asks for it.
+        site = headers.get("Sec-Fetch-Site")
+        if site is None or site in _OWN_SITES or "*" in (self._origins or ()):
+            return None
+        return (
+            f"a request of a page of another origin (Sec-Fetch-Site is {shown(site)}) is refused; if it is trusted, add"
+            " it to allowed_origins, and let it send its Origin, as fetch does with CORS"
+        )
 
     def _takes(self, host: str) -> bool:
         assert self._hosts is not None

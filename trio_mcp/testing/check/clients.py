@@ -19,6 +19,7 @@ import trio.testing
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.client.targets import LinkFactory
 from trio_mcp.errors import TransportError
+from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.link import Link
 from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import start_process
@@ -291,7 +292,7 @@ class _Check:
                 run.trouble = _innermost(exc)
 
     async def _start(self, command: list[str], script: Script, tape: Tape, run: _Run) -> None:
-        serving = HttpServing(script, tape, self._deadline)
+        serving = HttpServing(script, tape, self._deadline, HostGuard(LOOPBACK_HOSTS))
         # On the loopback interface only, as the specification asks of local servers (`basic/transports`, Security
         # Warning). By its number, as the name `localhost` may mean ::1 first. It listens before the client starts, so a
         # client that connects at once finds it.

@@ -24,6 +24,7 @@ from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
 from trio_mcp.testing.check.wires.events import EventSplitter
 from trio_mcp.testing.check.wires.notes import LONGEST, Notes, TooMuch
+from trio_mcp.testing.recording.guard import Guard
 from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["HttpRecorder"]
@@ -43,6 +44,9 @@ class HttpRecorder:
     Args:
         target: The server, and the headers to send with each request.
         tape: Where it notes what passes.
+
+    Attributes:
+        guard: What it checks requests with.
     """
 
     def __init__(self, target: HttpServerParameters, tape: Tape) -> None:
@@ -59,13 +63,19 @@ class HttpRecorder:
         self._plain: Notes | None = None  # the client without a session
         # Whether a request without a session was accepted: only then does a second handshake mean a second client.
         self._plain_served = False
-        self.path = parts.path or "/"
+        self._query = parts.query
+        self.guard = Guard(target.url)
 
     async def serve(self, client: trio.SocketStream) -> None:
         """Serve one connection of a client, until its end."""
         connection = h11.Connection(h11.SERVER)
         with contextlib.suppress(*_GONE):
             while (request := await self._next_request(connection, client)) is not None:
+                head, _ = request
+                # With its body read: closing with it unread would reset the connection, and lose the response.
+                if fault := self.guard.check(head.method.decode(), head.target.decode("latin-1"), head.headers):
+                    await self._refuse(connection, client, *fault)
+                    return
                 exchange = _Exchange(self, connection, client, next(self._exchanges))
                 await exchange.run(*request)
                 # h11 starts a next cycle only if both sides have kept the connection; else it raises.
@@ -133,6 +143,13 @@ class HttpRecorder:
         if notes is self._plain:
             self._plain = None if session else notes
             self._plain_served = self._plain_served or status < 300
+
+    def behind(self, path: str) -> str:
+        """Return the path, with the query, that the server is asked for in place of a client's."""
+        own, _, query = path.partition("?")
+        # What stands in the URL of the target need not stand in that of the recorder: it may be a key.
+        query = "&".join(filter(None, (self._query if own == self.guard.path else "", query)))
+        return f"{own}?{query}" if query else own
 
     def passed(self, fields: Fields) -> Fields:
         """Return the headers of a request for the server."""
@@ -204,13 +221,18 @@ class _Exchange:
         passed = self.recorder.passed(fields)
         if body or method == "POST":
             passed.append(("content-length", str(len(body))))
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in passed), "", ""]
+        lines = [
+            f"{method} {self.recorder.behind(path)} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in passed),
+            "",
+            "",
+        ]
         await server.send_all("\r\n".join(lines).encode("latin-1") + body)
         parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
         # h11 reads no response before a request, and whether one has a body depends on HEAD alone.
         parser.send(h11.Request(method="HEAD" if method == "HEAD" else "POST", target="/", headers=[("Host", "-")]))
         parser.send(h11.EndOfMessage())
-        reader = _Reader(notes, self.number)
+        reader = _Reader(notes, self.number, self.recorder.guard)
         while True:  # noqa: ASYNC913 - without events it reads
             event = parser.next_event()
             if event is h11.NEED_DATA:
@@ -246,9 +268,10 @@ class _Exchange:
 class _Reader:
     """Notes the body of a response."""
 
-    def __init__(self, notes: Notes, number: int) -> None:
+    def __init__(self, notes: Notes, number: int, guard: Guard) -> None:
         self._notes = notes
         self._number = number
+        self._guard = guard
         self._events: EventSplitter | None = None
         self._body = bytearray()
         self._reading = True
@@ -269,6 +292,8 @@ class _Reader:
                     raise TooMuch(f"a body has more than {LONGEST} bytes")
                 return
             for text, facts in self._events.feed(data):
+                if facts.get("event") == "endpoint":
+                    self._guard.name_endpoint(text)
                 self._notes.text("server", text, self._number, **facts)
         except TooMuch as exc:
             # Only the recording ends: the client and the server must not suffer from being watched.

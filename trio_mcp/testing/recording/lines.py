@@ -1,6 +1,7 @@
 """Records messages that are lines: of a process that stands behind this one, and over TCP, TLS and Unix sockets.
 
-Bytes are passed on as they come, whether they are lines or not; what is noted are the lines in them.
+Bytes are passed on as they come, whether they are lines or not, but for the first line of a socket's client; what is
+noted are the lines in them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from trio_mcp.errors import TransportError
 from trio_mcp.lines import CHUNK
 from trio_mcp.sockets.addresses import Address
 from trio_mcp.sockets.client import open_socket
+from trio_mcp.sockets.stream_link import first_line
 from trio_mcp.stdio.child_process import StderrCopier, start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.standard_streams import private_streams
-from trio_mcp.testing.check.wires.notes import LineSplitter, Notes, TooMuch
+from trio_mcp.testing.check.wires.notes import LONGEST, LineSplitter, Notes, TooMuch
 from trio_mcp.testing.transcript.events import Sender
 from trio_mcp.testing.transcript.tape import Tape
 
@@ -61,19 +63,25 @@ async def record_process(parameters: StdioServerParameters, tape: Tape) -> None:
 
 
 async def record_socket(address: Address, listeners: list[trio.SocketListener], tape: Tape) -> None:
-    """Pass on what comes over a local port to a server on TCP, TLS or a Unix socket, until cancelled."""
+    """Pass on what comes over a local socket to a server on TCP, TLS or a Unix socket, until cancelled.
+
+    A connection whose first line is not a JSON object is closed, as a server does: it may be a web page's request.
+    """
     numbers = itertools.count()
 
     async def serve(client: trio.SocketStream) -> None:
         number = next(numbers)
         try:
+            start = await first_line(partial(client.receive_some, CHUNK), LONGEST, "the client")
             server = await open_socket(address)
+        except trio.BrokenResourceError:
+            return  # the client has left without a word
         except TransportError as exc:
             tape.note("mark", "kit", connection=number, what="unsent", reason=str(exc))
             return
         notes = Notes(tape, number, address.scheme)
         async with server:
-            await _pass_on(notes, client, client, server, server)
+            await _pass_on(notes, client, client, server, server, start)
         notes.close("server", "end")
 
     await trio.serve_listeners(serve, listeners)
@@ -85,23 +93,32 @@ async def _pass_on(
     to_client: trio.abc.SendStream,
     to_server: trio.abc.SendStream,
     from_server: trio.abc.ReceiveStream,
+    start: bytes | bytearray = b"",
 ) -> None:
-    """Pass both directions on until the server has ended its own."""
+    """Pass both directions on until the server has ended its own; ``start`` is what the client has sent already."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(_pump, notes, "client", from_client, to_server))
+        nursery.start_soon(partial(_pump, notes, "client", from_client, to_server, start))
         # In this task, because it decides the end: a client may close its side and still wait for responses.
         await _pump(notes, "server", from_server, to_client)
         nursery.cancel_scope.cancel("the server has ended")
 
 
-async def _pump(notes: Notes, sender: Sender, source: trio.abc.ReceiveStream, sink: trio.abc.SendStream) -> None:
+async def _pump(
+    notes: Notes,
+    sender: Sender,
+    source: trio.abc.ReceiveStream,
+    sink: trio.abc.SendStream,
+    start: bytes | bytearray = b"",
+) -> None:
     lines: LineSplitter | None = LineSplitter()
     # A side that is gone ends this direction. The other one finds out for itself, as it would without a recorder.
     with contextlib.suppress(*_GONE):
-        while chunk := await source.receive_some(CHUNK):
+        chunk = start or await source.receive_some(CHUNK)
+        while chunk:
             # Noted first: the other side's reaction must not stand before it.
             lines = _noted(notes, sender, lines, bytes(chunk))
             await sink.send_all(chunk)
+            chunk = await source.receive_some(CHUNK)
     # What was begun and never ended, as when a process dies in the middle of a line.
     if lines is not None and lines.rest:
         notes.text(sender, bytes(lines.rest))

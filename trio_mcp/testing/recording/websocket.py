@@ -22,6 +22,7 @@ from trio_websocket import (
 
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.testing.check.wires.notes import LONGEST, Notes
+from trio_mcp.testing.recording.guard import Guard
 from trio_mcp.testing.transcript.events import Sender
 from trio_mcp.testing.transcript.tape import Tape
 
@@ -34,8 +35,15 @@ _NEVER_SENT = frozenset({1005, 1006, 1015})
 async def record_websocket(target: HttpServerParameters, listeners: list[trio.SocketListener], tape: Tape) -> None:
     """Pass on what comes over WebSockets on a local port to a server, until cancelled."""
     numbers = itertools.count()
+    guard = Guard(target.url)
 
     async def serve(request: WebSocketRequest) -> None:
+        # trio-websocket does not tell the Host. A page whose name was made to lead here is known by its Origin, which
+        # browsers send with each handshake (RFC 6455, section 10.2).
+        if fault := guard.check("GET", request.path, [*request.headers, (b"host", b"localhost")]):
+            status, text = fault
+            await request.reject(status, body=text.encode())
+            return
         number = next(numbers)
         try:
             # First the server, then the client: only the server knows whether it accepts the subprotocols that are

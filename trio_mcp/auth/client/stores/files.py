@@ -106,7 +106,7 @@ class FileTokens:
 
     def _path(self, key: str) -> Path:
         # URLs have slashes, and may be longer than the name of a file; the key itself is in the file.
-        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        return self.folder / _name_of(key)
 
     def _load(self, key: str) -> str | None:
         if not self._has_folder():
@@ -172,6 +172,11 @@ class FileTokens:
                         os.unlink(self.folder / name)
 
 
+def _name_of(key: str) -> str:
+    """Return the name of the file of a key."""
+    return f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
 def _write(path: Path, content: bytes) -> None:
     """Replace a file at once: a reader finds all of it or the old one, whenever this is interrupted."""
     # In the same folder, since a file can be replaced at once only within a file system.
@@ -198,19 +203,26 @@ def _read(path: Path) -> tuple[str, str] | None:
             descriptor = os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK)
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as file:
+        try:
             # Of the file that is open: what the path leads to may have been replaced since.
             _check(path, os.fstat(descriptor), stat.S_ISREG, "file", 0o600)
-            # What is cut here can't be parsed, and so counts as damaged.
-            content = file.read(MAX_FILE + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                # What is cut here can't be parsed, and so counts as damaged.
+                content = file.read(MAX_FILE + 1)
+        finally:
+            # Not by `open`, which leaves the descriptor of a folder open.
+            os.close(descriptor)
     try:
         found = json.loads(content)
         key, text = found["key"], found["text"]
         whole = found["trio_mcp"] == 1 and isinstance(key, str) and isinstance(text, str)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        # Under another name, a copy of this file would be the login of another server.
+        whole = whole and path.name == _name_of(key)
+        # JSON can have half a character, which can't be encoded, and so neither hashed nor printed.
+        text.encode()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
-    # Under another name, a copy of this file would be the login of another server.
-    if not whole or path.name != f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json":
+    if not whole:
         raise _refused(path, "is damaged, or was not written by trio_mcp", "remove it, and sign in again")
     return key, text
 

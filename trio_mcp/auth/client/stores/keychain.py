@@ -9,6 +9,7 @@ from typing import TypeVar
 import trio
 
 from trio_mcp.auth.client.stores.files import FileTokens
+from trio_mcp.auth.rules.urls import without_query
 from trio_mcp.errors import AuthorizationError
 
 __all__ = ["KeyringTokens"]
@@ -46,12 +47,10 @@ class KeyringTokens:
         """Return the text under a key; None without one.
 
         Raises:
-            AuthorizationError: If there is no keychain, or it is locked.
+            AuthorizationError: If there is no keychain, or it is locked, or the item is damaged.
         """
         # Abandoned when cancelled: a keychain may ask the user for a password first, which takes as long as it takes.
-        return await trio.to_thread.run_sync(
-            self._explained, lambda: self._keyring.get_password(self._service, key), abandon_on_cancel=True
-        )
+        return await trio.to_thread.run_sync(self._explained, lambda: self._load(key), abandon_on_cancel=True)
 
     async def save(self, key: str, text: str | None) -> None:
         """Replace the text under a key; None removes the item.
@@ -67,6 +66,19 @@ class KeyringTokens:
         """Return a block that one task at a time may be in for each key, over all processes of the user."""
         return self._locks.lock(f"{self._service} {key}")
 
+    def _load(self, key: str) -> str | None:
+        try:
+            found: object = self._keyring.get_password(self._service, key)
+            if found is None:
+                return None
+            if not isinstance(found, str):
+                raise ValueError
+            found.encode()  # fails for half a character
+        except ValueError:
+            problem = f"the item {self._service!r} of {without_query(key)} in the keychain is damaged"
+            raise AuthorizationError("store", problem, advice="remove it there, and sign in again") from None
+        return found
+
     def _save(self, key: str, text: str | None) -> None:
         if text is not None:
             self._keyring.set_password(self._service, key, text)
@@ -77,6 +89,8 @@ class KeyringTokens:
     def _explained(self, act: Callable[[], ResultT]) -> ResultT:
         try:
             return act()
+        except AuthorizationError:
+            raise
         except self._keyring.errors.NoKeyringError:
             raise AuthorizationError("store", "there is no keychain here", advice="use FileTokens() instead") from None
         except Exception as exc:  # a backend raises what its system raises; the text could quote what was to be kept

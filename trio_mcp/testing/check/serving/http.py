@@ -10,6 +10,8 @@ import attrs
 import h11
 import trio
 
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.rules.guard import HostGuard
 from trio_mcp.http.sse import encode_event, encode_priming_event
 from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.check.serving.server import ICON, MOVED, ScriptedServer, Send, elsewhere
@@ -76,12 +78,14 @@ class HttpServing:
         script: What the server is like.
         tape: Where all that passes is noted.
         deadline: Seconds that the client gets for a response to a question.
+        guard: Tells the client from web pages; None if nothing else can connect.
     """
 
-    def __init__(self, script: Script, tape: Tape, deadline: float) -> None:
+    def __init__(self, script: Script, tape: Tape, deadline: float, guard: HostGuard | None = None) -> None:
         self._script = script
         self._tape = tape
         self._deadline = deadline
+        self._guard = guard
         self._sessions: dict[str, _Session] = {}
         self._count = 0
         self._exchanges = 0
@@ -120,6 +124,10 @@ class HttpServing:
     async def _respond(self, wire: _Wire, request: h11.Request, body: bytes) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, path = request.method.decode("ascii"), request.target.decode("latin-1")
+        if self._guard is not None and self._guard.check(Headers(request.headers)) is not None:
+            # Not noted: what a web page asks would be judged as what the client does.
+            await wire.send(h11.Response(status_code=403, headers=[("content-length", "0")]), h11.EndOfMessage())
+            return
         # The rest of the URL is the client's own: a query does not make it another endpoint.
         if path.partition("?")[0] != PATH:
             # What is fetched besides, such as an icon, does not belong to MCP.

@@ -1,0 +1,66 @@
+"""What a recorder of HTTP and WebSocket passes on: requests of this machine, to what its target serves.
+
+It adds the credentials of the command line to each request, and its own Host. A web page that could reach it would act
+as the user, and no check of the server's own would notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from trio_mcp.http.client.origins import origin_of
+from trio_mcp.http.headers import MAX_URL, Headers
+from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
+
+__all__ = ["Guard"]
+
+MAX_ENDPOINTS: Final = 1000
+"""Endpoints of HTTP+SSE that are remembered; beyond it, the oldest is forgotten. Chosen: one for each client."""
+
+
+class Guard:
+    """A check of the requests to a recorder.
+
+    Args:
+        url: The URL of the target.
+
+    Attributes:
+        path: The path of the target, which is that of the recorder.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.path = urlsplit(url).path or "/"
+        self._url = url
+        self._hosts = HostGuard(LOOPBACK_HOSTS)
+        self._endpoints: dict[str, None] = {}  # in the order in which they were named
+
+    def check(self, method: str, target: str, fields: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+        """Return the status and the text with which a request is refused, or None if it may pass.
+
+        Args:
+            method: The method of the request.
+            target: The path that it asks for, with its query.
+            fields: The headers of the request.
+        """
+        if self._hosts.check(Headers(fields)) is not None:
+            return 403, "this recorder serves programs and pages of this machine alone, under its address"
+        path = target.partition("?")[0]
+        if path == self.path or (method == "POST" and path in self._endpoints):
+            return None
+        return 404, f"this recorder serves {self.path} alone"
+
+    def name_endpoint(self, data: bytes) -> None:
+        """Let clients post to what the ``endpoint`` event of the target names (2024-11-05, HTTP with SSE)."""
+        if len(data) > MAX_URL:
+            return
+        try:
+            url = urljoin(self._url, data.decode())
+            if origin_of(url) != origin_of(self._url):
+                return
+        except ValueError:  # it is not a URL, which clients will say
+            return
+        if len(self._endpoints) >= MAX_ENDPOINTS:
+            del self._endpoints[next(iter(self._endpoints))]
+        self._endpoints[urlsplit(url).path] = None
