@@ -78,6 +78,7 @@ class ResourceServer:
 
     Attributes:
         resource: The URL of the server.
+        clock: Tells the time, in seconds since the epoch.
         scopes: What every request needs.
         metadata: The URL of the metadata (RFC 9728).
 
@@ -105,6 +106,7 @@ class ResourceServer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.resource = checked_url("resource", resource)
+        self.clock = clock
         self.scopes = _scopes(scopes)
         self.metadata = metadata_url(resource)
         check_choice("dpop", dpop, ("off", "accept", "require"))
