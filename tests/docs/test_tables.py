@@ -105,6 +105,7 @@ STATED = {
     "ResourceServer(remember=…)": default(ResourceServer, "remember"),
     "the keys of an issuer": keys.FRESH,
     "the keys of an issuer that does not respond": keys.STALE,
+    "asking an issuer for its keys or its metadata again": keys.RETRY,
     "exchanges of a sign-in": fetching.MAX_EXCHANGES,
     "bytes of a response of an authorization server": attrs.fields(Fetch).limit.default,
     "bytes of the keys of an issuer": keys.MAX_JWKS,

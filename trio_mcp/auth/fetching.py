@@ -9,10 +9,11 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from trio_mcp._addresses import Reach, reach
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.auth.rules.steps import Fetch, Fetched
-from trio_mcp.auth.rules.urls import Reach, UrlPolicy, is_loopback, reach
+from trio_mcp.auth.rules.urls import UrlPolicy, is_loopback
 from trio_mcp.errors import AuthorizationError, MessageTooLarge
 from trio_mcp.http.client.sending.on_httpx import disconnected, parts_of, response_of, trusting
 from trio_mcp.http.client.sending.sender import Disconnected, HttpResponse

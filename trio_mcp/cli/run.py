@@ -198,7 +198,7 @@ def _settings(transport: str, address: dict[str, Any], given: dict[str, Any]) ->
 def _tcp(
     host: str | None, allow_remote: bool = False, certificate: str | None = None, key: str | None = None
 ) -> dict[str, Any]:
-    from trio_mcp.sockets.addresses import is_loopback
+    from trio_mcp._addresses import is_loopback
 
     if key is not None and certificate is None:
         raise Exit("--key needs --certificate")

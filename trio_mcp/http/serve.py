@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import trio
 from hypercorn.config import Config
 
+from trio_mcp._addresses import is_loopback
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.runner.serving import serve_asgi
 from trio_mcp.http.runner.settings import ServerLimits, configured
 from trio_mcp.http.server.app import HttpApp, open_app
 from trio_mcp.http.server.host import Run, Runnable
 from trio_mcp.http.server.options import HttpOptions, HttpSettings
-from trio_mcp.sockets.addresses import is_loopback
 
 __all__ = ["RunSettings", "check_resource", "serve_http"]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import sys
 from urllib.parse import urlsplit
 
 import attrs
 
-__all__ = ["Address", "is_loopback", "read_address", "unix_path", "url_of"]
+__all__ = ["Address", "read_address", "unix_path", "url_of"]
 
 # The size of `sun_path` in `sockaddr_un`, without the null character at its end.
 LONGEST_PATH = 107 if sys.platform == "linux" else 103
@@ -90,11 +89,3 @@ def url_of(scheme: str, host: str, port: int) -> str:
     """Return the URL of an address."""
     # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is an IP address that only this machine can reach."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:  # a name
-        return False

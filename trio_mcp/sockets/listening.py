@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import trio
 
+from trio_mcp._addresses import is_loopback
 from trio_mcp._log import logger
 from trio_mcp._platform import check_unix_sockets
-from trio_mcp.sockets.addresses import is_loopback, unix_path, url_of
+from trio_mcp.sockets.addresses import unix_path, url_of
 
 __all__ = [
     "PeerCredentials",

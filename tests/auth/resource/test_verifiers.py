@@ -38,7 +38,7 @@ from trio_mcp.auth import Claims, IntrospectionVerifier, InvalidToken, JwtVerifi
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.server import introspection, resource
 from trio_mcp.auth.server.jws import import_key
-from trio_mcp.auth.server.keys import FRESH, MAX_KEYS, PAUSE, RETRY, STALE
+from trio_mcp.auth.server.keys import BEHIND, FRESH, MAX_KEYS, RETRY, STALE
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.auth.testing.faults import edited, raw, status
 from trio_mcp.http.server.protection import Guard, Identified
@@ -71,14 +71,17 @@ async def test_rotation() -> None:
     new = partial(token, {"kid": "k2"}, key=OTHER, exp=int(NOW) + 100_000)
     async with protected(issuer, clock) as (_, guard):
         assert await outcome(guard, token()) == GOOD
-        # A key that is unknown leads to one fetch a minute, however often it is asked for.
+        # The issuer is not asked more than once in ten seconds; until then, the key may be a new one.
         for _ in range(10):
-            assert await outcome(guard, new()) == REFUSED
+            assert await outcome(guard, new()) == AWAY
+        clock.now += RETRY
+        assert await outcome(guard, new()) == AWAY
+        assert issuer.fetched == [METADATA, JWKS]
+        clock.now += 1
+        assert await outcome(guard, new()) == REFUSED
         assert issuer.fetched == [METADATA, JWKS, JWKS]
         issuer.documents[JWKS] = public(_named(OTHER, "k2"))
-        clock.now += PAUSE
-        assert await outcome(guard, new()) == REFUSED
-        clock.now += 1
+        clock.now += RETRY + 1
         # All that come with the new key while it is fetched, not only the first.
         found: list[object] = []
 
@@ -91,8 +94,68 @@ async def test_rotation() -> None:
         assert found == [GOOD] * 3
         assert len(issuer.fetched) == 4
         # What the old key has signed is worth nothing from then on, once it has been checked again.
-        assert await outcome(guard, token(jti="another")) == REFUSED
+        assert await outcome(guard, token(jti="another")) == AWAY
+        assert await outcome(guard, token(jti="another", iat=int(NOW - BEHIND))) == REFUSED
         assert len(issuer.fetched) == 4
+
+
+async def test_a_key_that_is_published_while_the_keys_are_fetched_may_be_a_new_one() -> None:
+    issuer, clock = Issuer(), Clock()
+    reached, go = trio.Event(), trio.Event()
+
+    async def slow(asked: Fetch) -> Fetched:
+        answer = await issuer.fetch(asked)
+        if len(issuer.fetched) == 3:
+            reached.set()
+            await go.wait()
+        return answer
+
+    found: dict[str, object] = {}
+
+    async def bring(name: str) -> None:
+        found[name] = await outcome(guard, token({"kid": name}, key=OTHER))
+
+    async with protected(issuer, clock, fetch=slow) as (_, guard), trio.open_nursery() as nursery:
+        assert await outcome(guard, token()) == GOOD
+        clock.now += RETRY + 1
+        nursery.start_soon(bring, "garbage")
+        await reached.wait()
+        issuer.documents[JWKS] = public(_named(OTHER, "new"))
+        nursery.start_soon(bring, "new")
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == {"garbage": REFUSED, "new": AWAY}
+        clock.now += RETRY + 1
+        await bring("new")
+        assert found["new"] == GOOD
+
+
+async def test_garbage_without_end_makes_no_good_token_invalid(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor keeps it out for long, nor hides that another one is no longer valid; and the issuer has its peace."""
+    issuer, clock = Issuer(), Clock()
+    last = int(NOW) + 100_000
+    new: list[tuple[int, str | None]] = []
+    former: list[tuple[int, str | None]] = []
+    async with protected(issuer, clock, remember=0) as (_, guard):
+        assert await outcome(guard, token(exp=last)) == GOOD
+        for second in range(0, 600, 2):
+            clock.now = NOW + second
+            # Without a time, with a good one, with one long past.
+            for iat in (..., int(clock.now), int(NOW) - 100_000):
+                assert await outcome(guard, token({"kid": f"x{second}"}, key=OTHER, iat=iat, exp=last)) != GOOD
+            if second == 100:
+                issuer.documents[JWKS] = public(_named(OTHER, "k2"))
+            if second >= 100:
+                new.append(await outcome(guard, token({"kid": "k2"}, key=OTHER, iat=int(NOW) + 100, exp=last)))
+                former.append(await outcome(guard, token(iat=int(NOW) + 99, exp=last)))
+    found = new.index(GOOD)
+    assert (new[:found], new[found:]) == ([AWAY] * found, [GOOD] * (len(new) - found))
+    assert 2 * found <= RETRY + 2
+    assert REFUSED in former[: int(BEHIND + 2 * RETRY) // 2]
+    assert set(former[-20:]) == {REFUSED}
+    assert len(issuer.fetched) <= 2 + 600 / RETRY
+    assert not caplog.text  # anyone can send garbage, so nothing warns of it
 
 
 def _named(key: Any, kid: str) -> Any:
@@ -348,8 +411,9 @@ async def test_garbage_leaves_nothing_behind() -> None:
 
         async def send(number: int) -> None:
             given = (f"x{number}", token()[:-9] + f"{number:09}", token(iss=f"https://{number}.example"))
-            for each in (*given, token({"kid": f"k{number}x"}, key=OTHER)):
+            for each in (*given, token({"kid": f"k{number}x"}, key=OTHER, iat=int(NOW - BEHIND) - 1)):
                 assert await outcome(guard, each) == REFUSED
+            assert await outcome(guard, token({"kid": f"k{number}y"}, key=OTHER)) == AWAY
             asked = request(authorization=f"DPoP {BOUND}", dpop=proof(BOUND, key=OTHER, pad=f"{number}" * 1000))
             assert shown(await guard.identify(asked)) == (401, "dpop invalid_dpop_proof")
 
@@ -364,9 +428,9 @@ async def test_garbage_leaves_nothing_behind() -> None:
             left, _peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    # One fetch for the first unknown key, in the minute that this takes by its clock.
-    assert issuer.fetched == [METADATA, JWKS, JWKS]
-    # Of 500 pieces of garbage: less than a hash of each in a dict. (Free lists of Python count, too.)
+    # All in the same second, by its clock.
+    assert issuer.fetched == [METADATA, JWKS]
+    # Of 600 pieces of garbage: less than a hash of each in a dict. (Free lists of Python count, too.)
     assert left < 50_000
 
 
@@ -435,9 +499,37 @@ async def test_an_endpoint_of_introspection_that_moves_is_found_again() -> None:
             for _ in range(10):
                 nursery.start_soon(outcome, guard, issuer.token())
         assert issuer.server.count("metadata") == 1
+        clock.now += RETRY + 1
         issuer.server.faults["introspect"] = [status(404)]
         assert [await outcome(guard, issuer.token()) for _ in range(2)] == [AWAY, GOOD]
         assert issuer.server.count("metadata") == 2
+
+
+async def test_garbage_that_introspection_chokes_on_does_not_look_for_its_endpoint_again() -> None:
+    clock = Clock()
+    issuer = Opaque(clock)
+    verifier = IntrospectionVerifier("files", "s3:cret/")
+    async with protected(None, clock, fetch=issuer.fetch, verifier=verifier) as (_, guard):
+        assert await outcome(guard, issuer.token()) == GOOD
+        for second in range(100):
+            clock.now = NOW + second
+            issuer.server.faults["introspect"] = [status(400)]
+            assert await outcome(guard, f"x{second}") == AWAY
+            assert await outcome(guard, issuer.token()) == GOOD
+        assert issuer.server.count("metadata") <= 1 + 100 / RETRY
+
+
+async def test_an_issuer_that_is_away_is_not_looked_for_with_each_token() -> None:
+    issuer, clock = Issuer(away=503), Clock()
+    async with protected(issuer, clock, verifier=IntrospectionVerifier("a", "b")) as (_, guard):
+        assert await outcome(guard, "x") == AWAY
+        attempts = len(issuer.fetched)
+        for number in range(5):
+            assert await outcome(guard, f"x{number}") == AWAY
+        assert len(issuer.fetched) == attempts
+        clock.now += RETRY + 1
+        assert await outcome(guard, "x") == AWAY
+        assert len(issuer.fetched) == 2 * attempts
 
 
 async def test_introspection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

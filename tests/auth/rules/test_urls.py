@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.auth.rules.urls import Reach, UrlPolicy, covers, is_loopback, origin, reach, same_issuer
+from trio_mcp._addresses import Reach, reach
+from trio_mcp.auth.rules.urls import UrlPolicy, covers, is_loopback, origin, same_issuer
 from trio_mcp.errors import AuthorizationError
 
 PUBLIC, LOCAL = "https://mcp.example.com/mcp", "http://127.0.0.1:8000/mcp"
@@ -149,6 +150,9 @@ def test_reach(expected: Reach, address: str) -> None:
         ("127.0.0.1", "127.0.0.1 1.1.1.1", False),
         ("169.254.169.254", "169.254.169.254", False),
         ("169.254.169.254", "127.0.0.1", False),
+        # Nor has the metadata of a cloud a reason to be asked for, where it has an address of a private network.
+        ("100.100.100.200", "127.0.0.1", False),
+        ("fd00:ec2::254", "10.0.0.1", False),
         ("0.0.0.0", "127.0.0.1", False),
         ("::ffff:10.0.0.1", "1.1.1.1", False),
         ("nonsense", "127.0.0.1", False),
@@ -177,8 +181,9 @@ def test_hosts_that_are_trusted() -> None:
     url = "http://id.corp.example:8080/token"
     policy.check(url, PUBLIC, "token")
     policy.check_address(url, "10.0.0.1", ["1.1.1.1"], "token")
-    with pytest.raises(AuthorizationError):
-        policy.check_address(url, "169.254.169.254", ["1.1.1.1"], "token")
+    for metadata in ("169.254.169.254", "100.100.100.200", "fd00:ec2::254", "168.63.129.16"):
+        with pytest.raises(AuthorizationError):
+            policy.check_address(url, metadata, ["1.1.1.1"], "token")
     with pytest.raises(AuthorizationError, match=r"leads to no host of a network$"):
         UrlPolicy(hosts=["169.254.169.254"]).check("https://169.254.169.254/", PUBLIC, "token")
     for host in ("2606:4700::1111", "fd00:0::1", "FD00::1"):  # an address however it is written

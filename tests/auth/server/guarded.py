@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,14 +33,18 @@ class Table:
         tokens: Whose token it is.
         judged: How many tokens were judged.
         open: How many blocks are open.
+        clock: By which clock the principals expire.
     """
 
     resource = "https://mcp.example.com/mcp"
 
-    def __init__(self, tokens: Mapping[str, Principal], base: Collection[str] = ()) -> None:
+    def __init__(
+        self, tokens: Mapping[str, Principal], base: Collection[str] = (), clock: Callable[[], float] = time.time
+    ) -> None:
         self.tokens = dict(tokens)
         self.judged = self.open = 0
         self._base = frozenset(base)
+        self.clock = clock
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Table]:

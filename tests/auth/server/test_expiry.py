@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any
 
 import attrs
@@ -19,7 +18,7 @@ from tests.injection import cancel_everywhere
 from tests.peer import ME
 from tests.websocket.test_asgi import CONNECT, SCOPE, Driver
 from trio_mcp import Client, Context, HttpServerParameters, McpError, MemoryEventStore, Server, TransportError
-from trio_mcp.auth import BearerToken
+from trio_mcp.auth import BearerToken, Claims, ResourceServer
 from trio_mcp.http.server import gate
 from trio_mcp.http.server.gate import LEEWAY
 
@@ -27,8 +26,11 @@ LIFE = 100.0
 """Seconds from now at which the short token expires."""
 
 END = LIFE + LEEWAY
-NET = 1.0
-"""Seconds of the real clock that a test may take: the epoch is not Trio's."""
+
+BEGAN = 1e9
+"""When the tests begin, in seconds since the epoch: by the server's clock, which is years behind the machine's."""
+
+ISSUER = "https://id.example.com"
 
 
 def made() -> tuple[Server, trio.Event]:
@@ -44,22 +46,21 @@ def made() -> tuple[Server, trio.Event]:
 
 
 def table(**tokens: float) -> Table:
-    now = time.time()
-    ann = person("ann")
+    ann, start = person("ann"), trio.current_time()
     given = {"short": LIFE, "long": 10 * LIFE, "past": -5.0, **tokens}
-    known = {name: attrs.evolve(ann, expires_at=now + seconds) for name, seconds in given.items()}
-    return Table({"lasting": ann, **known})
+    known = {name: attrs.evolve(ann, expires_at=BEGAN + seconds) for name, seconds in given.items()}
+    return Table({"lasting": ann, **known}, clock=lambda: BEGAN + trio.current_time() - start)
 
 
-def near(seconds: float) -> bool:
+def is_now(seconds: float) -> bool:
     """Return whether it is that time now."""
-    return seconds - NET <= trio.current_time() <= seconds + NET
+    return trio.current_time() == pytest.approx(seconds)
 
 
 LISTEN = {"notifications": {"toolsListChanged": True}}
 
 
-@pytest.mark.parametrize(("token", "end"), [("short", END), ("long", 10 * LIFE + LEEWAY), ("past", LEEWAY)])
+@pytest.mark.parametrize(("token", "end"), [("short", END), ("long", 10 * LIFE + LEEWAY), ("past", LEEWAY - 5)])
 async def test_listening_ends_with_a_result_when_the_token_does(
     token: str, end: float, autojump_clock: MockClock
 ) -> None:
@@ -69,12 +70,33 @@ async def test_listening_ends_with_a_result_when_the_token_does(
         stream = modern(token, "subscriptions/listen", **LISTEN)
         async with under_way(app, stream):
             await stream.over.wait()
-        assert near(end)
+        assert is_now(end)
         acknowledged, result = [from_json(event.data) for event in stream.events()]
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         assert result["id"] == 1
         assert "result" in result
         assert not server.statistics().listening
+
+
+@pytest.mark.parametrize("ahead", [0.0, 20.0, -1e9], ids=["its clock is right", "ahead", "stands at the epoch"])
+async def test_a_resource_server_ends_streams_by_the_clock_that_it_judges_tokens_by(
+    ahead: float, autojump_clock: MockClock
+) -> None:
+    """A token that is accepted in the last second of its 30 opens a stream of one second, not one of 30 more."""
+
+    async def verify(token: str) -> Claims:
+        return Claims(ISSUER, "ann", Table.resource, clock() - LEEWAY + 1)
+
+    def clock() -> float:
+        return BEGAN + ahead + trio.current_time()
+
+    auth = ResourceServer(Table.resource, issuers=[ISSUER], verifier=verify, dpop="off", clock=clock)
+    async with protected(made()[0], auth) as app:
+        stream = modern("any", "subscriptions/listen", **LISTEN)
+        async with under_way(app, stream):
+            await stream.over.wait()
+        assert stream.status == 200
+        assert is_now(1)
 
 
 async def test_without_an_expiry_it_goes_on(autojump_clock: MockClock) -> None:
@@ -111,7 +133,8 @@ async def test_a_request_to_listen_that_a_middleware_holds_up_is_cut_off(autojum
 
     async with protected(Server("held", middleware=[hold]), table()) as app:
         r = await ask(app, modern("short", "subscriptions/listen", **LISTEN))
-        assert (near(END), r.status, "expired" in r.json["error"]["message"]) == (True, 503, True)
+        # After `close_grace`, in which it could still be answered.
+        assert (is_now(END + 1.0), r.status, "expired" in r.json["error"]["message"]) == (True, 503, True)
 
 
 @pytest.mark.parametrize("era", ["modern", pytest.param("legacy", marks=pytest.mark.legacy)])
@@ -136,6 +159,19 @@ async def test_the_response_to_a_request_is_not_cut_off(era: str, autojump_clock
 
 
 @pytest.mark.legacy
+async def test_the_stream_of_a_session_ends_30_s_after_a_token_that_had_expired_before(
+    autojump_clock: MockClock,
+) -> None:
+    async with protected(made()[0], table()) as app:
+        session = Legacy(app, "past")
+        await session.initialize()
+        stream = session.made("GET")
+        async with under_way(app, stream):
+            await stream.over.wait()
+        assert is_now(LEEWAY - 5)
+
+
+@pytest.mark.legacy
 @pytest.mark.parametrize("store", [False, True])
 async def test_the_stream_of_a_session_ends_and_loses_nothing(store: bool, autojump_clock: MockClock) -> None:
     server, _ = made()
@@ -146,7 +182,7 @@ async def test_the_stream_of_a_session_ends_and_loses_nothing(store: bool, autoj
         async with under_way(app, first):
             server.notify_tools_changed()
             await first.over.wait()
-        assert near(END)
+        assert is_now(END)
         assert b"list_changed" in first.body
         server.notify_tools_changed()  # while no stream is open
         session.token = "long"
@@ -170,7 +206,7 @@ async def test_a_resumed_stream_ends_with_its_new_token(autojump_clock: MockCloc
         resumed = session.made("GET", last_event_id=call.events()[-1].id or "")
         async with under_way(app, resumed):
             await resumed.over.wait()
-        assert near(END)
+        assert is_now(END)
         go.set()
         session.token = "long"
         again = await ask(app, session.made("GET", last_event_id=resumed.events()[-1].id or ""))
@@ -210,7 +246,7 @@ async def test_http_sse_ends_with_its_only_token(autojump_clock: MockClock) -> N
         stream = Exchange("GET", "short", b"", "/sse")
         async with under_way(app, stream):
             await stream.over.wait()
-        assert near(END)
+        assert is_now(END)
         assert app.statistics().sse_sessions == 0
 
 

@@ -5,26 +5,24 @@ URLs stay strings, byte for byte as they came; they are taken apart only to look
 
 from __future__ import annotations
 
-import enum
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
+from trio_mcp._addresses import Reach, reach
 from trio_mcp._checks import as_written
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.headers import MAX_URL, shown
 
 __all__ = [
     "Parts",
-    "Reach",
     "UrlPolicy",
     "covers",
     "is_loopback",
     "origin",
-    "reach",
     "same_issuer",
     "same_origin",
     "take_apart",
@@ -176,57 +174,6 @@ def same_issuer(advertised: str, published: str) -> bool:
     after that compares issuers exactly, and takes the document's.
     """
     return advertised.removesuffix("/") == published.removesuffix("/")
-
-
-class Reach(enum.IntEnum):
-    """From where an address can be reached, the widest first."""
-
-    GLOBAL = 0
-    PRIVATE = 1
-    """The networks of houses and companies: RFC 1918, RFC 6598, unique local addresses; and what some VPNs hand out."""
-    LOOPBACK = 2
-    NEVER = 3
-    """Nothing that a URL should lead to: link-local (metadata of clouds), multicast, unspecified, reserved."""
-
-
-_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_PRIVATE = tuple(
-    map(
-        ipaddress.ip_network,
-        # RFC 1918, RFC 6598; RFC 2544, from which VPNs take addresses for names; RFC 4193.
-        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"),
-    )
-)
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""RFC 6052, section 2.1: the last 32 bits are the IPv4 address."""
-
-
-def reach(address: str) -> Reach:
-    """Return from where an IP address can be reached, after unwrapping IPv4 in IPv6 (mapped, 6to4, NAT64, Teredo)."""
-    try:
-        found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
-    except ValueError:
-        return Reach.NEVER
-    if found.is_loopback:
-        return Reach.LOOPBACK
-    # A list of our own: `is_private` is also true for link-local and reserved addresses, which are never allowed.
-    if any(found in network for network in _PRIVATE):
-        return Reach.PRIVATE
-    # `is_global` alone would let through multicast, and in IPv6 site-local addresses.
-    odd = found.is_multicast or found.is_reserved or found.is_link_local or found.is_unspecified
-    if odd or not found.is_global or (isinstance(found, ipaddress.IPv6Address) and found.is_site_local):
-        return Reach.NEVER
-    return Reach.GLOBAL
-
-
-def _unwrapped(address: _Address) -> _Address:
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    # Each of these is sent on to the IPv4 address in it: `64:ff9b::7f00:1` is 127.0.0.1, through a translator.
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
 
 
 def _literal(host: str) -> Reach | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from trio_mcp.auth.rules.challenges import format_challenge
+from trio_mcp.auth.server.keys import RETRY
 from trio_mcp.http.rules.statuses import Refusal, refuse
 
 __all__ = ["Answers"]
@@ -88,8 +89,8 @@ class Answers:
     def unavailable(self) -> Refusal:
         """Return the refusal of a token that can't be checked now."""
         # Not 401: the client would drop a token that may be good, and ask a person for another.
-        text = "the access token can't be checked now, as its issuer does not respond; try again"
-        return refuse(503, text, headers=(("Retry-After", "10"),))
+        text = "the access token can't be checked now: its issuer does not respond, or was just asked; try again"
+        return refuse(503, text, headers=(("Retry-After", f"{RETRY:.0f}"),))
 
     def broken(self) -> Refusal:
         """Return the refusal of a token whose check has failed for a reason of this server's own."""

@@ -21,7 +21,7 @@ from trio_mcp.auth.fetching import FetchFunction
 from trio_mcp.auth.rules.steps import Fetch
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, Verify, claims_of
 from trio_mcp.auth.server.document import checked_url
-from trio_mcp.auth.server.keys import Unavailable, metadata_of
+from trio_mcp.auth.server.keys import RETRY, Unavailable, metadata_of
 
 __all__ = ["IntrospectionVerifier"]
 
@@ -100,6 +100,7 @@ class _Questions:
         self._setting = setting
         self._issuer, self._endpoint, self._given = setting.issuers[0], endpoint, endpoint
         self._finding = trio.Lock()
+        self._looked_at, self._problem = -math.inf, ""
         self._question = question
         self._nursery = nursery
         self._limiter = trio.CapacityLimiter(MAX_INTROSPECTIONS)
@@ -158,22 +159,41 @@ class _Questions:
             if response.status != 200:
                 raise Unavailable(f"{endpoint} responded with HTTP {response.status}")
         except Exception:
-            # It may have moved: the next question looks for it again.
-            self._endpoint = self._given
+            # It may have moved: the next question looks for it again. But not for each token that the issuer chokes on:
+            # anyone can make those up.
+            if self._may_look:
+                self._endpoint = self._given
             raise
         return _claims(response.body, self._issuer)
 
     async def _found(self, fetch: FetchFunction) -> str:
         async with self._finding:  # once for all who ask at the same time
             if self._endpoint is None:
-                server = await metadata_of(self._setting.issuers[0], fetch)
-                if server.introspection is None:
-                    raise Unavailable(
-                        f"the metadata of {server.issuer} has no introspection_endpoint; pass endpoint= to "
-                        "IntrospectionVerifier, or use another verifier"
-                    )
-                self._issuer, self._endpoint = server.issuer, server.introspection
+                if not self._may_look:
+                    raise Unavailable(self._problem)
+                try:
+                    self._issuer, self._endpoint = await self._looked_up(fetch)
+                except Exception as exc:
+                    self._problem = str(exc)
+                    raise
+                finally:
+                    self._looked_at = self._setting.clock()
             return self._endpoint
+
+    @property
+    def _may_look(self) -> bool:
+        # A clock that was set back must not put it off for as long.
+        return abs(self._setting.clock() - self._looked_at) > RETRY
+
+    async def _looked_up(self, fetch: FetchFunction) -> tuple[str, str]:
+        """Return the issuer and its endpoint, as its metadata has them."""
+        server = await metadata_of(self._setting.issuers[0], fetch)
+        if server.introspection is None:
+            raise Unavailable(
+                f"the metadata of {server.issuer} has no introspection_endpoint; pass endpoint= to "
+                "IntrospectionVerifier, or use another verifier"
+            )
+        return server.issuer, server.introspection
 
 
 def _claims(body: bytes, issuer: str) -> Claims:

@@ -22,22 +22,26 @@ from trio_mcp.http.server.gate import LEEWAY
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-__all__ = ["IssuerKeys", "KeySet", "Unavailable", "metadata_of"]
+__all__ = ["IssuerKeys", "KeySet", "NotYet", "Unavailable", "metadata_of"]
 
 FRESH: Final = 600.0
 """How long keys are used before they are fetched again, in seconds; chosen, as the others here."""
 STALE: Final = 3600.0
 """How long they are used if they can't be fetched again: a key that was withdrawn must not live on."""
-PAUSE: Final = 60.0
-"""How long it takes after a key was asked for that is unknown until another such key leads to a fetch."""
 RETRY: Final = 10.0
-"""How long it takes after a failed fetch until the next one."""
+"""How long it takes from one fetch to the next, whatever tokens bring: anyone can make up the name of a key."""
+BEHIND: Final = 300.0
+"""By how much keys that were fetched may be out of date: issuers have caches, and clocks that differ."""
 MAX_KEYS: Final = 100
 MAX_JWKS: Final = 256 * 1024
 
 
 class Unavailable(Exception):
-    """Whether a token is valid can't be found out now, because its issuer does not respond; the text says why."""
+    """Whether a token is valid can't be found out now; the text says why."""
+
+
+class NotYet(Unavailable):
+    """A token may have a new key, and it is too early to ask its issuer again."""
 
 
 class KeySet:
@@ -113,17 +117,27 @@ class IssuerKeys:
         self._clock = clock
         self._nursery = nursery
         self._keys: KeySet | None = None
-        self._fetched_at = self._failed_at = self._searched_at = -float("inf")
+        # When the last fetch that succeeded began, the last failed, and the last of all began or ended.
+        self._fetched_at = self._failed_at = self._asked_at = -float("inf")
+        # How many have begun, and which was the last to succeed.
+        self._begun = self._succeeded = 0
         self._problem = ""
         self._under_way: trio.Event | None = None
 
-    async def find(self, kid: object, algorithm: str) -> Sequence[Key]:
+    async def find(self, kid: object, algorithm: str, issued_at: float | None = None) -> Sequence[Key]:
         """Return the keys that can have made a signature.
+
+        Args:
+            kid: What the header of the token says; None if it says nothing.
+            algorithm: The algorithm of the signature.
+            issued_at: When the token says that it was issued.
 
         Raises:
             InvalidToken: If the issuer has no such key.
-            Unavailable: If the issuer does not respond, and no keys are there that still hold.
+            Unavailable: If the issuer does not respond, and no keys are there that still hold. `NotYet` if the key may
+                be a new one.
         """
+        seen = self._begun
         age = self._clock() - self._fetched_at
         if age > STALE:
             await self._renew()
@@ -133,19 +147,29 @@ class IssuerKeys:
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
             raise Unavailable(self._problem)
         if kid is not None and not keys.knows(kid):
-            searched = self._clock() - self._searched_at <= PAUSE
-            if not searched:
-                self._searched_at = self._clock()
-            # Those that come while it is searched for wait, too: they may have the first tokens of a new key.
-            if not searched or self._under_way is not None:
-                await self._renew()
-                keys = self._keys or keys
-            # The key may be a new one that could not be fetched, so the token must not be called invalid.
-            if not keys.knows(kid) and self._failed_at > self._fetched_at:
-                raise Unavailable(self._problem)
+            await self._renew()
+            keys = self._keys or keys
+            if not keys.knows(kid) and not self._is_settled(seen, issued_at):
+                # The issuer may have begun to sign with a new key since the last fetch. Those who have such a token
+                # must not be sent to sign in again because garbage has used up the fetch that would find the key.
+                if self._failed_at > self._fetched_at:
+                    raise Unavailable(self._problem)
+                raise NotYet(
+                    f"an access token can't be checked yet: it has an unknown key, and the keys of {self._configured} "
+                    f"were fetched less than {RETRY:.0f} s ago"
+                )
         if not (found := keys.find(kid, algorithm)):
             raise InvalidToken("its issuer has no such key")
         return found
+
+    def _is_settled(self, seen: int, issued_at: float | None) -> bool:
+        """Return whether a key that was not found can't be a new one.
+
+        Args:
+            seen: How many fetches had begun when its token came.
+            issued_at: When that says that it was issued: if it lies, it only gets the other refusal.
+        """
+        return self._succeeded > seen or (issued_at is not None and issued_at + BEHIND < self._fetched_at)
 
     async def _renew(self) -> None:
         self._start()
@@ -153,14 +177,18 @@ class IssuerKeys:
             await self._under_way.wait()
 
     def _start(self) -> None:
-        if self._under_way is None and self._clock() - self._failed_at > RETRY:
+        now = self._clock()
+        # A clock that was set back must not put it off for as long.
+        if self._under_way is None and abs(now - self._asked_at) > RETRY:
+            self._asked_at = now
+            self._begun += 1
             self._under_way = trio.Event()
             self._nursery.start_soon(self._run, self._under_way, name=f"keys of {self._configured}")
 
     async def _run(self, done: trio.Event) -> None:
         try:
             self._keys = await self._fetched()
-            self._fetched_at = self._clock()
+            self._fetched_at, self._succeeded = self._asked_at, self._begun
         except Exception as exc:  # whatever `fetch` raises: it may be the user's
             # The keys may have moved: look for them again.
             self._url = self._given
@@ -168,6 +196,7 @@ class IssuerKeys:
             self._problem = f"the keys of {self._configured} can't be fetched: {exc}"
             logger.warning("%s", self._problem)
         finally:
+            self._asked_at = self._clock()
             self._under_way = None
             done.set()
 

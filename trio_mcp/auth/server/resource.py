@@ -24,7 +24,7 @@ from trio_mcp.auth.server.answers import Answers
 from trio_mcp.auth.server.claims import Claims, InvalidToken, Setting, TooEarly, Verify, canonical
 from trio_mcp.auth.server.document import WELL_KNOWN, MetadataApp, checked_url, metadata_url, written
 from trio_mcp.auth.server.jwt import JwtVerifier
-from trio_mcp.auth.server.keys import Unavailable
+from trio_mcp.auth.server.keys import NotYet, Unavailable
 from trio_mcp.auth.server.proofs import PROOF_ALGORITHMS, InvalidProof, NonceNeeded, Proofs
 from trio_mcp.errors import AuthorizationError
 from trio_mcp.http.rules.statuses import Refusal
@@ -78,6 +78,7 @@ class ResourceServer:
 
     Attributes:
         resource: The URL of the server.
+        clock: Tells the time, in seconds since the epoch.
         scopes: What every request needs.
         metadata: The URL of the metadata (RFC 9728).
 
@@ -105,6 +106,7 @@ class ResourceServer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.resource = checked_url("resource", resource)
+        self.clock = clock
         self.scopes = _scopes(scopes)
         self.metadata = metadata_url(resource)
         check_choice("dpop", dpop, ("off", "accept", "require"))
@@ -295,6 +297,9 @@ class _Guard:
         except InvalidToken as exc:
             self._tell(exc)
             return self._answers.token()
+        except NotYet as exc:
+            self._tell(exc)
+            return self._answers.unavailable()
         except (Unavailable, AuthorizationError) as exc:
             self._tell(Unavailable(f"an access token can't be checked: {exc}"))
             return self._answers.unavailable()
@@ -321,7 +326,8 @@ class _Guard:
 
     def _tell(self, problem: Exception) -> None:
         # Anyone can send what is refused, so it must not fill the log. What only the operator can mend has to be seen.
-        now, ours = self._setting.clock(), isinstance(problem, TooEarly) or not isinstance(problem, InvalidToken)
+        now = self._setting.clock()
+        ours = isinstance(problem, TooEarly) or not isinstance(problem, (InvalidToken, NotYet))
         if seen := ours and now - self._warned_at > 60:
             self._warned_at = now
         logger.log(logging.WARNING if seen else logging.INFO, "%s", problem)

@@ -346,7 +346,7 @@ class HttpApp:
     async def _serve_lasting(self, exchange: HttpExchange, accepted: Accept, request: HttpRequest) -> None:
         """Serve a request that lasts for as long as its client likes, but no longer than its token."""
         async with background_nursery() as nursery:
-            nursery.start_soon(exchange.end_at, end_of(request.principal))
+            nursery.start_soon(exchange.end_at, end_of(request))
             await exchange.serve(accepted, request)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:

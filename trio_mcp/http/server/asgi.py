@@ -251,12 +251,14 @@ class HttpRequest:
         metadata: What handlers find in `Context.transport_metadata`.
         principal: On whose behalf the request is made, where its token was judged.
         owner: The identity of that principal; what is made for the request belongs to it.
+        clock: Tells the time by which the principal expires, in seconds since the epoch; set with it.
         permitted: Whether the head named the operation, and its scopes were judged.
     """
 
     # On the class: most servers judge no tokens.
     principal: Principal | None = None
     owner: Owner | None = None
+    clock: Callable[[], float]
     permitted = False
 
     def __init__(self, scope: Scope, receive: ReceiveCallable, headers: Headers) -> None:

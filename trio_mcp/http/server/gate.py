@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any, Final
 
 import attrs
@@ -15,7 +14,6 @@ from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Served
 from trio_mcp.http.server.protection import Guard, Identified, Protection
 from trio_mcp.jsonrpc.messages import Batch, Incoming, Request
-from trio_mcp.principal import Principal
 from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 
 __all__ = ["CREDENTIALS", "Gate", "end_of"]
@@ -24,8 +22,7 @@ CREDENTIALS: Final = ("authorization", "cookie", "dpop")
 """The fields that handlers must not see: what they know could be passed on, or be written to a log."""
 
 LEEWAY: Final = 30.0
-"""Seconds that a stream outlives its token (chosen): clocks differ, and a client that comes back with a token in its
-last seconds must not be sent away at once, again and again."""
+"""Seconds for which a token is accepted after it has expired, and its streams go on (chosen): clocks differ."""
 
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 
@@ -42,6 +39,7 @@ class Gate:
     def __init__(self, protection: Protection, guard: Guard, served: Served) -> None:
         self._identify = guard.identify
         self._permit = protection.permit
+        self._clock = protection.clock
         self._served = served
 
     async def admit(self, request: HttpRequest, answer: HttpAnswer | None = None) -> Refusal | None:
@@ -56,7 +54,7 @@ class Gate:
         assert isinstance(outcome, Identified)
         principal, headers = outcome.principal, request.headers
         headers.drop(CREDENTIALS)
-        request.principal, request.owner = principal, principal.identity
+        request.principal, request.owner, request.clock = principal, principal.identity, self._clock
         request.metadata = {"headers": headers, "principal": principal}
         # Such as a new nonce for DPoP.
         if outcome.fields and answer is not None:
@@ -112,9 +110,9 @@ class Gate:
         return refusal
 
 
-def end_of(principal: Principal | None) -> float:
-    """Return when, by Trio's clock, a stream ends that a principal has opened; infinity if never."""
-    if principal is None or principal.expires_at is None:
+def end_of(request: HttpRequest) -> float:
+    """Return when, by Trio's clock, a stream ends that a request has opened; infinity if never."""
+    if request.principal is None or request.principal.expires_at is None:
         return math.inf
-    # A token expires by the wall clock, but only Trio's can end a stream.
-    return trio.current_time() + max(principal.expires_at - time.time(), 0) + LEEWAY
+    # A token expires by the clock that it was judged by, but only Trio's can end a stream.
+    return trio.current_time() + max(request.principal.expires_at + LEEWAY - request.clock(), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import attrs
@@ -40,9 +40,11 @@ class Protection(Protocol):
 
     Attributes:
         resource: The URL by which clients know the server, as it is configured.
+        clock: Tells the time by which principals expire, in seconds since the epoch.
     """
 
     resource: str
+    clock: Callable[[], float]
 
     def opened(self) -> contextlib.AbstractAsyncContextManager[Guard]:
         """Return a block in which requests can be judged; its tasks end with the block."""

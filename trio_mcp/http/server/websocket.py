@@ -181,7 +181,7 @@ class WebSockets:
         self._count += 1
         try:
             async with background_nursery() as nursery:
-                if (deadline := end_of(request.principal)) < math.inf:
+                if (deadline := end_of(request)) < math.inf:
                     nursery.start_soon(_expire, deadline, link, sessions)
                 await self._run.serve_opening(_opening(link), opened)
         finally:

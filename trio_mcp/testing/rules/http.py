@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from trio_mcp.sockets.addresses import is_loopback
+from trio_mcp._addresses import is_loopback
 from trio_mcp.testing.rules.common import lost
 from trio_mcp.testing.rules.history import (
     Asked,

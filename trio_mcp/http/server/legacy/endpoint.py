@@ -343,7 +343,7 @@ class SseSessions:
             session.feed(message, request.metadata, held)
         finally:
             held.release()  # a handler that was started keeps it
-        session.extend(end_of(request.principal))
+        session.extend(end_of(request))
         if type(message) is Malformed:  # a response, if one is due, goes out on the stream
             return refuse(400, ErrorData(message.code, message.reason))
         await answer.whole(202)

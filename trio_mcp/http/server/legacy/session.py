@@ -206,7 +206,7 @@ class HttpSession:
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET for the stream of messages that belong to no request, from where the client left off."""
         stream = self.router.rest
-        await self._carry(stream, request, answer, stream.start, at_once=True, until=end_of(request.principal))
+        await self._carry(stream, request, answer, stream.start, at_once=True, until=end_of(request))
 
     def extend(self, until: float) -> None:
         """Keep the stream open for as long as a newer token of the same owner holds (HTTP+SSE)."""
@@ -245,7 +245,7 @@ class HttpSession:
             await answer.start_events()
             await answer.finish()
             return
-        await self._carry(stream, request, answer, cursor, at_once=True, until=end_of(request.principal))
+        await self._carry(stream, request, answer, cursor, at_once=True, until=end_of(request))
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Feed a message from the client to the connection."""
