@@ -139,6 +139,7 @@ STATED = {
     "URIs subscribed to over a list of ways": constant("MAX_URIS", FAILOVER),
     "bytes of these names, and of these URIs": constant("MAX_BYTES", FAILOVER),
     "times that a list of ways sends a request again on one way that works": constant("MAX_TRIES", FAILOVER),
+    "times in a row that calls fail on one way that works": constant("MAX_FAILED", FAILOVER),
     "requests from a server that a list of ways keeps track of": constant("MAX_QUESTIONS", FAILOVER),
     "messages that have arrived in a stdio link": link.BUFFER,
     "messages that have arrived in a link on a socket or another stream": link.BUFFER,

@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.failover.fakes import Way
+from tests.client.failover.fakes import Broken, ExchangeWay, Way
 from tests.client.failover.test_switch import BOTH, LEGACY, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
 from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Response
 
 
 @BOTH
@@ -200,47 +200,6 @@ async def test_a_link_that_fails_as_it_takes_a_request(mode: str, autojump_clock
         made.hold.set()
         assert (await client.call_tool("look", {"text": "y", "seconds": 1})).data == "y"
     assert made.ran == ["x", "y", "y"]
-
-
-class Broken(TransportError):
-    """The failure of one exchange, as over HTTP."""
-
-
-class ExchangeWay(Way):
-    """A way on which calls of tools fail one by one, as over HTTP, while the link goes on.
-
-    Attributes:
-        failing: How many more calls fail.
-        reached: Whether they reach the server.
-    """
-
-    failing, reached = 0, True
-
-    @contextlib.asynccontextmanager
-    async def __call__(self) -> AsyncIterator[Link]:
-        async with super().__call__() as link, trio.open_nursery() as nursery:
-            near, read = trio.open_memory_channel[SessionMessage](64)
-            write, far = trio.open_memory_channel[SessionMessage](64)
-
-            async def there() -> None:
-                async for item in far:
-                    message = item.message
-                    if isinstance(message, Request) and message.method == "tools/call" and self.failing:
-                        self.failing -= 1
-                        error = Broken("the connection broke")
-                        error.sent = self.reached
-                        await near.send(SessionMessage(Failure(error, message.id)))
-                    else:
-                        await link.write.send(item)
-
-            async def back() -> None:
-                async for item in link.read:
-                    await near.send(item)
-
-            nursery.start_soon(there)
-            nursery.start_soon(back)
-            yield Link(read, write)
-            nursery.cancel_scope.cancel()
 
 
 @BOTH
