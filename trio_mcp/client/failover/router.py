@@ -537,11 +537,15 @@ class Router:
         out = self.take(carrier, item)
         if out is None:
             return
-        # A link that drains must not fill our memory: it waits, as it would for the session.
-        while len(self._arrived) >= BUFFER and carrier.lost is None:
-            await self._room.park()
-        self._arrived.append(out)
-        self._reading.cancel()
+        try:
+            # A link that drains must not fill our memory: it waits, as it would for the session.
+            while len(self._arrived) >= BUFFER and carrier.lost is None:
+                await self._room.park()
+        finally:
+            # Also if the link is lost in that wait, which cancels this task: the call of a response is settled, so
+            # nothing else would end it.
+            self._arrived.append(out)
+            self._reading.cancel()
 
     async def receive(self) -> SessionMessage:
         """Wait for the session's next message: `ReadEnd.receive`."""
