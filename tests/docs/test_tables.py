@@ -198,6 +198,7 @@ STATED = {
     "the body of an HTTP error": constant("ERROR_BODY_TIMEOUT"),
     "an HTTP stream after its response": constant("DRAIN_TIMEOUT"),
     "messages of an HTTP session that wait for its event store": router.MAX_UNSTORED,
+    "responses of an HTTP session that its event store refused, for clients that come back": router.MAX_FAULTY,
     "sessions over HTTP, and again open WebSockets": HttpOptions().max_sessions,
     "bytes of messages of an HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
     "HTTP requests under way, and again bodies being read": HttpOptions().max_requests,
