@@ -6,7 +6,9 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -18,18 +20,22 @@ from tests.injection import cancel_after, cancel_everywhere
 from tests.peer import played
 from trio_mcp import (
     Backoff,
+    CallOptions,
     ClientGroup,
     Link,
     LocalProtocolError,
     McpError,
     ProcessExited,
+    RequestTimeout,
     Server,
     ServerStatus,
     SessionClosed,
+    SessionOptions,
     StdioServerParameters,
     TransportError,
     UnknownTool,
 )
+from trio_mcp.types import PromptReference
 
 
 async def test_what_a_server_writes_to_standard_error_comes_with_its_name(capfd: pytest.CaptureFixture[str]) -> None:
@@ -433,6 +439,63 @@ async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing
         assert trio.current_time() - started == pytest.approx(3)
         with pytest.raises(McpError, match="not connected, so not asked: 'a'"):
             await group.read_resource("x://y")
+
+
+@pytest.mark.parametrize(
+    ("options", "limits", "waits"),
+    [
+        ({}, {"timeout": 1}, 1),
+        ({}, {"total_timeout": 1}, 1),
+        ({}, {"timeout": 2, "total_timeout": 1}, 1),
+        ({}, {"timeout": 10}, 3),
+        ({}, {"timeout": None}, 3),
+        ({"timeout": 1}, {}, 1),
+        ({"options": SessionOptions(calls=CallOptions(total_timeout=1))}, {}, 1),
+        ({"timeout": 1}, {"timeout": 2}, 2),
+    ],
+)
+async def test_a_call_waits_no_longer_than_its_own_time_limit(
+    options: Any, limits: Any, waits: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    silent = played(say_nothing)
+    async with ClientGroup({"a": silent}, require="none", max_wait=3, **options) as group:
+        calls: list[Any] = [
+            partial(group.call_tool, "a__add", {"a": 1, "b": 2}, **limits),
+            partial(group.get_prompt, "a__x", **limits),
+            partial(group.read_resource, "x://y", server="a", **limits),
+        ]
+        if not limits.keys() - {"timeout"}:
+            reference = PromptReference(name="a__x")
+            calls += [partial(group.complete, reference, "argument", **limits)]
+        for call in calls:
+            started = trio.current_time()
+            with pytest.raises(TransportError, match="server 'a': is not connected yet"):
+                await call()
+            assert trio.current_time() - started == pytest.approx(waits)
+        if not limits.keys() - {"timeout"}:
+            started = trio.current_time()
+            assert list((await group.list_tools(**limits)).errors) == ["a"]
+            assert trio.current_time() - started == pytest.approx(waits)
+
+
+async def test_what_a_call_has_waited_for_its_server_counts_in_its_total(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = make_server()
+
+    @server.tool
+    async def slow() -> None:
+        await trio.sleep(100)
+
+    late = Flaky(server, refusal=TransportError("not yet"))
+    async with ClientGroup({"a": late}, require="none", reconnect=Backoff(first=2, jitter=0)) as group:
+        await trio.testing.wait_all_tasks_blocked()
+        late.refusal = None
+        started = trio.current_time()
+        with pytest.raises(RequestTimeout) as caught:
+            await group.call_tool("a__slow", total_timeout=3)
+        assert trio.current_time() - started == pytest.approx(3)
+        assert caught.value.limit == "total_timeout"
 
 
 async def test_an_on_status_that_raises_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -349,6 +349,68 @@ async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_cal
     assert server.asked[-1].headers["mcp-session-id"] == "s2"
 
 
+class ForgetsAtOnce(Restarting):
+    """A server that is restarted between ``initialize`` and ``notifications/initialized``, the first times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def handlers(self) -> dict[str, Any]:
+        return {**super().handlers(), "notifications/initialized": self.initialized, "GET": self.get}
+
+    async def initialized(self, asked: Asked) -> None:
+        if self.times:
+            self.times -= 1
+            self.number += 1
+        await asked.status(202 if self.knows(asked) else 404)
+
+    async def get(self, asked: Asked) -> None:
+        await (asked.events(event(CHANGED), then="gone") if self.knows(asked) else asked.status(404))
+
+
+async def test_a_session_forgotten_before_it_was_announced_is_opened_again() -> None:
+    """L, Session Management, 4; also if no call follows, or the server's own messages would not be heard."""
+    server, faults, heard = ForgetsAtOnce(1), Faults(), trio.Event()
+    async with legacy(server.handlers(), options=faults.options, on_message=lambda message: heard.set()) as (
+        asked,
+        client,
+    ):
+        await heard.wait()
+        assert await text(client) == "ok"
+    assert faults.said == []
+    assert asked.methods()[:5] == [
+        "initialize",
+        "notifications/initialized",
+        "initialize",
+        "notifications/initialized",
+        "GET",
+    ]
+
+
+async def test_a_session_opened_again_that_is_forgotten_before_it_was_announced_is_opened_once_more() -> None:
+    server = ForgetsAtOnce(0)
+    async with legacy(server.handlers()) as (asked, client):
+        assert await text(client) == "ok"
+        server.number, server.times = 2, 1
+        assert await text(client) == "ok"
+    assert asked.methods().count("initialize") == 3
+    assert asked.methods().count("tools/call") == 3
+
+
+async def test_a_server_that_always_forgets_before_the_session_is_announced_is_asked_no_more() -> None:
+    server, faults = ForgetsAtOnce(1000), Faults()
+    async with legacy(server.handlers(), options=faults.options) as (asked, client):
+        await faults.told.wait()
+        assert "has forgotten the session" in faults.said[0]
+        opened = asked.methods().count("initialize")
+        with pytest.raises(HttpError) as caught:
+            await client.call_tool("t")
+        assert caught.value.trouble == "session_lost"
+        assert asked.methods().count("initialize") <= opened + 2
+    assert opened == 3
+
+
 async def test_a_call_that_finds_out_late_uses_the_session_that_there_is() -> None:
     restarting, renewed = Restarting(), trio.Event()
 

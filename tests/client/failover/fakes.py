@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
+
+import trio
 
 from trio_mcp import Server, TransportError
 from trio_mcp.client.targets import link_factory
+from trio_mcp.convert import another
+from trio_mcp.jsonrpc.messages import Failure, Request, SessionMessage
+from trio_mcp.link import Link
 from trio_mcp.testing import FaultLinks
 
-__all__ = ["Fault", "Way"]
+__all__ = ["Broken", "ExchangeWay", "Fault", "Way"]
 
 
 class Fault(TransportError):
@@ -46,3 +53,47 @@ class Way(FaultLinks):
     def cut(self) -> None:
         """Break the open connection; new ones are let in."""
         self.reset(Fault(f"{self.name} is cut"))
+
+
+class Broken(TransportError):
+    """The failure of one exchange, as over HTTP."""
+
+
+class ExchangeWay(Way):
+    """A way on which calls of tools fail one by one, as over HTTP, while the link goes on.
+
+    Attributes:
+        failing: How many more calls fail.
+        reached: Whether they reach the server.
+        error: What they fail with.
+    """
+
+    failing, reached = 0, True
+    error: Exception = Broken("the connection broke")
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        async with super().__call__() as link, trio.open_nursery() as nursery:
+            near, read = trio.open_memory_channel[SessionMessage](64)
+            write, far = trio.open_memory_channel[SessionMessage](64)
+
+            async def there() -> None:
+                async for item in far:
+                    message = item.message
+                    if isinstance(message, Request) and message.method == "tools/call" and self.failing:
+                        self.failing -= 1
+                        error = another(self.error)
+                        if isinstance(error, Broken):
+                            error.sent = self.reached
+                        await near.send(SessionMessage(Failure(error, message.id)))
+                    else:
+                        await link.write.send(item)
+
+            async def back() -> None:
+                async for item in link.read:
+                    await near.send(item)
+
+            nursery.start_soon(there)
+            nursery.start_soon(back)
+            yield Link(read, write)
+            nursery.cancel_scope.cancel()

@@ -10,12 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from tests.client.failover.fakes import Way
+from tests.client.failover.fakes import Broken, ExchangeWay, Way
 from tests.client.failover.test_switch import BOTH, LEGACY, connected, scene
 from tests.injection import cancel_everywhere
 from tests.waiting import eventually
-from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Request, Response
+from trio_mcp import Client, Link, OutcomeUnknown, SessionMessage, TransportError, failover_client
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Notification, Request, Response
+from trio_mcp.link import BUFFER
 
 
 @BOTH
@@ -202,47 +203,6 @@ async def test_a_link_that_fails_as_it_takes_a_request(mode: str, autojump_clock
     assert made.ran == ["x", "y", "y"]
 
 
-class Broken(TransportError):
-    """The failure of one exchange, as over HTTP."""
-
-
-class ExchangeWay(Way):
-    """A way on which calls of tools fail one by one, as over HTTP, while the link goes on.
-
-    Attributes:
-        failing: How many more calls fail.
-        reached: Whether they reach the server.
-    """
-
-    failing, reached = 0, True
-
-    @contextlib.asynccontextmanager
-    async def __call__(self) -> AsyncIterator[Link]:
-        async with super().__call__() as link, trio.open_nursery() as nursery:
-            near, read = trio.open_memory_channel[SessionMessage](64)
-            write, far = trio.open_memory_channel[SessionMessage](64)
-
-            async def there() -> None:
-                async for item in far:
-                    message = item.message
-                    if isinstance(message, Request) and message.method == "tools/call" and self.failing:
-                        self.failing -= 1
-                        error = Broken("the connection broke")
-                        error.sent = self.reached
-                        await near.send(SessionMessage(Failure(error, message.id)))
-                    else:
-                        await link.write.send(item)
-
-            async def back() -> None:
-                async for item in link.read:
-                    await near.send(item)
-
-            nursery.start_soon(there)
-            nursery.start_soon(back)
-            yield Link(read, write)
-            nursery.cancel_scope.cancel()
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("tool", "failing", "reached", "ends"),
@@ -296,3 +256,44 @@ async def test_a_call_whose_first_try_still_runs_is_sent_again_later(autojump_cl
         await client.list_tools()
         assert (await client.call_tool("look", {"text": "x"})).data == "x"
         assert client.transport.switches == 0
+
+
+async def test_a_response_that_waits_to_be_handed_over_is_not_lost_with_its_link(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A link that drains waits for a session that does not read; the response in hand has settled its call."""
+    made = scene()
+    first, second = made.ways
+    first.down()
+    async with failover_client([first, second], settle=1) as link:
+
+        async def ask(request_id: int, method: str, **params: Any) -> None:
+            await link.write.send(SessionMessage(Request(request_id, method, params)))
+
+        client = {"name": "test", "version": "1"}
+        await ask(1, "initialize", protocolVersion=LEGACY, capabilities={}, clientInfo=client)
+        assert isinstance((await link.read.receive()).message, Response)
+        await link.write.send(SessionMessage(Notification("notifications/initialized")))
+        calls = range(2, 2 + BUFFER + 20)
+        for number in calls:
+            await ask(number, "tools/call", name="buy", arguments={"text": str(number), "wait": True})
+        await eventually(lambda: len(made.ran) == len(calls))
+        first.accept()
+        await eventually(lambda: first.open == 1)
+        await trio.sleep(10)  # the first way carries now, and the second drains
+        made.hold.set()
+        await trio.testing.wait_all_tasks_blocked()
+        second.cut()
+        await trio.testing.wait_all_tasks_blocked()
+        # Sending finds out that the link is lost, while the task that reads it waits with a response in its hand.
+        for number in calls:
+            await link.write.send(SessionMessage(Notification("notifications/cancelled", {"requestId": number})))
+        told: list[Any] = []
+        with trio.move_on_after(60):
+            while True:
+                message = (await link.read.receive()).message
+                if isinstance(message, Failure):
+                    told.append(message.request_id)
+                elif isinstance(message, (Response, ErrorResponse)):
+                    told.append(message.id)
+    assert sorted(told) == [*calls]

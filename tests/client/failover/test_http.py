@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.http_peer import Asked, HttpPeer, event, giving
 from tests.transports.http_calls import serving
-from tests.transports.http_legacy import OldServer, Restarting, text
+from tests.transports.http_legacy import QUICK, OldServer, Restarting, text
 from tests.transports.support import DEADLINE
-from trio_mcp import Client, FailoverParameters, OutcomeUnknown, TransportError
+from trio_mcp import Backoff, Client, FailoverParameters, OutcomeUnknown, TransportError, streamable_http_client
+from trio_mcp.client.failover.router import MAX_FAILED, MAX_TRIES
 
 pytestmark = pytest.mark.legacy
 
@@ -45,9 +47,14 @@ KINDS: dict[str, Any] = {"HTTP+SSE": ForgetfulOldServer, "Streamable HTTP": Forg
 
 
 @contextlib.asynccontextmanager
-async def two_ways(first: Any, second: Any) -> AsyncIterator[tuple[Client, HttpPeer, HttpPeer]]:
+async def two_ways(
+    first: Any, second: Any, reconnect: Backoff | None = None
+) -> AsyncIterator[tuple[Client, HttpPeer, HttpPeer]]:
     async with serving(first.handlers()) as one, serving(second.handlers()) as other:
-        target = FailoverParameters([one.url, other.url], settle=DEADLINE)
+        ways: list[Any] = [one.url, other.url]
+        if reconnect is not None:
+            ways = [partial(streamable_http_client, url, reconnect=reconnect) for url in ways]
+        target = FailoverParameters(ways, settle=DEADLINE)
         async with Client(target, mode="legacy") as client:
             assert await text(client) == "ok"
             yield client, one, other
@@ -91,8 +98,22 @@ LOOK = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"read
 @pytest.mark.parametrize("status", [401, 404, 405])
 async def test_a_call_whose_stream_can_not_be_resumed_is_unknown(status: int) -> None:
     """The status refuses the GET that should resume the stream, so it says nothing about the call."""
-    async with two_ways(ServerThatLosesStreams(status), ForgetfulServer()) as (client, _, other):
+    async with two_ways(ServerThatLosesStreams(status), ForgetfulServer(), QUICK) as (client, _, other):
         with pytest.raises(OutcomeUnknown, match="can't be resumed") as caught:
             await client.call_tool("buy")
         assert isinstance(caught.value.__cause__, TransportError)
         assert "tools/call" not in other.methods()
+
+
+async def test_calls_whose_streams_can_not_be_resumed_go_to_the_next_way_if_they_may_be_repeated() -> None:
+    """The first way gives signs of life, so the next is tried only when several calls have failed."""
+    async with two_ways(ServerThatLosesStreams(405), ForgetfulServer(), QUICK) as (client, one, other):
+        await client.list_tools()
+        for number in range(1, MAX_FAILED):
+            with pytest.raises(OutcomeUnknown):
+                await client.call_tool("buy")
+            await one.until("ping", number)
+        assert await text(client, "look") == "ok"
+        assert client.transport.switches == 1
+        assert other.methods().count("tools/call") == 1
+        assert one.methods().count("tools/call") == MAX_FAILED + 1 + MAX_TRIES

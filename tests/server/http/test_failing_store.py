@@ -269,3 +269,62 @@ async def test_a_session_ends_even_if_the_store_fails_to_forget_it(caplog: pytes
 
             await eventually(expired)
         await works(http)
+
+
+def settled(made: Made) -> bool:
+    """Return whether each request has its response, in the store or not."""
+    (statistics,) = made.server.statistics().http
+    return statistics.unanswered == statistics.unstored == 0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_client_that_comes_back_is_told_that_its_response_was_lost(
+    begun: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not an empty stream that ends, as if it had everything; and again, until it has got that."""
+    store = Failing("")
+    async with served(HttpOptions(event_store=store)) as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("wait", {"progress": 1} if begun else {}, id=7) as r:
+            last = (await Events(r).next()).id
+            await made.started.wait()
+        await eventually(lambda: made.server.statistics().http[0].exchanges == 0)
+        store.failing = "append"
+        made.go.set()
+        await made.finished.wait()
+        await eventually(lambda: settled(made))
+        store.failing = ""
+        for _ in range(2):
+            async with raw.listen(last) as r:
+                events = Events(r)
+                messages = [await events.message() for _ in range(1 + begun)]
+                assert "the event store failed" in messages[-1]["error"]["message"]
+                assert messages[-1]["id"] == 7
+        await works(http)
+
+
+async def test_only_so_many_lost_responses_are_kept_for_those_who_come_back(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest are dropped."""
+    monkeypatch.setattr("trio_mcp.http.server.legacy.streams.MAX_FAULTY", 2)
+    store = Failing("")
+    async with served(HttpOptions(event_store=store)) as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        lasts = []
+        for id in range(3):
+            made.started = trio.Event()
+            async with raw.call("wait", id=id) as r:
+                lasts.append((await Events(r).next()).id)
+                await made.started.wait()
+        store.failing = "append"
+        made.go.set()
+        await eventually(lambda: settled(made))
+        store.failing = ""
+        statuses = []
+        for last in lasts:
+            async with raw.listen(last) as r:
+                statuses.append(r.status_code)
+        assert sorted(statuses) == [200, 200, 410]

@@ -35,6 +35,9 @@ class Carrier:
         opened_here: Whether we have opened the session here ourselves, and the server has been told that it is open.
         lost: Why it can't be used any more; None while it can.
         left: Why it is not to carry any more, although it still works; None if there is no such reason.
+        blamed: The failure of a call that was the last to fail on it since it gave a sign of life; None if none did.
+        failed: How often in a row calls have failed on it, and it has given a sign of life after that.
+        failing: Whether it was left because of that.
         suspected: Whether an exchange failed in a way that puts the whole link in doubt.
         flushing: Whether requests are being repeated on it; nothing else may be sent meanwhile.
         pause: The wait that its task is in, to be cancelled when something has changed; None if it is in none.
@@ -52,6 +55,9 @@ class Carrier:
         self.opened_here = False
         self.lost: Exception | None = None
         self.left: Exception | None = None
+        self.blamed: Exception | None = None
+        self.failed = 0
+        self.failing = False
         self.suspected = False
         self.flushing = False
         self._scope = scope

@@ -36,7 +36,7 @@ class Ways:
 
     def __init__(self, ways: Sequence[NamedWay], settings: FailoverParameters) -> None:
         self._settings = settings
-        self._router = Router(settings.on_switch)
+        self._router = Router(settings.on_switch, alone=len(ways) == 1)
         self._ways: list[Way] = []
         for place, (name, connect) in enumerate(ways):
             self._ways.append(Way(place, name, connect, self._router, settings, self._ways))

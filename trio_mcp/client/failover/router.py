@@ -17,7 +17,14 @@ from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import Switch, TransportStatus
 from trio_mcp.client.failover.remembered import ACKNOWLEDGED, LEARNED, Remembered
-from trio_mcp.errors import AuthorizationError, HttpError, OutcomeUnknown, TransportError
+from trio_mcp.errors import (
+    AuthorizationError,
+    HttpError,
+    MessageTooLarge,
+    OutcomeUnknown,
+    RemoteProtocolError,
+    TransportError,
+)
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -46,6 +53,10 @@ OWN: Final = "failover-"
 MAX_TRIES: Final = 3
 """How often a request is sent again on one way because its exchange failed, while the way as a whole works. Chosen."""
 
+MAX_FAILED: Final = 3
+"""How often in a row calls may fail on a way, with a sign of life after each, before the next is tried. Chosen: one or
+two may have themselves to blame."""
+
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
 """Seconds between these. Chosen: new calls wait as well, and a way that is about to fail gets the time to do so."""
@@ -59,6 +70,7 @@ class Router:
 
     Args:
         on_switch: Called with each switch.
+        alone: Whether there is no other way to go to.
 
     Attributes:
         carrier: The link that carries the session now; None if there is no such link.
@@ -78,8 +90,9 @@ class Router:
         unknown: The number of calls whose outcome is not known.
     """
 
-    def __init__(self, on_switch: Callable[[Switch], object] | None) -> None:
+    def __init__(self, on_switch: Callable[[Switch], object] | None, *, alone: bool = False) -> None:
         self._on_switch = on_switch
+        self._alone = alone
         self.open: dict[Carrier, None] = {}
         self.carrier: Carrier | None = None
         self.draining: Carrier | None = None
@@ -148,7 +161,7 @@ class Router:
                     _try(carrier.send_nowait, _cancellation(request_id, "another way carries the subscription"))
 
     def leave(self, carrier: Carrier, cause: Exception) -> None:
-        """Let a link carry no more because its server takes nothing now; what is in flight ends there."""
+        """Let a link carry no more, as its server takes nothing now or calls fail; what is in flight ends there."""
         # A server that ends refuses each new request, and only the first refusal is news.
         if carrier is not self.carrier:
             return
@@ -158,8 +171,23 @@ class Router:
         carrier.left = cause
         self.carrier, self._left = None, (carrier.name, cause)
         self._let_drain(carrier)
-        logger.warning("%s takes no more requests: %s", carrier.name, cause)
+        logger.warning("%s gets no more requests: %s", carrier.name, cause)
         self.notify()
+
+    def _count_failure(self, carrier: Carrier) -> None:
+        """Count that calls have failed on a link that has given a sign of life since; if too often, leave it."""
+        # Once for all that have failed meanwhile: a connection that broke may have carried many.
+        error, carrier.blamed = carrier.blamed, None
+        if error is None or carrier is not self.carrier or self._alone:
+            return
+        carrier.failed += 1
+        if carrier.failed >= MAX_FAILED:
+            carrier.failing = True
+            cause = TransportError(
+                f"calls fail on it again and again, though it gives signs of life: {brief_cause(error)}"
+            )
+            cause.__cause__ = error
+            self.leave(carrier, cause)
 
     def _announce(self, switch: Switch) -> None:
         self.switches += 1
@@ -244,6 +272,10 @@ class Router:
 
     def _acquit(self, carrier: Carrier) -> None:
         """Let the requests fail that a link has failed too often, as it has turned out to work."""
+        for _, failure in carrier.in_doubt.values():
+            carrier.blamed = failure.message.error  # type: ignore[union-attr]
+        # Before they fail: if the link is left because of them, they are repeated on the next.
+        self._count_failure(carrier)
         for request_id, (_, failure) in carrier.in_doubt.items():
             self._tries.pop(request_id, None)
             self.remembered.forget(request_id)
@@ -306,6 +338,8 @@ class Router:
                 self._learn(sent, message)  # type: ignore[arg-type]
             if self._tries:
                 self._tries.pop(message.id, None)  # type: ignore[union-attr, arg-type]
+            if carrier.failed:
+                carrier.failed = 0
             self.heard = True
             return item
         if kind is Notification:
@@ -450,6 +484,7 @@ class Router:
                 carrier.in_flight.pop(each.id, None)
             elif isinstance(each, Request) and len(self._questions) < MAX_QUESTIONS:
                 self._questions.setdefault(each.id, (carrier, each.id))
+        carrier.failed = 0
         self.heard = True
         return item
 
@@ -477,6 +512,9 @@ class Router:
             return None
         if not _doubtful(error):
             self.remembered.forget(request_id)
+            if _of_the_way(error):
+                carrier.blamed = error
+                self._suspect(carrier)
             return item
         # One exchange failed, and perhaps the way with it: its task finds out.
         self._suspect(carrier)
@@ -491,6 +529,7 @@ class Router:
             self._send_elsewhere(sent)
             return None
         self._reclaim(carrier, sent, error)
+        carrier.blamed = error
         return None
 
     async def pass_on(self, carrier: Carrier, item: SessionMessage) -> None:
@@ -498,11 +537,15 @@ class Router:
         out = self.take(carrier, item)
         if out is None:
             return
-        # A link that drains must not fill our memory: it waits, as it would for the session.
-        while len(self._arrived) >= BUFFER and carrier.lost is None:
-            await self._room.park()
-        self._arrived.append(out)
-        self._reading.cancel()
+        try:
+            # A link that drains must not fill our memory: it waits, as it would for the session.
+            while len(self._arrived) >= BUFFER and carrier.lost is None:
+                await self._room.park()
+        finally:
+            # Also if the link is lost in that wait, which cancels this task: the call of a response is settled, so
+            # nothing else would end it.
+            self._arrived.append(out)
+            self._reading.cancel()
 
     async def receive(self) -> SessionMessage:
         """Wait for the session's next message: `ReadEnd.receive`."""
@@ -791,10 +834,19 @@ def _doubtful(error: Exception) -> bool:
     """Return whether the failure of one exchange puts the whole way in doubt."""
     if isinstance(error, AuthorizationError):
         return False
-    if isinstance(error, HttpError):
-        # Anything else is about the request or who sent it, and each way leads to a server that would say the same.
-        return error.trouble in ("busy", "gateway", "session_lost")
+    if isinstance(error, HttpError) and 400 <= error.status < 500:
+        # Any other is about the request or who sent it, and each way leads to a server that would say the same.
+        return error.trouble in ("busy", "session_lost")
+    # Other statuses have no result, but do not say either that nothing was done: a redirection, the page of a portal.
     return _of_the_link(error)
+
+
+def _of_the_way(error: Exception) -> bool:
+    """Return whether the way may be to blame for the failure of a call."""
+    # Not for a login that is missing, which the caller hears of, nor for what is larger than the caller allows.
+    if isinstance(error, (AuthorizationError, MessageTooLarge)):
+        return False
+    return isinstance(error, RemoteProtocolError) or _of_the_link(error)
 
 
 def _not_done(error: Exception) -> bool:

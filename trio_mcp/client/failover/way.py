@@ -13,7 +13,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.client.failover.carrier import Carrier
 from trio_mcp.client.failover.parameters import FailoverParameters, WayState, WayStatus
-from trio_mcp.client.failover.router import Router, brief_cause, is_busy, is_ending
+from trio_mcp.client.failover.router import MAX_FAILED, Router, brief_cause, is_busy, is_ending
 from trio_mcp.errors import McpError, TransportError
 from trio_mcp.jsonrpc.messages import (
     ErrorData,
@@ -62,6 +62,7 @@ class Way:
         cause: Its last failure.
         attempt_since: When the attempt to connect that is under way began; None without one.
         retry_at: Not to be tried before this time.
+        doubted: Whether it was left because calls failed on it, and has not worked since it was taken back.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Way:
         self.cause: Exception | None = None
         self.attempt_since: float | None = None
         self.retry_at = -math.inf
+        self.doubted = False
         self._connect = connect
         self._watch = current_stopwatch()
         self._router = router
@@ -159,6 +161,7 @@ class Way:
         elif use.scope.cancelled_caught:
             cause = TransportError(f"it did not connect and respond within {limit:g} seconds")
         if carrier is not None:
+            self.doubted = carrier.failing or (self.doubted and (carrier.failed > 0 or not use.proven))
             self._router.end_draining(carrier)
             self._router.lose(carrier, cause or TransportError("it was left"))
         if cause is None:
@@ -169,7 +172,8 @@ class Way:
     def _note_failure(self, cause: Exception, use: _Use) -> None:
         self.state, self.cause = "failed", cause
         now, lasted = self._watch.time(), use.carried_for()
-        if lasted >= self._settings.settle:
+        # However long it carried: one that calls have failed on proves nothing by that.
+        if lasted >= self._settings.settle and not self.doubted:
             self._failures = self._relapses = 0
         # Only after a return: a way that carried because no other did has drawn the session away from none.
         elif use.proven:
@@ -233,6 +237,9 @@ class _Use:
         router.open[carrier] = None
         if not await self._prepare(carrier):
             return
+        # Another way works, so one more call that fails is enough to go back to that.
+        if self._way.doubted and self.proven:
+            carrier.failed = MAX_FAILED - 1
         # Before `activate`, which calls `on_switch`: the hook may look at `client.transport`.
         self._way.state, self._way.attempt_since = "carrying", None
         self._since = self._watch.time()
@@ -415,8 +422,10 @@ class _Use:
             if due:
                 await self._check(carrier)
             # After the check: a link in doubt has to give a sign of life before anything is tried on it again.
-            if (due or carrier.flushing) and router.carrier is carrier:
-                await trio.sleep(router.pause)
+            if due or carrier.flushing:
+                until = self._watch.time() + router.pause
+                while router.carrier is carrier and self._watch.time() < until:
+                    await self._pause(carrier, until)
             if carrier.flushing:
                 await router.flush(carrier)
             if not silent or self._watch.time() >= check_at:
@@ -452,9 +461,11 @@ class _Use:
                 await carrier.send(SessionMessage(Request(probe, *self._sign_of_life())))
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
                 router.lose(carrier, TransportError(f"the link takes no more messages: {exc}"))
-            while carrier.own.get(probe, carrier) is None:
+            while carrier.own.get(probe, carrier) is None and router.carrier is carrier:
                 await self._pause(carrier, math.inf)
         carrier.own.pop(probe, None)
+        if router.carrier is not carrier:
+            return  # it has been left meanwhile, and is asked as one that drains
         # Any message will do: a busy server may be long in coming to the question, and still send other things.
         if carrier.received == seen and self._watch.time() <= limit.deadline + LATE:
             router.lose(carrier, TransportError(f"no sign of life for {patience:g} seconds, although asked for one"))

@@ -90,7 +90,7 @@ class Catalog:
 
     async def listed(self, kind: str, timeout: Limit = USE_SESSION) -> Listed[Any]:
         """Ask all servers for their list of a kind, one of `KINDS`."""
-        return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout))
+        return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout), timeout=timeout)
 
     async def _list_of(self, kind: str, member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
         iterate, key = KINDS[kind]
@@ -107,7 +107,11 @@ class Catalog:
         return items
 
     async def _gather(
-        self, get: Callable[[Member, Client], Awaitable[list[ItemT]]], servers: Collection[str] | None = None
+        self,
+        get: Callable[[Member, Client], Awaitable[list[ItemT]]],
+        servers: Collection[str] | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
     ) -> Listed[ItemT]:
         """Ask servers (by default all) for a list each; the failure of one does not affect the others."""
         found: dict[str, list[ItemT]] = {}
@@ -120,7 +124,7 @@ class Catalog:
                 with about(server):
                     member = self._members.named(server)
                     # Waiting for a server to come back takes no place: only requests count for the limit.
-                    client = await self._members.client(server)
+                    client, _ = await self._members.client(server, {"timeout": timeout})
                     async with limiter:
                         found[server] = await get(member, client)
             except (TypeError, ValueError) as exc:  # an invalid argument, which is the same for every server
@@ -160,12 +164,13 @@ class Catalog:
             raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tools', 'prompts')}")
         return pair
 
-    async def find(self, name: str, what: str) -> tuple[str, str]:
+    async def find(self, name: str, what: str, timeout: Limit = USE_SESSION) -> tuple[str, str]:
         """Split a name as `split` does, but list anew if it is a shortened name not known yet.
 
         Args:
             name: The name in the group.
             what: What it names: ``"tool"`` or ``"prompt"``.
+            timeout: That of the call which wants to know.
 
         Raises:
             McpError: If no server of the group can have it; an `UnknownTool` for a tool. A server's answer would be an
@@ -176,7 +181,7 @@ class Catalog:
         pair = self._names.split(name)
         # A shortened name holds a hash, so its parts are known only from a list that was made here.
         if pair is None and self._names.is_shortened(name):
-            await self.listed(f"{what}s")
+            await self.listed(f"{what}s", timeout)
             pair = self._names.split(name)
         if pair is None or pair[0] not in self._members.by_name:
             text = f"the group has no {what} {name!r}"

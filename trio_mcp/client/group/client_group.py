@@ -60,7 +60,7 @@ class ClientGroup(EnteredOnce):
         require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to
             one of them raised. ``"any"``: wait for every first attempt, but raise only if all of them failed.
             ``"none"``: don't wait.
-        max_wait: Seconds that a call waits for its server.
+        max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
         reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default half a second,
             then longer each time, up to a minute, without end. A connection that lasts for the longest delay starts
             the sequence over.
@@ -296,9 +296,9 @@ class ClientGroup(EnteredOnce):
         """
         # May list tools, to learn what a shortened name stands for. The server's client is looked up after that, as the
         # connection may have been replaced meanwhile.
-        server, tool = await self._catalog.find(name, "tool")
+        server, tool = await self._catalog.find(name, "tool", limits.get("timeout", USE_SESSION))
         with self._catalog.using(server, "tool", name):
-            client = await self._members.client(server)
+            client, limits = await self._members.client(server, limits)
             answer: ToolResult = await client.call_tool(tool, arguments, result_type=result_type, meta=meta, **limits)
             return answer
 
@@ -323,9 +323,10 @@ class ClientGroup(EnteredOnce):
 
         Errors as in `call_tool`; further errors, which name the server, and cancellation as in `Client.get_prompt`.
         """
-        server, prompt = await self._catalog.find(name, "prompt")
+        server, prompt = await self._catalog.find(name, "prompt", limits.get("timeout", USE_SESSION))
         with self._catalog.using(server, "prompt", name):
-            return await (await self._members.client(server)).get_prompt(prompt, arguments, meta=meta, **limits)
+            client, limits = await self._members.client(server, limits)
+            return await client.get_prompt(prompt, arguments, meta=meta, **limits)
 
     # --- resources, and completion of arguments ----------------------------------------------------------------------
 
@@ -376,7 +377,8 @@ class ClientGroup(EnteredOnce):
         if server is None:
             server = await self._catalog.server_of(uri)
         with about(server):
-            return await (await self._members.client(server)).read_resource(uri, meta=meta, **limits)
+            client, limits = await self._members.client(server, limits)
+            return await client.read_resource(uri, meta=meta, **limits)
 
     async def complete(
         self,
@@ -407,7 +409,7 @@ class ClientGroup(EnteredOnce):
         Further errors, which name the server, and cancellation as in `Client.complete`.
         """
         if isinstance(ref, PromptReference):
-            server, name = await self._catalog.find(ref.name, "prompt")
+            server, name = await self._catalog.find(ref.name, "prompt", timeout)
             # A copy: the caller's reference keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
         # A URI template has no prefix of the group, so its server is looked up like that of a URI.
@@ -416,5 +418,5 @@ class ClientGroup(EnteredOnce):
         if server is None:
             raise TypeError(f"ref must be a PromptReference or a ResourceTemplateReference, got {type(ref).__name__}")
         with about(server):
-            client = await self._members.client(server)
+            client, _ = await self._members.client(server, {"timeout": timeout})
             return await client.complete(ref, argument, value, context=context, timeout=timeout, meta=meta)

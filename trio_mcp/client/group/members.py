@@ -20,6 +20,8 @@ from trio_mcp.client.targets import Target
 from trio_mcp.errors import ConfigError, LocalProtocolError, SessionClosed, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.retrying import Backoff, asks_anew
+from trio_mcp.session.calls import USE_SESSION, CallLimits, Limits
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.stdio.parameters import StdioServerParameters
 
 __all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus"]
@@ -55,6 +57,7 @@ class Member:
         ended: Set when none of its tasks runs any more.
         lists: What it has listed since it was connected, by kind: the group's names of its tools and prompts, the URIs
             of its resources, its URI templates. A kind that has not been listed is missing.
+        usual: The limits of calls that set none themselves.
     """
 
     def __init__(
@@ -86,6 +89,8 @@ class Member:
         self._ending = False
         # Thrown away: it raises now, in the caller's task, if an argument is invalid.
         self._new_client()
+        calls, timeout = (options.get("options") or SessionOptions()).calls, options.get("timeout", USE_SESSION)
+        self.usual = calls if timeout is USE_SESSION else attrs.evolve(calls, timeout=timeout)
 
     @property
     def client(self) -> Client | None:
@@ -214,7 +219,7 @@ class Members:
 
     Args:
         require: As of `ClientGroup`, like all but the last.
-        max_wait: Seconds that a call waits for its server.
+        max_wait: Seconds that a call waits for its server, if its own time limit is not shorter.
         reconnect: The delays between attempts to connect.
         on_status: Called with each new status.
         on_removed: Called with the name of each server that is removed.
@@ -363,19 +368,33 @@ class Members:
             except Exception:  # a callback of the program must not end the task that keeps a server connected
                 logger.exception("on_status failed")
 
-    async def client(self, name: str) -> Client:
+    async def client(self, name: str, limits: CallLimits) -> tuple[Client, CallLimits]:
         """Return the client of a server, waiting for it if it could be connected soon.
+
+        Args:
+            name: The name of the server.
+            limits: Those of the call that it is for. It waits no longer than their time.
+
+        Returns:
+            The client, and the limits that are left for the call.
 
         Raises:
             TransportError: If it is not connected; the error says why.
         """
         member = self.named(name)
-        return member.client or await self._wait_for(member)
+        if (client := member.client) is not None:
+            return client, limits
+        whole, began = Limits.of(member.usual, limits), trio.current_time()
+        client = await self._wait_for(member, min(self._max_wait, whole.patience))
+        if whole.total_timeout is None:
+            return client, limits
+        # `timeout` is for the response alone, like that of each page and round.
+        return client, {**limits, "total_timeout": began + whole.total_timeout - trio.current_time()}
 
-    async def _wait_for(self, member: Member) -> Client:
+    async def _wait_for(self, member: Member, most: float) -> Client:
         if self._nursery is None:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
-        deadline = trio.current_time() + self._max_wait
+        deadline = trio.current_time() + most
         with trio.move_on_at(deadline):
             # Checked anew at each change: as soon as the next attempt lies behind the deadline, waiting is pointless.
             while not _is_hopeless(member.status, deadline):

@@ -12,7 +12,7 @@ import trio
 from trio_mcp.errors import TransportError
 from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.posting import Remote, Session, SessionKeeper
-from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.link import Link
 
 __all__ = ["session_keeper", "sse_client"]
@@ -56,6 +56,9 @@ class NoSessions:
         raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may speak nothing else")
 
     def announcing(self, done: trio.Event) -> None:
+        """Do nothing."""
+
+    async def announce(self, notification: Notification) -> None:
         """Do nothing."""
 
     async def end(self) -> None:

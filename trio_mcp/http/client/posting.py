@@ -123,6 +123,13 @@ class SessionKeeper(Protocol):
     def announcing(self, done: trio.Event) -> None:
         """Record that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
 
+    async def announce(self, notification: Notification) -> None:
+        """Send ``notifications/initialized``.
+
+        Raises:
+            TrioMcpError: If the server did not accept it.
+        """
+
     async def end(self) -> None:
         """End the session, because the link is closed."""
 

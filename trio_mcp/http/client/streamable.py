@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import trio
@@ -214,7 +214,7 @@ class HttpLink:
         # The request is settled here, but perhaps not at a server of the legacy era.
         if exchange is None:
             if self.remote.modern is None:
-                posts.start_soon(self._post, notice, lambda: None)
+                posts.start_soon(self._post, notice, self.remote.tell, lambda: None)
         elif exchange.modern is not None or not exchange.sent:
             # S, Cancellation: closing the response stream is the cancellation. What was not sent needs none.
             exchange.scope.cancel(params.get("reason"))
@@ -231,15 +231,17 @@ class HttpLink:
             elif not exchange.written:
                 exchange.accepted = trio.Event()
                 told()  # what is not written now need not be; the notification is for what was written after all
-            posts.start_soon(self._post, notice, told, exchange.accepted)
+            posts.start_soon(self._post, notice, self.remote.tell, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
         """Send messages that belong to the same request of the peer, or to none, in the order they were handed over."""
         # Each waits for the one before: separate POSTs could overtake each other, and progress would go backwards.
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done
+        tell: Callable[[Any], Awaitable[None]] = self.remote.tell
         if isinstance(message, Notification) and message.method == "notifications/initialized":
             self.remote.sessions.announcing(done)
+            tell = self.remote.sessions.announce
 
         def settled() -> None:
             done.set()
@@ -247,15 +249,21 @@ class HttpLink:
                 del self._in_order[related]
             self._posts.release()
 
-        posts.start_soon(self._post, message, settled, previous)
+        posts.start_soon(self._post, message, tell, settled, previous)
 
-    async def _post(self, message: Message, settled: Callable[[], None], previous: trio.Event | None = None) -> None:
+    async def _post(
+        self,
+        message: Message,
+        tell: Callable[[Any], Awaitable[None]],
+        settled: Callable[[], None],
+        previous: trio.Event | None = None,
+    ) -> None:
         what = repr(message.method) if isinstance(message, Notification) else "a response"
         try:
             if previous is not None:
                 await previous.wait()
             with current_stopwatch().limit(POST_TIMEOUT) as scope:
-                await self.remote.tell(message)
+                await tell(message)
             if scope.cancelled_caught:
                 await self.remote.report(f"{what} was not accepted by the server within {POST_TIMEOUT:g} seconds")
         except Exception as exc:

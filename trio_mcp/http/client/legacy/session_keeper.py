@@ -258,6 +258,22 @@ class LegacySessions:
         """Let requests wait for ``done``: ``notifications/initialized`` is about to be sent."""
         self._ready = done
 
+    async def announce(self, notification: Notification) -> None:
+        """Send ``notifications/initialized``; open another session if the server has forgotten this one by then.
+
+        Raises:
+            TrioMcpError: If the server did not accept it.
+        """
+        session = self.session
+        try:
+            await self.remote.tell(notification)
+        except HttpError as exc:
+            # In HTTP+SSE a session lasts as long as the stream, and so no longer than the link.
+            if exc.trouble != "session_lost" or not self.remote.answers_here:
+                raise
+            # Not left to the next call: without one, the server's own messages would never be heard.
+            await self._renew(session)
+
     async def end(self) -> None:
         """End the session with a DELETE; if the connection breaks, with a second one."""
         session = self.session
@@ -346,16 +362,14 @@ class LegacySessions:
             # `initialize` in the old words, so that the new session has the same client, revision and capabilities. Its
             # response makes `_opened` replace `self.session`.
             with current_stopwatch().limit(RENEWAL_TIMEOUT) as scope:
-                await self.remote.ask("initialize", lost.params)
-                lost.scope.cancel("the session is lost")
-                spoken = self.session.revision if self.session is not None else ""
-                if spoken != lost.revision:
-                    # The session above has negotiated the other one, and can't change.
-                    text = f"the server has forgotten the session, and now speaks {spoken!r}"
-                    error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
-                    await self.remote.deliver(Failure(error))
-                    raise error
-                await self.remote.tell(Notification("notifications/initialized"))
+                try:
+                    await self._open_one_like(lost)
+                except HttpError as exc:
+                    # The server may be restarted in the middle of this, too; but one that always forgets must not keep
+                    # us going.
+                    if exc.trouble != "session_lost":
+                        raise
+                    await self._open_one_like(lost)
             if scope.cancelled_caught:
                 text = f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
                 renewal.error = TransportError(text)
@@ -365,6 +379,18 @@ class LegacySessions:
             ready.set()
             self._renewal = None
             renewal.done.set()
+
+    async def _open_one_like(self, lost: LegacySession) -> None:
+        await self.remote.ask("initialize", lost.params)
+        lost.scope.cancel("the session is lost")
+        spoken = self.session.revision if self.session is not None else ""
+        if spoken != lost.revision:
+            # The session above has negotiated the other one, and can't change.
+            text = f"the server has forgotten the session, and now speaks {spoken!r}"
+            error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
+            await self.remote.deliver(Failure(error))
+            raise error
+        await self.remote.tell(Notification("notifications/initialized"))
 
     # --- HTTP+SSE ----------------------------------------------------------------------------------------------------
 

@@ -222,7 +222,7 @@ class HttpSession:
             await _refuse(answer, 400, text)
             return
         number, cursor = found
-        stream = self.router.streams.get(number)
+        stream = self.router.streams.get(number) or self.router.faulty.get(number)
         if stream is not None and cursor > stream.last:
             await _refuse(answer, 400, "the Last-Event-ID names an event that was never sent")
             return
@@ -353,7 +353,7 @@ class HttpSession:
         with trio.move_on_after(PRIMING_DELAY) if writer.first else contextlib.nullcontext():
             while not (stream.ready or stream.ended or writer.until is not None or writer.scope.cancel_called):
                 await stream.change()
-        if writer.until is not None or writer.scope.cancel_called or not stream.ended or stream.ready != 1:
+        if writer.until is not None or writer.scope.cancel_called or not stream.complete or stream.ready != 1:
             return False
         # Outside any scope: it is a single write, which ends with the connection at the latest.
         await self._write_ready(stream, writer, answer, cursor)
@@ -418,7 +418,7 @@ class HttpSession:
             await answer.start_events()
             await answer.send(writer.take_first())
         # The response alone, with nothing before it: send it in one piece, as JSON if the client needs no ids.
-        only = len(events) == 1 and stream.ended and events[0].number == stream.last
+        only = len(events) == 1 and stream.complete and events[0].number == stream.last
         if not answer.started and only:
             stream.taken = stream.last
             if writer.first:
@@ -432,7 +432,7 @@ class HttpSession:
             if writer.until is not None and event.number > writer.until:
                 break
             data = writer.take_first() + _encoded(stream, event)
-            if stream.ended and event.number == stream.last and writer.until is None:
+            if stream.complete and event.number == stream.last and writer.until is None:
                 await answer.finish(data)
             else:
                 await answer.send(data)

@@ -40,7 +40,7 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.session.sink import Owner
 
-__all__ = ["MAX_DETACHED", "MAX_WAITING", "MAX_WAITING_BYTES", "ROOM", "Router", "Stream", "Writer"]
+__all__ = ["MAX_DETACHED", "MAX_FAULTY", "MAX_WAITING", "MAX_WAITING_BYTES", "ROOM", "Router", "Stream", "Writer"]
 
 ROOM = 64
 """How many messages may wait on a stream before the handler that it belongs to waits (chosen)."""
@@ -57,6 +57,10 @@ MAX_DETACHED = 64
 
 MAX_UNSTORED = 64
 """How many messages may wait for the event store before senders wait (chosen)."""
+
+MAX_FAULTY = 64
+"""Streams whose response the event store refused that are kept for a client that comes back; chosen. Then the oldest
+go."""
 
 STORE_FAILED = "the event store failed"
 
@@ -136,6 +140,11 @@ class Stream:
     _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
     _changed: trio.lowlevel.ParkingLot | None = None  # made when needed: most streams end without a wait
+
+    @property
+    def complete(self) -> bool:
+        """Whether its last message is the response."""
+        return self.ended and self.fault is None
 
     @property
     def overrun(self) -> bool:
@@ -261,6 +270,7 @@ class Router:
 
     Attributes:
         streams: The open streams, by number.
+        faulty: Those that have ended without a response, as the store refused it; the oldest first.
         rest: The stream for messages of no request.
     """
 
@@ -274,6 +284,7 @@ class Router:
         self.key = key
         self.rest = Stream(0, set(), stored=store is not None)
         self.streams: dict[int, Stream] = {0: self.rest}
+        self.faulty: dict[int, Stream] = {}
         self._numbers = 0
         self._by_request: dict[RequestId, Stream] = {}  # the client's requests that have no response yet
         self._asked: dict[RequestId, Stream] = {}  # our requests, by the stream on which they went out
@@ -329,6 +340,11 @@ class Router:
         # With a store, a client that comes back is served from there.
         if stream.ended and (stream.stored or stream.writer is None):
             self.streams.pop(stream.number, None)
+            # From the store alone, it would look as if there had been no response.
+            if stream.fault is not None:
+                self.faulty[stream.number] = stream
+                if len(self.faulty) > MAX_FAULTY:
+                    del self.faulty[next(iter(self.faulty))]
 
     def lose(self, stream: Stream, why: str) -> None:
         """Give up a stream that no client will read: our requests that went out on it fail."""
