@@ -26,6 +26,7 @@ from trio_mcp._checks import (
 from trio_mcp._keywords import did_you_mean, refuse_unknown
 from trio_mcp._log import LEVELS, LogLevel, logger, show_log
 from trio_mcp._nursery import background_nursery, drop_inner_frames, is_raised_inside
+from trio_mcp._renamed import refuse_attributes
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import TrioMcpError
@@ -673,3 +674,6 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
         icons = checked_icons(icons, f"server {name.name!r}")
     # A copy: the caller's object may describe other servers as well.
     return name.model_copy(update={"icons": icons})
+
+
+refuse_attributes(BaseServer)
