@@ -18,7 +18,6 @@ import trio_mcp.errors as errors
 from tests.docs.pages import pages
 from tests.public_names import PACKAGE
 from trio_mcp._renamed import ATTRIBUTES, NAMES
-from trio_mcp.http.client.sending.sender import Disconnected
 from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {
@@ -195,7 +194,7 @@ RAISED = [
     errors.NegotiationError("text", ("2025-11-25",)),
     errors.ConfigError("mcp.json", ("line 1: no", "line 2: no")),
     ResourceNotFound("file:///x"),
-    Disconnected("text"),
+    errors.Disconnected("text"),
 ]
 
 

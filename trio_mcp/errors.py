@@ -19,6 +19,7 @@ __all__ = [
     "AuthorizationError",
     "CapabilityError",
     "ConfigError",
+    "Disconnected",
     "HttpError",
     "HttpTrouble",
     "InputError",
@@ -151,6 +152,10 @@ class TransportError(TrioMcpError):
     sent: bool = True
 
 
+class Disconnected(TransportError):
+    """The connection to a server over HTTP could not be made, or broke before the end of the response."""
+
+
 class OutcomeUnknown(TransportError):
     """The way that carried a call failed before the response: whether the server has done what it asks is not known.
 
@@ -213,6 +218,7 @@ HttpTrouble: TypeAlias = Literal[
     "header_mismatch",
     "not_modern",
     "not_streamable",
+    "not_websocket",
     "refused",
     "session_lost",
     "too_large",
@@ -240,6 +246,7 @@ class HttpError(TransportError):
             ``"header_mismatch"``: the tool requires headers that the client does not know, list the tools again;
             ``"not_modern"``: the server speaks no modern revision, try ``initialize``;
             ``"not_streamable"``: it does not speak Streamable HTTP either, try HTTP+SSE;
+            ``"not_websocket"``: it has no WebSocket at this URL, try one that begins with ``http``;
             ``"refused"``: anything else.
     """
 
@@ -274,6 +281,7 @@ _ADVICE: dict[HttpTrouble, str] = {
     "session_lost": "the server has forgotten the session; make a new Client",
     "unauthorized": "the server wants credentials, or different ones",
     "not_streamable": "is this the URL of an MCP server?",
+    "not_websocket": "is this the URL of a WebSocket? That of a server over HTTP begins with http:// or https://",
 }
 
 
