@@ -190,7 +190,10 @@ class ProcessExited(TransportError):
     Attributes:
         returncode: The exit status, negative for the signal that killed it; None if it is not known.
         stderr_tail: The last lines that the process wrote to standard error, if they were captured.
+        answered: Whether a connection had been made.
     """
+
+    answered: bool = True
 
     def __init__(self, command: str, returncode: int | None, stderr_tail: str = "") -> None:
         super().__init__(command, returncode, stderr_tail)
@@ -206,6 +209,10 @@ class ProcessExited(TransportError):
             status = f"was killed by signal {-self.returncode}"
         else:
             status = f"exited with status {self.returncode}"
+            if not self.answered:
+                status += " before it answered"
+                # It has not complained, so it was no failure to it.
+                status += "; is it an MCP server, and started the right way?" if self.returncode == 0 else ""
         tail = f"; its standard error ends with:\n{self.stderr_tail}" if self.stderr_tail else ""
         return f"the server process {self.command!r} {status}{tail}"
 
