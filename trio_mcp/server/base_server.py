@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 import trio
 
 from trio_mcp._checks import (
+    accepts,
     check_choice,
     check_choices,
     check_count,
@@ -128,7 +129,8 @@ class BaseServer:
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
         for each in middleware:
-            if not callable(each) or isinstance(each, type):  # a class: its parentheses were forgotten
+            # A class: its parentheses were forgotten.
+            if not callable(each) or isinstance(each, type) or not accepts(each, 2):
                 raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
         check_hook("visible", visible, sync=True)
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
@@ -663,6 +665,8 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     """
     if not isinstance(name, Implementation):
         check_text("a server's name", name)
+        if version is not None and not isinstance(version, str):
+            raise TypeError(f"version must be a string, got {version!r}")
         # The protocol requires a version (schema, Implementation), so there has to be a default.
         return make(Implementation, name=name, version="0.0.0" if version is None else version)
     if version is not None:
@@ -677,3 +681,5 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
 
 
 refuse_attributes(BaseServer)
+# Python names the function in its error about a missing argument, and users know this class as `Server`.
+BaseServer.__init__.__qualname__ = "Server.__init__"
