@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import trio_mcp
 import trio_mcp.errors as errors
 from tests.docs.pages import pages
 from tests.public_names import PACKAGE
-from trio_mcp.http.client.sending.sender import Disconnected
+from trio_mcp._renamed import ATTRIBUTES, NAMES
 from trio_mcp.server.features.resources import ResourceNotFound
 
 PUBLIC_MODULES = {
@@ -60,6 +61,69 @@ def test_public_names_are_found_in_every_way() -> None:
     assert (caught.value.name, caught.value.obj) == ("Clientt", trio_mcp)  # what Python needs to suggest `Client`
     done = subprocess.run([sys.executable, "-c", "import trio_mcp; trio_mcp.Clientt"], capture_output=True, text=True)
     assert "Did you mean: 'Client'?" in done.stderr
+
+
+IMPORTS = {
+    "trio_mcp FastMCP": "write `from trio_mcp import Server`",
+    "trio_mcp MCPServer": "write `from trio_mcp import Server`",
+    "trio_mcp streamablehttp_client": "write Client('https://…/mcp'), or streamable_http_client(url) for a link",
+    "trio_mcp.server FastMCP": "write `from trio_mcp import Server`",
+    "trio_mcp.server Server": "write `from trio_mcp import Server`",
+    "trio_mcp.client ClientSession": "write `from trio_mcp import ClientSession`",
+    "trio_mcp TextContent": "write `from trio_mcp.types import TextContent`",
+    "trio_mcp OAuth": "write `from trio_mcp.auth import OAuth`",
+    "trio_mcp Logging": "write `from trio_mcp.middleware import Logging`",
+}
+
+
+@pytest.mark.parametrize("wanted", IMPORTS)
+def test_importing_a_name_of_another_library_or_module_says_what_to_write(wanted: str) -> None:
+    module, name = wanted.split()
+    with pytest.raises(ImportError) as caught:
+        exec(f"from {module} import {name}")
+    assert str(caught.value) == f"cannot import name {name!r} from {module!r}: {IMPORTS[wanted]}"
+
+
+def test_an_advised_name_is_no_name_of_ours_and_its_advice_names_some() -> None:
+    ours = {*trio_mcp.__all__, *trio_mcp.types.__all__, *trio_mcp.middleware.__all__}
+    assert not ours & NAMES.keys()
+    for name, advice in NAMES.items():
+        assert ours & set(re.findall(r"\w+", advice)) or "server" in advice, name
+
+
+def test_what_is_not_there_is_an_attribute_error_and_modules_below_are_found() -> None:
+    """The import system itself asks for attributes, and looks for a module if there are none."""
+    for module in ("trio_mcp", "trio_mcp.server", "trio_mcp.client"):
+        assert not hasattr(importlib.import_module(module), "Clientt")
+    for code in (
+        "from trio_mcp import memory",
+        "from trio_mcp.server import context",
+        "from trio_mcp.client import cache",
+    ):
+        assert code.split()[1] + "." + code.split()[-1] in modules_after(code)
+
+
+ABSENT = {(cls, name): advice for cls, names in ATTRIBUTES.items() for name, advice in names.items()}
+CLASSES = {"BaseServer": trio_mcp.Server, "Context": trio_mcp.Context, "Client": trio_mcp.Client}
+
+
+@pytest.mark.parametrize(("cls", "name"), ABSENT)
+def test_an_attribute_of_another_library_says_what_to_write_and_is_not_offered(cls: str, name: str) -> None:
+    owner = CLASSES[cls]
+    with pytest.raises(AttributeError) as caught:
+        getattr(owner, name)
+    assert str(caught.value) == f"{owner.__name__!r} object has no attribute {name!r}: {ABSENT[cls, name]}"
+    if cls == "BaseServer":
+        server = trio_mcp.Server("s")
+        assert name not in dir(server)
+        assert not hasattr(server, name)
+        assert "tool" in dir(server)
+
+
+def test_python_adds_no_guess_to_such_advice() -> None:
+    code = "from trio_mcp import Server; Server('s').call_tool"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.endswith("await client.call_tool(name, arguments)\n")
 
 
 def test_the_documentation_imports_public_names_from_the_top() -> None:
@@ -130,7 +194,7 @@ RAISED = [
     errors.NegotiationError("text", ("2025-11-25",)),
     errors.ConfigError("mcp.json", ("line 1: no", "line 2: no")),
     ResourceNotFound("file:///x"),
-    Disconnected("text"),
+    errors.Disconnected("text"),
 ]
 
 

@@ -39,6 +39,10 @@ else:
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)
         if home is None:
+            from trio_mcp._renamed import refused_import
+
+            if (refusal := refused_import(__name__, name, _elsewhere)) is not None:
+                raise refusal
             # With the object, so that Python suggests a similar name.
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         if home == __name__:  # a module of the package
@@ -55,6 +59,14 @@ else:
         # Stored in the module, so that the next access does not come here.
         value = globals()[name] = getattr(module, name)
         return value
+
+    def _elsewhere(name: str) -> str | None:
+        """Return the public module that has a name, if it is not this one."""
+        # A name in lower case may be that of a module below, which the import system looks for after an AttributeError.
+        if not name[:1].isupper():
+            return None
+        modules = [f"{__name__}.{each}" for each in ("types", "auth", "testing", "middleware")]
+        return next((each for each in modules if name in importlib.import_module(each).__all__), None)
 
     # So that completion offers names that have not been imported yet.
     def __dir__() -> list[str]:

@@ -216,6 +216,19 @@ def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
         raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
 
 
+def accepts(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function takes this many arguments by position, which of some functions is not known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
 def given_or_default(name: str, value: BundleT | None, kind: type[BundleT]) -> BundleT:
     """Return a bundle of settings: the one given, or one with the defaults.
 

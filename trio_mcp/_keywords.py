@@ -186,6 +186,10 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
 """For each public function: keywords of FastMCP and the official SDK (`mcp`), and what to write here."""
 
 
+_FOR_THE_SERVER: Final = ("call_tool", "call_tool_once", "get_prompt", "get_prompt_once")
+"""Functions to which the arguments of a tool or prompt may be given as keywords by mistake."""
+
+
 def refuse_unknown(
     function: Callable[..., Any], given: Iterable[str], details: type | None = None, owner: type | None = None
 ) -> None:
@@ -219,6 +223,8 @@ def _advice(function: Callable[..., Any], called: str, name: str, known: list[st
     # Only now: a name that another library uses was not a slip, even if a known one is spelt like it.
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"
+    if function.__name__ in _FOR_THE_SERVER:
+        return f": what the server gets is a dict, {function.__name__}(…, {{{name!r}: …}})"
     return f"; it takes {', '.join(known)}"
 
 

@@ -36,6 +36,7 @@ from trio_mcp.eras.server_negotiation import ServerIdentity as ServerIdentity
 from trio_mcp.errors import AuthorizationError as AuthorizationError
 from trio_mcp.errors import CapabilityError as CapabilityError
 from trio_mcp.errors import ConfigError as ConfigError
+from trio_mcp.errors import Disconnected as Disconnected
 from trio_mcp.errors import HttpError as HttpError
 from trio_mcp.errors import InputError as InputError
 from trio_mcp.errors import LocalProtocolError as LocalProtocolError

@@ -19,6 +19,7 @@ __all__ = [
     "AuthorizationError",
     "CapabilityError",
     "ConfigError",
+    "Disconnected",
     "HttpError",
     "HttpTrouble",
     "InputError",
@@ -151,6 +152,10 @@ class TransportError(TrioMcpError):
     sent: bool = True
 
 
+class Disconnected(TransportError):
+    """The connection to a server over HTTP could not be made, or broke before the end of the response."""
+
+
 class OutcomeUnknown(TransportError):
     """The way that carried a call failed before the response: whether the server has done what it asks is not known.
 
@@ -185,7 +190,10 @@ class ProcessExited(TransportError):
     Attributes:
         returncode: The exit status, negative for the signal that killed it; None if it is not known.
         stderr_tail: The last lines that the process wrote to standard error, if they were captured.
+        answered: Whether a connection had been made.
     """
+
+    answered: bool = True
 
     def __init__(self, command: str, returncode: int | None, stderr_tail: str = "") -> None:
         super().__init__(command, returncode, stderr_tail)
@@ -201,6 +209,10 @@ class ProcessExited(TransportError):
             status = f"was killed by signal {-self.returncode}"
         else:
             status = f"exited with status {self.returncode}"
+            if not self.answered:
+                status += " before it answered"
+                # It has not complained, so it was no failure to it.
+                status += "; is it an MCP server, and started the right way?" if self.returncode == 0 else ""
         tail = f"; its standard error ends with:\n{self.stderr_tail}" if self.stderr_tail else ""
         return f"the server process {self.command!r} {status}{tail}"
 
@@ -213,6 +225,7 @@ HttpTrouble: TypeAlias = Literal[
     "header_mismatch",
     "not_modern",
     "not_streamable",
+    "not_websocket",
     "refused",
     "session_lost",
     "too_large",
@@ -240,6 +253,7 @@ class HttpError(TransportError):
             ``"header_mismatch"``: the tool requires headers that the client does not know, list the tools again;
             ``"not_modern"``: the server speaks no modern revision, try ``initialize``;
             ``"not_streamable"``: it does not speak Streamable HTTP either, try HTTP+SSE;
+            ``"not_websocket"``: it has no WebSocket at this URL, try one that begins with ``http``;
             ``"refused"``: anything else.
     """
 
@@ -274,6 +288,7 @@ _ADVICE: dict[HttpTrouble, str] = {
     "session_lost": "the server has forgotten the session; make a new Client",
     "unauthorized": "the server wants credentials, or different ones",
     "not_streamable": "is this the URL of an MCP server?",
+    "not_websocket": "is this the URL of a WebSocket? That of a server over HTTP begins with http:// or https://",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +13,17 @@ from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "Inbound", "Link", "connect_problem", "hand_on", "not_sent", "report_unsent", "unsent"]
+__all__ = [
+    "BUFFER",
+    "Inbound",
+    "Link",
+    "connect_problem",
+    "hand_on",
+    "not_sent",
+    "report_unsent",
+    "tls_problem",
+    "unsent",
+]
 
 BUFFER = 64
 """Messages buffered between a transport and the session, in each direction.
@@ -92,4 +103,15 @@ def connect_problem(exc: BaseException) -> str:
         exc = exc.exceptions[0]
     # Names that can't be resolved have numbers of their own, which are negative.
     number = exc.errno if isinstance(exc, OSError) else None
-    return os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)
+    text = os.strerror(number) if number and number > 0 else getattr(exc, "strerror", None) or str(exc)
+    return f"{text}; is the server running?" if number in (errno.ECONNREFUSED, errno.ENOENT) else text
+
+
+def tls_problem(text: str, plain: str) -> str:
+    """Return why a TLS handshake failed, with a guess where the server has answered without TLS.
+
+    Args:
+        text: What OpenSSL says.
+        plain: How the URL of a server without TLS begins.
+    """
+    return f"{text}; does its URL begin with {plain}?" if "WRONG_VERSION_NUMBER" in text else text

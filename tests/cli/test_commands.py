@@ -458,6 +458,49 @@ def test_an_invalid_address_is_a_usage_error(shop: Path, word: str, fault: str) 
     assert f"trio-mcp run: {fault}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["call", "shop.py"], "the name of the tool is missing\ntools\n  price(item: string, pieces?: integer)\n"),
+        (["call", "shop.py", "--", "x"], "the name of the tool is missing\ntools\n"),
+        (["call", "--", *command("run", "shop.py")], "the name of the tool is missing\ntools\n"),
+        (["prompt", "shop.py"], "the name of the prompt is missing\nprompts\n  ad(item)\n"),
+    ],
+)
+def test_without_a_name_the_tools_or_prompts_are_listed(shop: Path, words: list[str], said: str) -> None:
+    done = run(shop, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"trio-mcp {words[0]}: {said}" in done.stderr
+
+
+def test_a_uri_that_a_template_matches_is_not_called_misspelt(tmp_path: Path) -> None:
+    (tmp_path / "tickets.py").write_text(
+        "from trio_mcp import ResourceNotFound, Server\n"
+        "server = Server('tickets')\n"
+        "@server.resource('tickets://all')\n"
+        "def every() -> str: return 'x'\n"
+        "@server.resource('tickets://{id}')\n"
+        "def one(id: str) -> str: raise ResourceNotFound(id)\n"
+    )
+    done = run(tmp_path, "read", "tickets.py", "tickets://99")
+    assert done.returncode == 1
+    assert "did you mean" not in done.stderr
+    assert "did you mean 'tickets://all'?" in run(tmp_path, "read", "tickets.py", "tickets:/all").stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (0, "exited with status 0 before it answered; is it an MCP server, and started the right way?"),
+        (3, "exited with status 3 before it answered"),
+    ],
+)
+def test_a_process_that_is_not_a_server_is_said_never_to_have_answered(tmp_path: Path, status: int, said: str) -> None:
+    done = run(tmp_path, "list", "--", "sh", "-c", f"exit {status}")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith(f"{said}\n")
+
+
 LOGS = """
 import logging
 from trio_mcp import Server

@@ -30,6 +30,7 @@ from tests.transports.http_calls import (
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
+    Disconnected,
     HttpError,
     HttpServerParameters,
     MessageTooLarge,
@@ -37,7 +38,6 @@ from trio_mcp import (
     streamable_http_client,
 )
 from trio_mcp.http.client.sending.on_httpx import response_of
-from trio_mcp.http.client.sending.sender import Disconnected
 from trio_mcp.http.client.wire import http_wire
 
 # --- parameters --------------------------------------------------------------------------------------------------

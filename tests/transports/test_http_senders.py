@@ -23,10 +23,10 @@ from tests.server.http.certificate import over_tls
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
 from tests.waiting import eventually
-from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
+from trio_mcp import Client, Disconnected, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client.sending import cookies, http1
-from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE, Disconnected
+from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE
 from trio_mcp.http.client.wire import HttpWire, http_wire
 
 # --- what servers may do ------------------------------------------------------------------------------------------

@@ -99,6 +99,10 @@ def executable(path: Path, content: str, mode: int = 0o755) -> str:
     ("make", "said"),
     [
         (lambda tmp: StdioServerParameters("no-such-command-here"), "no such command in PATH"),
+        (
+            lambda tmp: StdioServerParameters("no-such-command server.py"),
+            r"are a list of their own: write StdioServerParameters\('no-such-command', \['server.py'\]\)",
+        ),
         (lambda tmp: StdioServerParameters(str(tmp / "missing")), "no such file"),
         (lambda tmp: StdioServerParameters(str(tmp)), "is a directory"),
         (lambda tmp: StdioServerParameters(executable(tmp / "plain", "#!/bin/sh\n", 0o644)), "not executable"),
@@ -108,7 +112,18 @@ def executable(path: Path, content: str, mode: int = 0o755) -> str:
         (lambda tmp: StdioServerParameters("sh", cwd=executable(tmp / "file", "")), "cwd=.* is not a directory"),
         (lambda tmp: StdioServerParameters("sh", ["x" * 3_000_000]), "Argument list too long"),
     ],
-    ids=["unknown", "missing", "directory", "plain", "interpreter", "format", "no-cwd", "file-cwd", "too-long"],
+    ids=[
+        "unknown",
+        "with-arguments",
+        "missing",
+        "directory",
+        "plain",
+        "interpreter",
+        "format",
+        "no-cwd",
+        "file-cwd",
+        "too-long",
+    ],
 )
 async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, said: str, tmp_path: Path) -> None:
     """It names the command and the cause, and leaves no process and no descriptor behind."""

@@ -14,9 +14,9 @@ from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.auth.rules.steps import Fetch, Fetched
 from trio_mcp.auth.rules.urls import UrlPolicy, is_loopback
-from trio_mcp.errors import AuthorizationError, MessageTooLarge
+from trio_mcp.errors import AuthorizationError, Disconnected, MessageTooLarge
 from trio_mcp.http.client.sending.on_httpx import disconnected, parts_of, response_of, trusting
-from trio_mcp.http.client.sending.sender import Disconnected, HttpResponse
+from trio_mcp.http.client.sending.sender import HttpResponse
 from trio_mcp.http.headers import JSON, MAX_URL, shown
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar, has_terminal
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
 from trio_mcp.client.client import Client
+from trio_mcp.client.group.catalog import has_template
 from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.errors import CapabilityError, McpError, TrioMcpError
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -135,7 +136,23 @@ async def _meant(client: Client, kind: str, name: str) -> str:
     except TrioMcpError:
         return ""  # what the server said about the name counts for more than this failure
     names = [item.uri if isinstance(item, Resource) else item.name for item in items]
-    return "" if name in names else did_you_mean(name, names)
+    if name in names or (kind == "resources" and await _has_template(client, name)):
+        return ""  # the server knows it, so it was not misspelt
+    return did_you_mean(name, names)
+
+
+async def _has_template(client: Client, uri: str) -> bool:
+    try:
+        templates = [each.uri_template async for each in client.iter_resource_templates()]
+    except TrioMcpError:
+        return False
+    return has_template(uri, templates)
+
+
+async def _nameless(client: Client, kind: str, what: str) -> Exit:
+    """Return the error for a command line without the name of a tool or prompt: it lists them."""
+    found = await _offered(client, (kind,))
+    return Exit(f"the name of the {what} is missing\n{_outline(kind, found[kind])}")
 
 
 def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
@@ -216,6 +233,8 @@ def _type(field: Any) -> str:
 
 
 async def _call(client: Client, options: argparse.Namespace) -> int:
+    if options.tool is None:
+        raise await _nameless(client, "tools", "tool")
     arguments = options.whole
     if arguments is None:
         # Without arguments there is nothing to read by the schema, and the tools need not be listed.
@@ -314,6 +333,8 @@ def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
 
 
 async def _prompt(client: Client, options: argparse.Namespace) -> None:
+    if options.prompt is None:
+        raise await _nameless(client, "prompts", "prompt")
     try:
         filled = await client.get_prompt(options.prompt, dict(options.arguments))
     except McpError as exc:

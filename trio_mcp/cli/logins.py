@@ -151,6 +151,8 @@ async def _stored(store: Any, only: str | None = None) -> list[dict[str, Any]]:
 
 
 def _target(options: argparse.Namespace, make_auth: Callable[[object], Any]) -> HttpServerParameters:
+    if options.target.partition(":")[0].endswith(".py"):
+        raise Exit(f"{options.target} takes no login, as it is started here: logins are for a URL, or mcp.json#name")
     try:
         found = reached(options.target, dict(options.variable), make_auth)
     except (TypeError, ValueError) as exc:

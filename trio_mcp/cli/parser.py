@@ -31,10 +31,17 @@ Instead of a TARGET, it may end with -- COMMAND ..., which starts a server."""
 
 
 class Argument:
-    """An argument or option: its name, and the settings for `argparse`."""
+    """An argument or option: its name, and the settings for `argparse`.
 
-    def __init__(self, name: str, **settings: Any) -> None:
+    Args:
+        name: The name.
+        otherwise: The end of the error about a value that is similar to none of its choices.
+        settings: The settings.
+    """
+
+    def __init__(self, name: str, *, otherwise: str = "", **settings: Any) -> None:
         self.name = name
+        self.otherwise = otherwise
         self.settings = settings
 
 
@@ -78,13 +85,18 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, complaint(self.prog.removeprefix("trio-mcp").strip(), message, hint=True) + "\n")
 
 
-def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
-    """Return a type for `argparse` that accepts these choices: the error of its own ones is not the same everywhere."""
+def _one_of(choices: Sequence[str], otherwise: str) -> Callable[[str], str]:
+    """Return a type for `argparse` that accepts these choices: the error of its own ones is not the same everywhere.
+
+    Args:
+        choices: The choices.
+        otherwise: The end of the error about a word that is similar to none.
+    """
 
     def chosen(text: str) -> str:
         if text not in choices:
             meant = did_you_mean(text, choices)
-            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}; got {text!r}{meant}")
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}; got {text!r}{meant or otherwise}")
         return text
 
     return chosen
@@ -368,7 +380,7 @@ COMMANDS = {
     "call": Command(
         "call a tool",
         (
-            Argument("tool", metavar="TOOL"),
+            Argument("tool", metavar="TOOL", nargs="?"),
             Argument(
                 "arguments",
                 nargs="*",
@@ -395,7 +407,7 @@ COMMANDS = {
     "prompt": Command(
         "fill in a prompt",
         (
-            Argument("prompt", metavar="NAME"),
+            Argument("prompt", metavar="NAME", nargs="?"),
             Argument("arguments", nargs="*", type=_pair, metavar="name=value", default=[]),
             JSON,
         ),
@@ -483,7 +495,13 @@ COMMANDS = {
     "install": Command(
         "show a host's entry for a server, or write it",
         (
-            Argument("host", choices=tuple(HOSTS), metavar="HOST", help=", ".join(HOSTS)),
+            Argument(
+                "host",
+                choices=tuple(HOSTS),
+                metavar="HOST",
+                help=", ".join(HOSTS),
+                otherwise="; for any other host, `trio-mcp config` prints what to add to its file",
+            ),
             *ENTRY,
             Argument(
                 "--scope",
@@ -516,6 +534,22 @@ COMMANDS = {
     ),
     "demo": Command("start a server over each transport, and call its tools", examples=("trio-mcp demo",)),
 }
+
+
+WHAT = {"call": "tool", "prompt": "prompt"}
+"""What a command gives arguments to; also the name of its own argument."""
+
+MEANT = {
+    "version": "`trio-mcp --version`",
+    "help": "`trio-mcp --help`",
+    "serve": "`trio-mcp run`",
+    "start": "`trio-mcp run`",
+    "test": "`trio-mcp check`",
+    "tools": "`trio-mcp list --tools`",
+    "proxy": "`trio-mcp bridge`",
+    "inspector": "`trio-mcp dev`",
+}
+"""What to write for commands of other programs."""
 
 
 def _command_parser(name: str, *, rest: bool = False) -> _Parser:
@@ -553,7 +587,7 @@ def _command_parser(name: str, *, rest: bool = False) -> _Parser:
                 continue
             settings = dict(each.settings)
             if "choices" in settings:
-                settings["type"] = _one_of(settings.pop("choices"))
+                settings["type"] = _one_of(settings.pop("choices"), each.otherwise)
             group.add_argument(each.name, **settings)
     return parser
 
@@ -581,13 +615,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         option = next((each.partition("=")[0] for each in extra if each.startswith("-")), None)
         if option is None:
             parser.error(f"unexpected argument {extra[0]!r}")
-        parser.error(f"unknown option {option!r}{did_you_mean(option, ['--help', *known])}")
+        meant = did_you_mean(option, ["--help", *known])
+        if name in WHAT and (given := option.lstrip("-")).isidentifier():
+            meant += f" An argument of the {WHAT[name]}" if meant else f"; an argument of the {WHAT[name]}"
+            meant += f" is written {given}=VALUE"
+        parser.error(f"unknown option {option!r}{meant}")
     options.command, options.process, options.file_arguments = name, None, rest or []
     if name == "bench":
         _untangle(options, parser, rest)
     if command.has_target and rest is not None:
         _assign(options, parser, rest)
-    if name == "call" and _is_argument(options.tool):
+    if name == "call" and options.tool is not None and _is_argument(options.tool):
         parser.error(f"the name of the tool must come before its arguments; got {options.tool!r}")
     return options
 
@@ -595,15 +633,20 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> None:
     """Decide whether the words after ``--`` are a command, or the arguments for the file that is the TARGET."""
     words = getattr(options, "arguments", None)
-    what = {"call": "tool", "prompt": "prompt"}.get(options.command)
-    # Without a TARGET, the arguments of a tool have moved up: `call TOOL name=value -- COMMAND`.
-    if what is not None and options.target is not None and _is_argument(moved := getattr(options, what)):
-        try:
-            options.arguments = [_pair(moved) if what == "prompt" else moved, *(words or [])]
-        except argparse.ArgumentTypeError as exc:
-            parser.error(f"argument name=value: {exc}")
-        setattr(options, what, options.target)
-        options.target = None
+    what = WHAT.get(options.command)
+    # Without a TARGET, all words have moved up: `call TOOL name=value -- COMMAND`.
+    if what is not None and options.target is not None:
+        moved = getattr(options, what)
+        if moved is not None and _is_argument(moved):
+            try:
+                options.arguments = [_pair(moved) if what == "prompt" else moved, *(words or [])]
+            except argparse.ArgumentTypeError as exc:
+                parser.error(f"argument name=value: {exc}")
+            moved = None
+        # A file is no name of a tool, even if none is given; then the words after -- are the file's.
+        if moved is None and not (options.target.endswith(".py") and not options.arguments):
+            setattr(options, what, options.target)
+            options.target = None
     if options.target is not None:
         return
     options.process, options.file_arguments = rest, []
@@ -651,4 +694,6 @@ def _without_command(name: str) -> NoReturn:
     # A target in its place: most likely the user wants to see what there is.
     if name.endswith((".py", ".json")) or "://" in name:
         top.error(f"the command is missing; did you mean `trio-mcp inspect {name!r}`?")
+    if name in MEANT:
+        top.error(f"{name!r} is not a command; did you mean {MEANT[name]}?")
     top.error(f"{name!r} is not a command{did_you_mean(name, COMMANDS) or f'; the commands are {known}'}")

@@ -190,7 +190,9 @@ async def connected(
         if not is_open and exc.returncode and exc.stderr_tail.rpartition("\n")[2].startswith("trio-mcp run: "):
             raise Exit("", exc.returncode) from None
         # Without the standard error that it quotes: the process wrote that to ours already.
-        raise ProcessExited(exc.command, exc.returncode) from None
+        shown = ProcessExited(exc.command, exc.returncode)
+        shown.answered = exc.answered
+        raise shown from None
     except HttpError as exc:
         url = exc.target.partition(" ")[2].rstrip("/")
         # Our own servers name the endpoint in the body.

@@ -13,6 +13,7 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._checks import given_or_default
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
+from trio_mcp._renamed import refuse_attributes
 from trio_mcp.client.answers.sources import Answers, InputSources
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
@@ -975,3 +976,6 @@ def _strings(given: Mapping[str, str], what: str) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"{what} must be a mapping of strings, got {key!r}: {value!r}")
     return dict(given)
+
+
+refuse_attributes(Client)

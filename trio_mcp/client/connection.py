@@ -20,7 +20,7 @@ from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, auths_of, link_factory, target_name
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
-from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
+from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited, RemoteProtocolError, TransportError
 from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
@@ -160,7 +160,11 @@ class Connection:
                         # Before the session reads anything: a legacy server may ask as soon as it is initialized.
                         self.inputs.attach(session)
                         async with session:
-                            await self._negotiate(session)
+                            try:
+                                await self._negotiate(session)
+                            except ProcessExited as exc:
+                                exc.answered = False
+                                raise
                             # From here on the session's own timeouts count.
                             connecting.deadline = float("inf")
                             # Not before: a call that could be made earlier would not know the revision.

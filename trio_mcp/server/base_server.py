@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 import trio
 
 from trio_mcp._checks import (
+    accepts,
     check_choice,
     check_choices,
     check_count,
@@ -26,6 +27,7 @@ from trio_mcp._checks import (
 from trio_mcp._keywords import did_you_mean, refuse_unknown
 from trio_mcp._log import LEVELS, LogLevel, logger, show_log
 from trio_mcp._nursery import background_nursery, drop_inner_frames, is_raised_inside
+from trio_mcp._renamed import refuse_attributes
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import TrioMcpError
@@ -127,7 +129,8 @@ class BaseServer:
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
         for each in middleware:
-            if not callable(each) or isinstance(each, type):  # a class: its parentheses were forgotten
+            # A class: its parentheses were forgotten.
+            if not callable(each) or isinstance(each, type) or not accepts(each, 2):
                 raise TypeError(f"a middleware must be an async function of (context, call_next), got {each!r}")
         check_hook("visible", visible, sync=True)
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
@@ -670,6 +673,8 @@ def _named(name: str | Implementation, version: str | None) -> Implementation:
     """
     if not isinstance(name, Implementation):
         check_text("a server's name", name)
+        if version is not None and not isinstance(version, str):
+            raise TypeError(f"version must be a string, got {version!r}")
         # The protocol requires a version (schema, Implementation), so there has to be a default.
         return make(Implementation, name=name, version="0.0.0" if version is None else version)
     if version is not None:
@@ -692,3 +697,8 @@ def _only_path(path: str | None, name: str, named: str | None) -> str | None:
     if path is not None and named is not None and path != named:
         raise ValueError(f"there is one endpoint, but path={path!r} and {name}={named!r} are given: leave one out")
     return path if named is None else named
+
+
+refuse_attributes(BaseServer)
+# Python names the function in its error about a missing argument, and users know this class as `Server`.
+BaseServer.__init__.__qualname__ = "Server.__init__"

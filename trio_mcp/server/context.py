@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp._keywords import refuse_unknown
+from trio_mcp._renamed import refuse_attributes
 from trio_mcp.convert import as_object
 from trio_mcp.eras.capabilities import declared_extensions, declares, is_spec_method
 from trio_mcp.eras.rules import Rules
@@ -551,3 +552,6 @@ class Context(RequestContext, Generic[StateT]):
     def input_state(self) -> Any:
         """The ``state`` of the `InputRequired` that the function last returned; None if it hasn't returned one."""
         return None if self.rounds is None else self.rounds.state
+
+
+refuse_attributes(Context)

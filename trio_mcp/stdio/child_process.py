@@ -86,6 +86,9 @@ def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> 
             return "the interpreter that its first line (#!) names does not exist"
         if "/" in command:
             return "no such file"
+        words = command.split()
+        if len(words) > 1:
+            return f"the arguments are a list of their own: write StdioServerParameters({words[0]!r}, {words[1:]!r})"
         return "no such command in PATH; check the spelling, or give its full path"
     if isinstance(exc, PermissionError) and "/" in command:
         if file.is_dir():

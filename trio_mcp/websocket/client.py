@@ -30,7 +30,7 @@ from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_unix_sockets
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.lines import CHUNK
-from trio_mcp.link import Link, connect_problem
+from trio_mcp.link import Link, connect_problem, tls_problem
 from trio_mcp.websocket.link import WebSocketLink
 from trio_mcp.websocket.sockets import SUBPROTOCOL, TrioSocket
 from trio_mcp.websocket.stream import WatchedStream
@@ -48,6 +48,9 @@ OWN_HEADERS: Final = ("connection", "upgrade", "content-length", "transfer-encod
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2}) ")
 _TROUBLES: dict[int, HttpTrouble] = {401: "unauthorized", 403: "forbidden", 503: "busy"}
+
+# What a server answers that has no WebSocket at this URL: most likely it speaks HTTP there.
+_TROUBLES |= dict.fromkeys((200, 400, 404, 405, 406, 415, 426, 501), "not_websocket")
 
 
 @contextlib.asynccontextmanager
@@ -179,7 +182,9 @@ class _Target:
                 # Not left to the first write: trio-websocket would make a bad certificate a closed connection.
                 await stream.do_handshake()
             except trio.BrokenResourceError as exc:
-                raise TransportError(f"the TLS handshake with {self._where} failed: {exc.__cause__ or exc}") from exc
+                raise TransportError(
+                    f"the TLS handshake with {self._where} failed: {tls_problem(str(exc.__cause__ or exc), 'ws://')}"
+                ) from exc
 
     async def shake_hands(self, stream: WatchedStream, nursery: trio.Nursery) -> Any:
         """Do the WebSocket handshake; trio-websocket starts its reader in the nursery."""

@@ -13,6 +13,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.eras.client_negotiation import supported_by
 from trio_mcp.errors import (
+    Disconnected,
     HttpError,
     McpError,
     RemoteProtocolError,
@@ -30,7 +31,7 @@ from trio_mcp.http.client.heads import (
     read_failure,
 )
 from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.http.client.sending.sender import Disconnected, HttpResponse
+from trio_mcp.http.client.sending.sender import HttpResponse
 from trio_mcp.http.client.wire import HttpWire
 from trio_mcp.http.headers import PROTOCOL_VERSION, Headers
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent

@@ -112,7 +112,7 @@ class WebSockets:
         headers = request.headers
         # HTTP/1.0 has no Upgrade, and over HTTP/2 a WebSocket begins with a CONNECT (RFC 8441).
         if request.method != "GET" or not _is_handshake(headers) or request.scope.get("http_version") != "1.1":
-            text = "only WebSockets are served at this path"
+            text = "only WebSockets are served at this path: a client's URL begins with ws:// or wss://"
             if headers.get("Sec-WebSocket-Key") is not None:
                 text = "a WebSocket needs HTTP/1.1, and a proxy that passes on the fields Upgrade and Connection"
             return refuse(426, text, headers=(("Upgrade", "websocket"), ("Connection", "Upgrade")))

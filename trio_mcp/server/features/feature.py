@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from trio_mcp import _attrs as attrs
 from trio_mcp._checks import check_count, check_flag, check_text, validator
 from trio_mcp._log import logger
+from trio_mcp._nursery import is_raised_inside, outer_frames
 from trio_mcp.errors import McpError
 from trio_mcp.server.connection import ScopesMissing
 from trio_mcp.server.context import Context
@@ -56,6 +57,12 @@ __all__ = [
 
 Handler: TypeAlias = Callable[[Context[Any]], Awaitable[dict[str, Any]]]
 """``async (context) -> result``."""
+ASYNCIO: Final = (
+    " (this server runs on Trio: an asyncio library has no event loop here; use one for Trio, or call"
+    " asyncio.run() in a sync function, which runs in a thread)"
+)
+"""What to do about "no running event loop"."""
+
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
 Identify: TypeAlias = "Callable[[Context[Any]], str | Principal | None]"
@@ -181,8 +188,11 @@ class Settings:
             ours: The exception type that this library raises there; its text makes sense without the type's name.
         """
         context.failure = exc
+        # Frames of ours and of Trio's say nothing about what the user's own function has raised.
+        traceback = exc.__traceback__ if is_raised_inside(exc) else outer_frames(exc.__traceback__)
+        advice = ASYNCIO if isinstance(exc, RuntimeError) and "no running event loop" in str(exc) else ""
         # Logged even if the client gets to see it: the traceback is for the server's operator.
-        logger.error(text, exc_info=exc)
+        logger.error("%s%s", text, advice, exc_info=(type(exc), exc, traceback))
         if not self.expose_errors:
             return text
         return f"{text}: {exc}" if isinstance(exc, ours) else f"{text}: {type(exc).__name__}: {exc}"

@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # loaded with the first function that has some
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
 
 _EMPTY = inspect.Parameter.empty
+_CONTEXTS = ("ctx", "context")
+"""How a parameter for the context is usually called."""
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 # Chosen: enough for a model to correct its call, short enough for its context.
@@ -263,6 +265,14 @@ def read_function(
         raise TypeError(
             f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
         )
+    for name in _CONTEXTS if not contexts else ():
+        # Otherwise clients would be asked for it.
+        if name in parameters and hints.get(name, _EMPTY) is _EMPTY:
+            kind = context_type.__name__
+            raise TypeError(
+                f"{what}: the parameter {name!r} has no type hint: write `{name}: {kind}` for the context of the"
+                " request, or the type of the argument"
+            )
     contract = contract_of(parameters, extra, surroundings.options, what)
     schema = contract.schema if input_schema is None else input_schema
     awaited, may_ask = is_async(function), bool(contexts or markers)

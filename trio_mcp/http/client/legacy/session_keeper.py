@@ -16,11 +16,17 @@ import attrs
 import trio
 
 from trio_mcp._log import logger
-from trio_mcp.errors import AuthorizationError, HttpError, RemoteProtocolError, TransportError, TrioMcpError
+from trio_mcp.errors import (
+    AuthorizationError,
+    Disconnected,
+    HttpError,
+    RemoteProtocolError,
+    TransportError,
+    TrioMcpError,
+)
 from trio_mcp.http.client.legacy.sse_client import open_old_stream
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.posting import Answer, Exchange, Remote, Session, TakeEvent, message_of, refusal_of
-from trio_mcp.http.client.sending.sender import Disconnected
 from trio_mcp.http.headers import EVENTS, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID, shown
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification, Request, Response

@@ -23,14 +23,15 @@ from trio_mcp.http.client.sending.outgoing import Place, head_of, place_of
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
-    Disconnected,
     HeaderFields,
     HttpResponse,
     Written,
+    failure,
     text_of,
 )
 from trio_mcp.http.framing import Malformed
 from trio_mcp.lines import CHUNK, read_socket
+from trio_mcp.link import connect_problem, tls_problem
 
 __all__ = ["Http1Sender"]
 
@@ -82,6 +83,7 @@ class Http1Sender:
         self._heads = Heads()
         self._place_of = functools.lru_cache(8)(place_of)
         self._cookies: CookieJar | None = None  # until a server sets one
+        self._answered = False
         # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
         # the least likely to be closed by now, and the others can expire.
         self._idle: deque[tuple[Connection, float]] = deque()
@@ -94,7 +96,7 @@ class Http1Sender:
         try:
             place = self._place_of(url)
         except ValueError as exc:
-            raise Disconnected.because("InvalidURL", str(exc), target) from None
+            raise failure("InvalidURL", str(exc), target) from None
         if self._cookies is not None:
             from trio_mcp.http.client.sending.cookies import cookie_for  # noqa: ASYNC127 - it has been imported
 
@@ -103,7 +105,7 @@ class Http1Sender:
         try:
             request = head_of(method, place, fields, len(content)) + content
         except ValueError as exc:
-            raise Disconnected.because("LocalProtocolError", str(exc), target) from None
+            raise failure("LocalProtocolError", str(exc), target) from None
         connection = self._kept()
         try:
             if connection is not None:
@@ -121,7 +123,12 @@ class Http1Sender:
                 connection = await self._connected(place)
                 head = await connection.exchange(request, written)
         except _Failed as exc:
-            raise Disconnected.because(exc.kind, str(exc), target) from None
+            text = str(exc)
+            # So ends a server that waits for a TLS handshake.
+            if not (self._answered or place.tls) and exc.kind == "RemoteProtocolError":
+                text = f"{text.rstrip('.')}; does its URL begin with https://?"
+            raise failure(exc.kind, text, target) from None
+        self._answered = True
         try:
             if values := head.headers.all("set-cookie"):
                 self._keep_cookies(url, values)
@@ -185,7 +192,7 @@ class _Body:
         try:
             return await self._connection.part()
         except _Failed as exc:
-            raise Disconnected.because(exc.kind, str(exc), self._target) from None
+            raise failure(exc.kind, str(exc), self._target) from None
 
     async def aclose(self) -> None:
         connection = self._connection
@@ -233,7 +240,7 @@ class Connection:
         try:
             plain = await trio.open_tcp_stream(place.host, place.port)
         except (OSError, UnicodeError) as exc:  # the latter for a name that can't be encoded (IDNA)
-            raise _Failed("ConnectError", text_of(exc)) from None
+            raise _Failed("ConnectError", connect_problem(exc)) from None
         if not place.tls:
             return cls(plain, plain, heads)
         from trio_mcp.http.client.sending.on_httpx import trusting  # noqa: ASYNC127 - plain HTTP does without httpx
@@ -244,7 +251,7 @@ class Connection:
             await stream.do_handshake()
         except (OSError, ValueError, trio.BrokenResourceError) as exc:  # also for certificates that can't be read
             plain.socket.close()
-            raise _Failed("ConnectError", text_of(exc)) from None
+            raise _Failed("ConnectError", tls_problem(text_of(exc), "http://")) from None
         except BaseException:
             plain.socket.close()
             raise

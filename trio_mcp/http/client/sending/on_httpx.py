@@ -19,14 +19,14 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing
-from trio_mcp.errors import TransportError
+from trio_mcp.errors import Disconnected, TransportError
 from trio_mcp.http.client.sending.sender import (
     CONNECT_TIMEOUT,
     KEPT_ALIVE,
-    Disconnected,
     HeaderFields,
     HttpResponse,
     Written,
+    failure,
     text_of,
 )
 from trio_mcp.http.headers import Headers
@@ -39,7 +39,7 @@ READ_BURST: Final = 64
 
 def disconnected(exc: BaseException, target: str) -> Disconnected:
     """Translate an exception of httpx."""
-    return Disconnected.because(type(exc).__name__, text_of(exc), target)
+    return failure(type(exc).__name__, text_of(exc), target)
 
 
 class HttpxSender:

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from trio_mcp._checks import without_credentials
-from trio_mcp.errors import MessageTooLarge, TransportError
+from trio_mcp.errors import Disconnected, MessageTooLarge
 from trio_mcp.http.headers import Headers
 from trio_mcp.jsonrpc.codec import Pieces
 
@@ -17,11 +17,11 @@ __all__ = [
     "CONNECT_TIMEOUT",
     "KEPT_ALIVE",
     "Body",
-    "Disconnected",
     "HeaderFields",
     "HttpResponse",
     "Sender",
     "Written",
+    "failure",
     "text_of",
 ]
 
@@ -48,15 +48,11 @@ def text_of(exc: BaseException) -> str:
     return str(behind or "")
 
 
-class Disconnected(TransportError):
-    """The connection could not be made, or broke before the end of the response."""
-
-    @classmethod
-    def because(cls, kind: str, text: str, target: str) -> Disconnected:
-        """Return the error for a kind of failure, which has one of httpx's names."""
-        error = cls(f"{target} failed: {f'{kind}: {text}' if text else kind}")
-        error.sent = kind not in _UNSENT
-        return error
+def failure(kind: str, text: str, target: str) -> Disconnected:
+    """Return the error for a kind of failure, which has one of httpx's names."""
+    error = Disconnected(f"{target} failed: {f'{kind}: {text}' if text else kind}")
+    error.sent = kind not in _UNSENT
+    return error
 
 
 class Body(Protocol):
