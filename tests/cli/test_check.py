@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -156,9 +157,20 @@ def test_a_missing_extra_is_named(twice: Path) -> None:
     )
 
 
-def test_ctrl_c_shows_what_was_found(twice: Path) -> None:
+STUBBORN = """
+import os, pathlib, signal, sys, time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+exec(open("twice.py").read().replace(".touch()", ".write_text(str(os.getpid()))"))
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_shows_what_was_found_and_ends_the_server(twice: Path, number: int, status: int) -> None:
+    (twice / "stubborn.py").write_text(STUBBORN)
     process = subprocess.Popen(
-        command("check", "--examples", "1000000", "--time", "1h", "--", sys.executable, "twice.py"),
+        command("check", "--examples", "1000000", "--time", "1h", "--", sys.executable, "stubborn.py"),
         cwd=twice,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -167,14 +179,17 @@ def test_ctrl_c_shows_what_was_found(twice: Path) -> None:
     )
     try:
         # Once the server runs, the check has begun to listen for signals.
-        while not (twice / "started").exists():
+        while not ((twice / "started").exists() and (twice / "started").read_text()):
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130, err
+    assert process.returncode == status, err
     assert "It was interrupted: this is what was found until then." in out
+    # It does not end by itself when it is asked to. The check waited for the end of the last one that it has started.
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((twice / "started").read_text()), 0)
 
 
 def test_the_action_checks_and_says_what_it_found(twice: Path) -> None:

@@ -245,7 +245,9 @@ async def test_a_target_that_hangs_does_not_hang_the_check(
 
     report = await check(over_lines(stuck))
     assert report.ended == ended
-    assert (answered in [outcome.rule for outcome in report.broken]) == (method == "ping")
+    # A tool may take long; but while it does, the target has to answer a ping.
+    assert answered in [outcome.rule for outcome in report.broken]
+    assert report.status == 1
     assert any("took longer than 2 s" in note for note in report.notes) == (method == "tools/call")
 
 

@@ -187,14 +187,42 @@ async def test_a_page_whose_rules_all_hold(page: Page, tmp_path: Path) -> None:
     assert await page.value_of("document.querySelector('#broken')") is None
 
 
-def test_what_was_never_seen_again_fails_nothing() -> None:
-    """Nor does it in JUnit's XML; the report tells of it."""
+def test_what_was_never_seen_again_is_rare_and_fails() -> None:
+    """A report that says "1 MUST is broken" never has status 0, unless the baseline names the rule."""
     found = report()
     once = [
         attrs.evolve(outcome, failure=outcome.failure and attrs.evolve(outcome.failure, seen=0))
         for outcome in found.outcomes
     ]
     found = attrs.evolve(found, outcomes=tuple(once))
-    assert (found.status, len(found.broken)) == (0, 3)
-    assert 'failures="0"' in junit(found)
-    assert "seen 0 of" in table(found)
+    assert (found.status, len(found.broken)) == (1, 3)
+    musts = sum(outcome.fails for outcome in found.outcomes)
+    assert musts
+    assert f'failures="{musts}"' in junit(found)
+    assert "rare: seen once, and 0 of 3 times when run again" in table(found)
+    known = found.knowing({outcome.rule.id for outcome in found.broken})
+    assert known.status == 0
+
+
+@pytest.mark.parametrize("trouble", [{"undecided": ("it fell silent",)}, {"ended": "target died"}])
+def test_what_could_not_be_decided_is_not_green_in_any_form(trouble: dict[str, Any]) -> None:
+    found = attrs.evolve(clean_report(), **trouble)
+    assert found.status == 2
+    why = " ".join(trouble.get("undecided", ("the target died",)))
+    assert f"but that is not decided: {why}" in " ".join(table(found).split())
+    assert 'class="verdict bad"' in html(found)
+    assert ('errors="1"' in junit(found), junit(found).count("<error ")) == (True, 1)
+    (invocation,) = as_sarif(found)["runs"][0]["invocations"]
+    assert invocation == {"executionSuccessful": False, "exitCode": 2}
+    # What is broken for certain comes before what can't be said.
+    assert attrs.evolve(report(), **trouble).status == 1
+
+
+def test_the_last_lines_say_what_ended_the_check_and_whether_more_time_would_help() -> None:
+    found = attrs.evolve(clean_report(), ended="complete", wanted=200)
+    for changes, said in [
+        ({"examples": 200}, "All 200 examples were run: more of them, not more time, would try more."),
+        ({"examples": 143, "ended": "time"}, "The time was up after 143 of 200 examples; with more of it the others"),
+        ({"examples": 30}, "It ended after 30 of 200 examples, as there is nothing else to try."),
+    ]:
+        assert said in table(attrs.evolve(found, **changes))

@@ -14,7 +14,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.cli.arguments import as_whole, from_words
 from trio_mcp.cli.check import needs_kit, shown_name
 from trio_mcp.cli.client_commands import tool_named
-from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, TIMEOUT, Exit, exit_of
+from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, TERMINATED, TIMEOUT, Exit, exit_of
 from trio_mcp.cli.reporting import check_writable, until_interrupted, write_text
 from trio_mcp.cli.targets import connected, target_of
 from trio_mcp.cli.terminal import ProgressBar
@@ -58,13 +58,13 @@ def run(options: argparse.Namespace) -> int:
 
     bar = ProgressBar(sys.stderr)
     measuring = _Measuring(lines, targets, words, bar)
-    trio.run(until_interrupted, measuring.until, bar)
+    _, interruption = trio.run(until_interrupted, measuring.until, bar)
     report = measuring.report()
     if report is None:
-        return INTERRUPTED
+        return interruption
     _write(report, options)
-    status = measuring.status(report)
-    if options.json == "-" and status not in (OK, INTERRUPTED):
+    status = interruption or measuring.status(report)
+    if options.json == "-" and status not in (OK, INTERRUPTED, TERMINATED):
         # Where standard output is for a program, the user is told here.
         raise Exit(report.ending, status, hint=False)
     return status
@@ -169,8 +169,6 @@ class _Measuring:
         assert self._bench is not None
         if self._bench.error is not None:
             return exit_of(self._bench.error)
-        if report.ended == "interrupted":
-            return INTERRUPTED
         if report.ended == "stuck":
             return TIMEOUT
         dropped = {name for name, *_ in self._words} - {*self._bench.plan.tools}

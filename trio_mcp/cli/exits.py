@@ -22,6 +22,7 @@ __all__ = [
     "LOGIN",
     "NO_CONNECTION",
     "OK",
+    "TERMINATED",
     "TIMEOUT",
     "USAGE",
     "Exit",
@@ -38,6 +39,7 @@ LOGIN = 5
 """The user has to sign in first, and could not be asked."""
 # The shells' convention: 128 and the number of the signal.
 INTERRUPTED = 130
+TERMINATED = 143
 CLOSED_PIPE = 141
 """What a shell reports for a program ended by SIGPIPE."""
 

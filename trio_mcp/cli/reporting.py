@@ -1,4 +1,4 @@
-"""What the commands share that work for a while and then report: Ctrl-C, and the files that they write."""
+"""What the commands share that work for a while and then report: Ctrl-C, SIGTERM, and the files that they write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.exits import INTERRUPTED, OK, TERMINATED, Exit
 from trio_mcp.cli.terminal import ProgressBar
 
 __all__ = ["check_writable", "until_interrupted", "write_text"]
@@ -20,34 +20,50 @@ __all__ = ["check_writable", "until_interrupted", "write_text"]
 T = TypeVar("T")
 
 
-async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: ProgressBar) -> T:
-    """Run something until it ends; Ctrl-C asks it to end with what it has until then, a second Ctrl-C ends it at once.
+async def until_interrupted(work: Callable[[trio.Event], Awaitable[T]], bar: ProgressBar) -> tuple[T, int]:
+    """Run something until it ends; Ctrl-C or SIGTERM asks it to end with what it has, a second one ends it at once.
+
+    Whatever way it ends, the processes that it has started have ended by then.
 
     Args:
         work: What is run; it gets the event that asks it to end.
         bar: Its progress, which is erased at the end.
+
+    Returns:
+        What it returned, and the exit status for the signal: 0 without one.
+
+    Raises:
+        Exit: If there was a second signal.
     """
     stop = trio.Event()
-    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made.
-    with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
+    status = OK
+    # With a receiver, Trio raises no `KeyboardInterrupt`, which could strike while the report is made. Nor does SIGTERM
+    # end this process alone, and leave the target behind.
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, trio.CancelScope() as scope:
 
         async def listen() -> None:
-            await anext(signals)
+            nonlocal status
+            status = _status(await anext(signals))
             stop.set()
             # Or the message would stand behind the bar, on the same line.
             bar.clear()
-            print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
-            await anext(signals)
+            if status == INTERRUPTED:
+                print("Stopping. Once more Ctrl-C stops at once.", file=sys.stderr)
+            status = _status(await anext(signals))
             scope.cancel("interrupted twice")
 
         try:
             async with background_nursery() as nursery:
                 nursery.start_soon(listen)
-                return await work(stop)
+                return await work(stop), status
         finally:
             bar.clear()
-    # Only the cancellation of the scope leads here, so this was the second Ctrl-C: no report is left to give.
-    raise KeyboardInterrupt
+    # Only the cancellation of the scope leads here, so this was the second signal: no report is left to give.
+    raise Exit("", status)
+
+
+def _status(number: int) -> int:
+    return INTERRUPTED if number == signal.SIGINT else TERMINATED
 
 
 def check_writable(path: str) -> None:

@@ -17,7 +17,7 @@ from trio_mcp.testing.check.clients import check_client
 from trio_mcp.testing.check.engine import check_server
 from trio_mcp.testing.check.report import CheckReport, Outcome
 from trio_mcp.testing.report.table import failure_lines
-from trio_mcp.testing.report.view import problem_of
+from trio_mcp.testing.report.view import headline, problem_of
 from trio_mcp.testing.rules.catalogue import select
 from trio_mcp.testing.rules.model import Rule
 
@@ -38,6 +38,7 @@ def conformance_tests(
     The target is checked once, when the first of these tests runs, for the rules that are selected (``-k``). A test
     fails if its rule is a MUST that is broken, and shows the smallest exchange. It is an expected failure if the rule
     is a SHOULD, or is in the baseline; it is skipped, with the reason, if its rule had no occasion or can't be checked.
+    If the target died, or was not heard to the end, no rule is taken to hold: what is not broken fails, and says why.
     With pytest-xdist each worker checks the target for the tests that it runs.
 
     A `Server` is checked in memory, on a virtual clock.
@@ -81,6 +82,7 @@ class _Run:
         self._rules = rules
         self._known = known
         self._outcomes: dict[str, Outcome] | None = None
+        self._undecided = ""
         self._problem: str | None = None
 
     def outcome(self, rule: Rule, target: Any, request: pytest.FixtureRequest) -> Outcome:
@@ -96,7 +98,10 @@ class _Run:
             self._run(target, [each for each in self._rules if each.id in selected | {rule.id}])
         if self._problem is not None or self._outcomes is None:
             pytest.fail(f"the target could not be checked: {self._problem}", pytrace=False)
-        return self._outcomes[rule.id]
+        outcome = self._outcomes[rule.id]
+        if outcome.status == "held" and self._undecided:
+            pytest.fail(self._undecided, pytrace=False)
+        return outcome
 
     def _run(self, target: Any, rules: Sequence[str | Rule]) -> None:
         # In memory nothing waits for the outside world, so time can jump: the deadlines of a check then cost nothing.
@@ -107,7 +112,9 @@ class _Run:
         except Exception as exc:
             self._problem = str(exc) or type(exc).__name__
         else:
-            self._outcomes = {each.rule.id: each for each in report.knowing(self._known).outcomes}
+            report = report.knowing(self._known)
+            self._outcomes = {each.rule.id: each for each in report.outcomes}
+            self._undecided = headline(report) if report.status == 2 else ""
 
 
 def _tell(outcome: Outcome) -> None:

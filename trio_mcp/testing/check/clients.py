@@ -25,6 +25,7 @@ from trio_mcp.sockets.stream_link import stream_link
 from trio_mcp.stdio.child_process import start_process
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
+from trio_mcp.testing.check.run import MOST_EVENTS
 from trio_mcp.testing.check.serving.http import PATH, HttpServing
 from trio_mcp.testing.check.serving.lines import serve_lines
 from trio_mcp.testing.check.serving.script import EVERY_TURN, LEGACY_TURNS, MODERN_TURNS, Script, scripts
@@ -69,6 +70,8 @@ REPEATS: Final = 5
 """How often the simplest script is run again, to say how reliably it shows the fault (chosen)."""
 GRACE: Final = 1.0
 """Seconds that what a client has started gets to end, after the client (chosen)."""
+OVERTIME: Final = 5.0
+"""Seconds that a client gets to end when the time of the check is up (chosen)."""
 LAST_WORDS: Final = 500
 """Bytes of its standard error that are quoted of a client that fails (chosen)."""
 
@@ -80,11 +83,15 @@ class _Run:
     Attributes:
         events: What passed.
         ended: Whether the client ended by itself in time.
+        cut: Whether it was ended before its own time was up, as that of the check was.
+        seconds: How long it took.
         trouble: How it failed, if it did.
     """
 
     events: list[Event]
     ended: bool = True
+    cut: bool = False
+    seconds: float = 0.0
     trouble: str = ""
 
 
@@ -112,7 +119,7 @@ async def check_client(
         revisions: The revisions that the servers speak, in turns; by default the newest of each era.
         rules: The rules to check: ids, patterns of ids, or rules of your own; all for clients by default.
         examples: How many servers it meets.
-        time: Seconds after which no further example begins.
+        time: Seconds after which no further example begins. A client that is running then gets a few more.
         seed: Decides which servers.
         baseline: The ids of rules that the client is known to break: what breaks them is not shrunk.
         deadline: Seconds for the response to a question of the server.
@@ -126,28 +133,30 @@ async def check_client(
     """
     if callable(client):
         client = _over_links(client)
-    check = _Check(client, select(rules, "client"), deadline, patience, frozenset(baseline))
     spoken = _spoken(revisions)
     stop = trio.Event() if stop is None else stop
     began = trio.current_time()
+    check = _Check(client, select(rules, "client"), deadline, patience, frozenset(baseline), began + time, stop)
     ended: Ended = "complete"
     # The revisions take turns, example by example, so a check that runs out of time has still spoken each of them.
     sources = [check.scripts(revision, seed) for revision in spoken]
     for number, source in zip(range(examples), itertools.cycle(sources), strict=False):
-        # Only between examples: a client that is cut off in the middle would be judged for what it had no time to do.
-        if stop.is_set() or trio.current_time() - began > time:
-            ended = "interrupted" if stop.is_set() else "time"
-            break
-        await check.example(number, next(source), until=began + time, stop=stop)
+        await check.example(number, next(source))
         if on_progress is not None:
             passed = trio.current_time() - began
             on_progress(Progress(check.examples, examples, passed, check.requests, len(check.failures)))
+        if stop.is_set():
+            ended = "interrupted"
+            break
+        if trio.current_time() - began > time and check.examples < examples:
+            ended = "time"
+            break
     # Only if every single one hung: that some of these servers keep a client waiting does not show that it hangs by
     # itself, and is told as a note.
-    if check.examples and check.hung == check.examples:
+    if check.examples and check.hung == check.examples and ended != "interrupted":
         ended = "target hangs"
     transport = client.transport if isinstance(client, StreamClient) else "http"
-    return check.report(spoken, transport, seed, trio.current_time() - began, ended, baseline)
+    return check.report(spoken, transport, seed, trio.current_time() - began, ended, baseline, examples)
 
 
 async def preview_client(
@@ -196,9 +205,15 @@ class _Check:
         deadline: float,
         patience: float,
         baseline: frozenset[str],
+        end: float,
+        stop: trio.Event,
     ) -> None:
         self.examples = self.requests = self.hung = 0
         self.failures: dict[str, Failure] = {}
+        self.undecided: list[str] = []
+        self._end = end
+        self._stop = stop
+        self._longest = 0.0
         self._client = client
         self._rules = rules
         self._deadline = deadline
@@ -222,10 +237,20 @@ class _Check:
             self._generating += clock.perf_counter() - began
             yield from drawn
 
-    async def example(self, number: int, script: Script, *, until: float, stop: trio.Event) -> None:
+    async def example(self, number: int, script: Script) -> None:
         """Let the client meet a server, and judge what passed."""
         run = await self._play(script)
+        if run.cut:
+            # Not judged, as it would be judged for what it had no time to do. If earlier ones took as long, it is not
+            # even a sign that something is wrong.
+            if not self._stop.is_set() and run.seconds > self._longest:
+                self.undecided.append(
+                    f"the client had not ended after {run.seconds:.1f} seconds of an example, when the time of the "
+                    "check was up"
+                )
+            return
         self.examples += 1
+        self._longest = max(self._longest, run.seconds)
         self.hung += not run.ended
         if run.trouble:
             self._troubles[run.trouble] = self._troubles.get(run.trouble, 0) + 1
@@ -243,23 +268,47 @@ class _Check:
                 found.setdefault(rule.id, verdict)
         for rule in self._rules:
             if rule.id in found and rule.id not in self.failures:
-                self.failures[rule.id] = await self._shrink(rule, script, run, found[rule.id], number, until, stop)
+                self.failures[rule.id] = await self._shrink(rule, script, run, found[rule.id], number)
 
     # --- one example --------------------------------------------------------------------------------------------------
 
     async def _play(self, script: Script) -> _Run:
         run = _Run([])
-        tape = Tape()
-        with trio.move_on_after(self._patience):
-            if isinstance(self._client, StreamClient):
-                await self._connect(self._client, script, tape, run)
-            else:
-                await self._start([*self._client], script, tape, run)
+        tape = Tape(MOST_EVENTS)
+        began = trio.current_time()
+        patience = min(self._patience, self._end + OVERTIME - began)
+        stopped = False
+        with trio.move_on_after(patience) as scope:
+
+            async def listen() -> None:
+                nonlocal stopped
+                await self._stop.wait()
+                stopped = True
+                scope.cancel("the check was stopped")
+
+            async def count() -> None:
+                await tape.until(lambda: tape.is_full, math.inf)
+                scope.cancel("the client sends without end")
+
+            async with background_nursery() as nursery:
+                nursery.start_soon(listen)
+                nursery.start_soon(count)
+                if isinstance(self._client, StreamClient):
+                    await self._connect(self._client, script, tape, run)
+                else:
+                    await self._start([*self._client], script, tape, run)
             run.events = tape.events
+            run.seconds = trio.current_time() - began
             # Only the timeout passes this line, as all else returns here or raises.
             return run
         run.ended = False
-        run.trouble = f"it did not end within {self._patience:g} seconds"
+        run.seconds = trio.current_time() - began
+        run.cut = stopped or (patience < self._patience and not tape.is_full)
+        run.trouble = (
+            f"it sent more than {MOST_EVENTS} messages"
+            if tape.is_full
+            else f"it did not end within {self._patience:g} seconds"
+        )
         # What a client did until it was stopped is judged like anything else.
         run.events = tape.events
         return run
@@ -319,14 +368,12 @@ class _Check:
 
     # --- the smallest exchange ----------------------------------------------------------------------------------------
 
-    async def _shrink(
-        self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int, until: float, stop: trio.Event
-    ) -> Failure:
-        events, runs = run.events, 0
+    async def _shrink(self, rule: Rule, script: Script, run: _Run, verdict: Verdict, number: int) -> Failure:
+        events, runs, stop = run.events, 0, self._stop
         known = rule.id in self._baseline
         # Shrinking stops at the end of the check, too. A known failure needs no simple script: its reason stands in the
         # baseline.
-        until = -math.inf if known else min(until, trio.current_time() + SHRINKING_TIME)
+        until = -math.inf if known else min(self._end, trio.current_time() + SHRINKING_TIME)
         simplest = script
         # Each simpler script has simpler ones of its own, so the search begins anew from it and does not go on with the
         # old list.
@@ -342,10 +389,14 @@ class _Check:
                     simplest, events, verdict, improved = simpler, tried, found, True
                     break
         # Run again from the start, as a client may be flaky: the report says how often the last script really shows it.
-        seen = 0
-        again = 0 if known or stop.is_set() else REPEATS
-        for _ in range(again):
-            seen += _first(rule, (await self._play(simplest)).events) is not None
+        seen = again = 0
+        for _ in range(0 if known else REPEATS):
+            if stop.is_set() or trio.current_time() > self._end:
+                break
+            tried_again = await self._play(simplest)
+            if not tried_again.cut:
+                again += 1
+                seen += _first(rule, tried_again.events) is not None
         assert verdict.problem is not None
         transcript = essential(rule, events, verdict)
         # A verdict on a message of a batch is about an event that the history has made, which stands in no transcript.
@@ -356,8 +407,8 @@ class _Check:
             at,
             simplest,
             simplest.revision,
-            seen or int(not again),
-            again or 1,
+            seen,
+            again,
             number,
         )
 
@@ -371,6 +422,7 @@ class _Check:
         seconds: float,
         ended: Ended,
         baseline: Collection[str],
+        wanted: int,
     ) -> CheckReport:
         """Return what has been found."""
         outcomes = []
@@ -401,6 +453,8 @@ class _Check:
             tuple(outcomes),
             notes,
             ended,
+            wanted=wanted,
+            undecided=tuple(self.undecided),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import time as clock
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -20,7 +21,7 @@ from trio_mcp.testing.check.judging import Found, Judging
 from trio_mcp.testing.check.moves.catalogue import MOVES, lacking, moves_for
 from trio_mcp.testing.check.moves.model import Move
 from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Preview, Progress
-from trio_mcp.testing.check.run import Runner, Terms
+from trio_mcp.testing.check.run import LAST_PROBE, LAST_WAIT, Runner, Terms, is_virtual
 from trio_mcp.testing.check.shrink import Shown, Shrinker
 from trio_mcp.testing.check.source import Source
 from trio_mcp.testing.check.steps import Ask, Await, NextPage, Plan
@@ -28,7 +29,10 @@ from trio_mcp.testing.check.usage import Usage, grown, usage_of
 from trio_mcp.testing.check.wires.targets import WireTarget, open_wire_for
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.rules.catalogue import select
+from trio_mcp.testing.rules.common import ended_without_cause
+from trio_mcp.testing.rules.history import History
 from trio_mcp.testing.rules.model import Rule
+from trio_mcp.testing.transcript.events import Event
 from trio_mcp.types.versions import LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["Check", "Options", "check_server", "meet", "preview_server"]
@@ -44,7 +48,15 @@ PROBES: Final = 10
 """An example of plain requests has shown that the target is alive, so only every tenth of them ends with a probe."""
 
 MOST_DEAD: Final = 3
-"""After how many examples in a row that the target did not survive the check ends (chosen)."""
+"""After how many examples in a row that the target did not survive the check ends, and after how many floods
+(chosen)."""
+
+OVERTIME: Final = 4.0
+"""Seconds after its time at which a check is cut short, whatever it does: what is open then has been waited for, and a
+last probe, too. Chosen, so that with the start of the program and the end of the target it is ten at most."""
+
+MOST_EVENTS: Final = 5_000
+"""Events that wait to be judged, at most, before the chunk ends early (chosen)."""
 
 LIFE: Final = 500
 """Examples that one connection serves, at most: what a server remembers of it grows (chosen)."""
@@ -77,7 +89,7 @@ class Options:
         revisions: The revisions to speak; None for the newest of each era that the target speaks.
         rules: The rules to check.
         examples: How many plans are run.
-        time: Seconds that it may take.
+        time: Seconds after which nothing new begins.
         seed: Decides all that is random.
         max_bytes: Bytes that may pass in both directions.
         allow_writes: Whether every tool may be called.
@@ -138,7 +150,10 @@ class Check:
         self._latencies: list[float] = []
         self._spent: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], None] = {}
-        self._dead = self._closed = self._traffic = 0
+        self._dead = self._floods = self._traffic = 0
+        self._undecided: list[str] = []
+        self._deaths: list[str] = []
+        self._terms = options.terms
         self._life: _Life | None = None
         self._virtual = False
         self._usage: tuple[Usage, Usage] | None = None
@@ -150,7 +165,27 @@ class Check:
             TransportError: If the target can't be reached, or does not answer as it must from the start.
             NegotiationError: If it does not speak a revision.
         """
-        self.facts = await meet(self._open_wire, self._options)
+        # Real time, as on a virtual clock the waits cost nothing.
+        begun = math.inf if is_virtual() else trio.current_time()
+        end = begun + self._options.time
+        self._terms = attrs.evolve(self._options.terms, end=end)
+        with trio.CancelScope(deadline=end + OVERTIME) as scope:
+            await self._check_all(end)
+        if scope.cancelled_caught:
+            self._ended = "time"
+            # In the middle of an example, and not while a connection was closed. The report judges what came until now.
+            if self._life is not None and self._life.is_busy:
+                self._undecided.append("the target was still busy with an example when the time of the check was up")
+
+    async def _check_all(self, end: float) -> None:
+        """Meet the target, and check each revision."""
+        with trio.CancelScope(deadline=end) as scope:
+            self.facts = await meet(self._open_wire, attrs.evolve(self._options, terms=self._terms))
+        if scope.cancelled_caught:
+            raise TransportError(
+                f"the time of the check, {self._options.time:g} seconds, was up before the target had answered the "
+                "handshake and listed what it offers"
+            )
         # What one revision leaves of the examples and the time goes to those after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
@@ -161,7 +196,11 @@ class Check:
             # the target, or of a budget for all.
             if self._ended not in (None, "time"):
                 return
-        self._ended = self._ended or "complete"
+        # A revision whose share of the time was up leaves its examples to the next one.
+        if self._ended is None or self._examples >= self._options.examples:
+            self._ended = "complete"
+        if not self._examples and self._ended == "time":
+            self._undecided.append("the time was up before the first example")
 
     # --- lives --------------------------------------------------------------------------------------------------------
 
@@ -182,11 +221,15 @@ class Check:
         # revision in it, the second one does not begin with the moves of the first.
         self._sources.append(Source(facts, self._options.moves, f"{self._options.seed} {facts.revision}"))
         while self._examples < examples and not self._all_broken:
-            if clock.perf_counter() >= until:
+            # Nor is a connection opened that would not be open in time: its handshake would be cut short.
+            if clock.perf_counter() >= until or self._time_left < self._sources[-1].opening:
                 self._ended = "time"
                 return
             if self._dead >= MOST_DEAD:
                 self._ended = "target hangs"
+                return
+            if self._floods >= MOST_DEAD:
+                self._ended = "target floods"
                 return
             if self._traffic >= self._options.max_bytes:
                 self._ended = "bytes"
@@ -229,9 +272,17 @@ class Check:
                     self._on_progress(self._progress)
                 # The first chunks are small: what is wrong from the start is found, and shrunk, before all the rest has
                 # run. Later, judging several examples at once costs less for each.
-                if len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
+                most = len(runner.tape.events) >= MOST_EVENTS
+                if most or len(life.plans) - life.judged >= min(CHUNK, 1 + life.judged):
                     await self._judge(life, facts)
                 self._measure(life)
+            # While it is open: it shows whether the target has survived what is run again for a failure.
+            await self._judge(life, facts)
+            if life.is_unsure and talk.is_open:
+                life.is_busy = True
+                await runner.probe()
+                life.is_busy = False
+                self._take_undecided(runner)
             self._traffic += runner.tape.traffic
         # With the end of the connection, which rules look at, too.
         await self._judge(life, facts)
@@ -283,7 +334,7 @@ class Check:
 
     @contextlib.asynccontextmanager
     async def _connected(self, revision: str) -> AsyncIterator[Runner]:
-        runner = Runner(self._open_wire, revision, self._options.terms)
+        runner = Runner(self._open_wire, revision, self._terms)
         async with runner.connected():
             # Each connection lists for itself: rules look up tools and their schemas among what was listed on the same
             # connection.
@@ -305,6 +356,7 @@ class Check:
             # gets faster.
             runner.longest_pause = PAUSE * statistics.median(self._latencies[-20:])
         before = runner.asked
+        life.is_busy = True
         seconds, probed = None, False
         # Each wait within a plan has a limit, but their sum has none: a target that always answers at the last moment
         # would take minutes for a long plan.
@@ -314,9 +366,13 @@ class Check:
                 # Always all of it, so that what is late belongs to this example in every run, whatever order the tasks
                 # run in.
                 await runner.until(lambda: False, QUIET_VIRTUAL)
-            if self._virtual or not self._examples % PROBES or not all(isinstance(step, PLAIN) for step in plan):
+            # A tool that was not answered in its time may be slow, or its server have died.
+            plain = not runner.is_late and all(isinstance(step, PLAIN) for step in plan)
+            if self._virtual or not self._examples % PROBES or not plain:
                 seconds = await runner.probe()
                 probed = True
+        life.is_busy = False
+        self._take_undecided(runner)
         self._examples += 1
         self._requests += runner.asked - before
         # A connection that has ended is not a sign of death: some plans end it, and a server may close it over
@@ -328,6 +384,11 @@ class Check:
         elif seconds is not None:
             self._dead = 0
             self._latencies.append(seconds)
+            life.is_unsure = False
+
+    def _take_undecided(self, runner: Runner) -> None:
+        self._undecided += runner.undecided
+        runner.undecided.clear()
 
     # --- verdicts -----------------------------------------------------------------------------------------------------
 
@@ -347,6 +408,7 @@ class Check:
         events = list(life.runner.tape.events)
         life.runner.forget()
         life.judged = len(life.plans)
+        self._look_for_death(events, life)
         broken: dict[str, Found] = {}
         for found in life.judging.judge(events):
             self._occasions[found.rule.id] += 1
@@ -358,16 +420,38 @@ class Check:
                 self._notes.append(note)
         return list(broken.values())
 
+    def _look_for_death(self, events: Sequence[Event], life: _Life) -> None:
+        """Note that the target has ended by itself, or floods: no rule forbids it, but it is not well."""
+        if any(event.facts.get("what") == "flood" for event in events):
+            self._floods += 1
+        # Seldom: most connections are closed by this side.
+        if not any(event.kind == "close" and event.sender == "server" for event in events):
+            return
+        # Of the main connection alone: a target need not serve others beside it.
+        for connection in History(events):
+            if connection.number == life.runner.talks[0].wire.number and ended_without_cause(connection):
+                facts = connection.close.facts if connection.close is not None else {}
+                status = "" if facts.get("status") is None else f", exit status {facts['status']}"
+                example = life.plans[-1][0] if life.plans else 0
+                self._deaths.append(f"first in example {example}: {facts.get('reason')}{status}")
+
     async def _shrink(self, found: Found, life: _Life, facts: Facts) -> None:
+        seconds = min(SHRINKING, max(2.0, self._time_left / 3), self._time_left + LAST_WAIT)
+        if seconds <= 0:
+            return
+        life.is_unsure = True
         # One for all the examples that may be the cause, so that they share its time and its runs.
         shrinker = Shrinker(
             lambda: self._connected(facts.revision),
             found.rule,
             {name: tool.get("inputSchema") for name, tool in facts.tools.items()},
             slow=self._slow,
-            # A third of what is left, so that several rules get their turn. At least two seconds even at the very end,
-            # as a failure without its small exchange is hard to act on.
-            seconds=min(SHRINKING, max(2.0, self._time_left / 3)),
+            # A third of what is left, so that several rules get their turn. At least two seconds near the end, as a
+            # failure without its small exchange is hard to act on.
+            seconds=seconds,
+            until=math.inf if self._virtual else trio.current_time() + seconds,
+            # Several times what it usually takes, for a target that is slow.
+            patience=max(LAST_PROBE, SLOWER * statistics.median(self._latencies[-20:] or [0.0])),
             quiet=QUIET_VIRTUAL if self._virtual else QUIET,
         )
         best = self._failures[found.rule.id]
@@ -386,6 +470,7 @@ class Check:
                 best = self._failures[found.rule.id] = failure
             if failure.seen:
                 break
+        self._undecided += shrinker.undecided
 
     # --- the report ---------------------------------------------------------------------------------------------------
 
@@ -416,7 +501,18 @@ class Check:
             # Only a `run` that was cancelled leaves it open.
             self._ended or "interrupted",
             self._figures(),
+            self._options.examples,
+            tuple(dict.fromkeys(self._undecided + self._mortality())),
         )
+
+    def _mortality(self) -> list[str]:
+        found = []
+        if self._deaths:
+            often = "once" if len(self._deaths) == 1 else f"{len(self._deaths)} times"
+            found.append(f"the target ended the connection {often}, though nothing was wrong; {self._deaths[0]}")
+        if self._floods:
+            found.append("the target sent more than anyone wants to keep, unasked")
+        return found
 
     def _outcome(self, rule: Rule) -> Outcome:
         occasions, failure = self._occasions[rule.id], self._failures.get(rule.id)
@@ -474,6 +570,8 @@ class _Life:
     judging: Judging
     plans: list[tuple[int, Plan]] = attrs.Factory(list)
     judged: int = 0
+    is_busy: bool = False
+    is_unsure: bool = False
     usage: Usage | None = None
 
 
@@ -557,7 +655,7 @@ async def check_server(
         rules: The rules to check: ids, patterns such as ``cursor-*``, ``section:`` and the beginning of a section, or
             rules of your own; all by default.
         examples: How many plans are run.
-        time: Seconds that it may take.
+        time: Seconds after which nothing new begins. What is open then is waited for for a few seconds more.
         seed: Decides all that is random.
         rate: Requests a second, at most.
         max_bytes: Bytes that may pass in both directions.

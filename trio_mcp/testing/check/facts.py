@@ -183,7 +183,7 @@ async def _listed(runner: Runner, talk: Talk, method: str) -> tuple[dict[str, An
         # An error, not a note: every connection begins with the lists, so each would wait as long, and most moves need
         # them.
         if not await runner.until(lambda sent=sent: sent.over, runner.terms.deadline):  # type: ignore[misc]
-            raise TransportError(f"the target did not answer {method} within {runner.terms.deadline:g} seconds")
+            raise TransportError(runner.unanswered(sent))
         if sent.answer is None:
             raise TransportError(f"the target did not answer {method}{runner.last_words(talk)}")
         items = sent.result.get(field)

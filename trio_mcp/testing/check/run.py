@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import singledispatchmethod
 from typing import Any, Final, Literal
 
@@ -43,7 +43,18 @@ from trio_mcp.types import meta
 from trio_mcp.types.common import INPUT_REQUIRED
 from trio_mcp.types.versions import MODERN_REVISIONS
 
-__all__ = ["APPLICATION", "STYLES", "Runner", "Sent", "Talk", "Terms"]
+__all__ = [
+    "APPLICATION",
+    "LAST_PROBE",
+    "LAST_WAIT",
+    "MOST_EVENTS",
+    "STYLES",
+    "Runner",
+    "Sent",
+    "Talk",
+    "Terms",
+    "is_virtual",
+]
 
 STYLES: Final[tuple[Callable[[int], Any], ...]] = (
     # Ids are strings or integers (`basic`, Requests). A small number is what most clients send.
@@ -70,7 +81,23 @@ APPLICATION: Final = frozenset({"tools/call", "resources/read", "prompts/get", "
 MOST_AGAIN: Final = 3
 """Overdue requests that are sent again after an example (chosen)."""
 
+MOST_EVENTS: Final = 10_000
+"""Events of a target that are kept, at most. Chosen: they are judged, and forgotten, when some thousand wait."""
+
+LAST_WAIT: Final = 2.0
+"""Seconds that what is open when the time of a check is up may still take. Chosen: it bounds how much longer a check
+takes than it may, and a healthy server has answered long before."""
+
+LAST_PROBE: Final = 1.5
+"""Seconds that a target then has to show that it is still there (chosen)."""
+
 CLIENT_INFO: Final = {"name": "trio-mcp check", "version": __version__}
+
+
+def is_virtual() -> bool:
+    """Return whether time is virtual, and jumps over what is waited for."""
+    clock = trio.lowlevel.current_clock()
+    return isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
 
 
 @attrs.frozen
@@ -82,12 +109,14 @@ class Terms:
         opening: Seconds for the handshake, in which a process may have to start.
         capabilities: What the kit declares as a client; by default all that it can answer.
         rate: Requests a second, at most.
+        end: When the time of the check is up, on Trio's clock: no step begins after it, and each wait ends soon.
     """
 
     deadline: float = 10.0
     opening: float = 30.0
     capabilities: Mapping[str, Any] | None = None
     rate: float | None = None
+    end: float = math.inf
 
     @property
     def patience(self) -> float:
@@ -340,23 +369,29 @@ class Runner:
         asked: How many requests were sent, over all connections.
         slow: What the application did not do in time: methods, each with the name of what was asked for.
         longest_pause: Seconds that a `Pause` may take: there is no need to wait long for a target that is fast.
+        is_late: Whether something in this example was not answered in its time.
+        undecided: What was not answered when the time of the check was up, though it had not waited for long enough to
+            break a rule: a sentence each.
         is_virtual: Whether time is virtual. Then the same answers lead to the same traffic: between two waits the
             runner does not look at what has come.
     """
 
     def __init__(self, open_wire: OpenWire, revision: str, terms: Terms | None = None) -> None:
-        self.tape = Tape()
+        self.tape = Tape(MOST_EVENTS)
         self.revision = revision
         self.terms = Terms() if terms is None else terms
         self.talks: list[Talk] = []
         self.longest_pause = math.inf
-        clock = trio.lowlevel.current_clock()
-        self.is_virtual = isinstance(clock, trio.testing.MockClock) and clock.autojump_threshold < math.inf
+        self.is_virtual = is_virtual()
         self._open_wire = open_wire
         self._opened = 0
         self._seen = 0
         self.asked = 0
         self.slow: dict[tuple[str, str], None] = {}
+        self.is_late = False
+        self.undecided: list[str] = []
+        # Every wait ends there.
+        self._limit = self.terms.end + LAST_WAIT
         self._extra = contextlib.AsyncExitStack()
         self._next_request = trio.current_time()
 
@@ -398,9 +433,7 @@ class Runner:
             }
             hello = await talk.ask("initialize", params)
         if not await self.until(lambda: hello.over, self.terms.opening):
-            raise TransportError(
-                f"the target did not answer {hello.method} within {self.terms.opening:g} seconds{self.last_words(talk)}"
-            )
+            raise TransportError(self.unanswered(hello) + self.last_words(talk))
         if hello.answer is None:
             if talk.wire.transport == "stdio":
                 # What a process says of its end comes over another pipe.
@@ -417,6 +450,12 @@ class Runner:
             if (spoken := hello.result.get("protocolVersion")) != talk.revision:
                 raise NegotiationError(f"the target speaks {spoken!r}, not revision {talk.revision}")
             await talk.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    @staticmethod
+    def unanswered(sent: Sent) -> str:
+        """Say that a request has no response, and for how long it was waited for."""
+        seconds = round(trio.current_time() - sent.began, 1)
+        return f"the target did not answer {sent.method} within {seconds:g} seconds"
 
     def last_words(self, talk: Talk) -> str:
         """Say what else is known of a connection that has ended."""
@@ -457,7 +496,7 @@ class Runner:
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition holds, and answer the server's questions meanwhile; return whether it did in time."""
-        deadline = trio.current_time() + timeout
+        deadline = min(trio.current_time() + timeout, self._limit)
         while True:
             # First of all, since many a condition can only come true once the server's own question is answered.
             await self._look()
@@ -495,9 +534,12 @@ class Runner:
         self.pump()
         for talk in self.talks:
             talk.begin()
+        self.is_late = False
         async with contextlib.AsyncExitStack() as self._extra:
             try:
                 for step in plan:
+                    if trio.current_time() >= self.terms.end:
+                        break
                     if not self.is_virtual:
                         await self._look()
                     await self._do(step)
@@ -537,25 +579,59 @@ class Runner:
         if any(sent.method not in APPLICATION for _, sent in waited_for()) and await self.until(is_over, rest):
             return
         late = waited_for()
+        self.is_late = True
+        if self._is_up:
+            await self._decide(late)
+            return
         # The report counts the messages of an exchange without what the kit asks from here on.
         self.tape.note("mark", "kit", connection=self.talks[0].wire.number, what="again")
         lost = [await self._is_soon(talk, sent) for talk, sent in late[:MOST_AGAIN]]
         # What seems to be lost may be only slow this once, so it gets the whole deadline, too.
         if any(lost) and await self.until(is_over, rest):
             return
+        if self._is_up:
+            await self._decide(late)
+            return
         for number, (talk, sent) in enumerate(late):
             if not sent.owed:
                 continue  # it came after all
             again = number < len(lost) and lost[number]
             facts: dict[str, Any] = {"answered_again": again} if sent.method in APPLICATION else {}
-            where = talk.wire.number
-            late_by = trio.current_time() - began
-            self.tape.note(
-                "mark", "kit", connection=where, what="overdue", id=sent.message["id"], seconds=late_by, **facts
-            )
+            self._note_overdue(talk, sent, trio.current_time() - began, **facts)
             if sent.work is not None and not again:
                 self.slow[sent.work] = None
             await self._cancel(talk, sent, None)
+
+    @property
+    def _is_up(self) -> bool:
+        """Whether the time of the check is up, and the last wait over."""
+        return trio.current_time() >= self._limit
+
+    async def _decide(self, late: Iterable[tuple[Talk, Sent]]) -> None:
+        """Decide on what is open at the end of the check."""
+        for talk, sent in late:
+            # Nothing limits the time of what the application does: whether it is slow or the target has died, a probe
+            # shows.
+            if not sent.owed or sent.method in APPLICATION:
+                continue
+            waited = trio.current_time() - sent.began
+            if waited >= self.terms.deadline:
+                self._note_overdue(talk, sent, waited)
+            else:
+                self.undecided.append(f"{self.unanswered(sent)}, when the time of the check was up")
+        for talk, sent in late:
+            await self._cancel(talk, sent, None)
+
+    def _note_overdue(self, talk: Talk, sent: Sent, seconds: float, **facts: Any) -> None:
+        self.tape.note(
+            "mark",
+            "kit",
+            connection=talk.wire.number,
+            what="overdue",
+            id=sent.message["id"],
+            seconds=seconds,
+            **facts,
+        )
 
     async def _is_soon(self, talk: Talk, sent: Sent) -> bool:
         """Ask for the same thing twice, if it is the application's work; return whether both responses come soon."""
@@ -591,16 +667,25 @@ class Runner:
         talk = self.talks[0]
         if not talk.is_open:
             return None
-        began = trio.current_time()
+        # What is open at the end may have used up the last wait.
+        self._limit = max(self._limit, trio.current_time() + LAST_PROBE)
+        place = len(self.tape.events)
         # The modern era has no ping; every server must answer `server/discover` there.
         sent = await talk.ask("server/discover" if talk.modern else "ping")
         await self.until(lambda: sent.over, self.terms.deadline)
-        seconds = trio.current_time() - began
+        seconds = trio.current_time() - sent.began
         # The end of a connection is not silence. Its own event is what rules judge.
         if sent.answer is None and not talk.is_open:
             return None
         sent.over = True
+        if sent.answer is None and seconds < self.terms.deadline:
+            self.undecided.append(f"{self.unanswered(sent)}, when the time of the check was up")
+            return None
         what = "alive" if sent.answer is not None else "dead"
+        # A target owes no response to what could not be sent to it, as after this side has closed its output.
+        unsent = any(event.facts.get("what") == "unsent" for event in self.tape.events[place:])
+        if what == "dead" and not unsent:
+            self._note_overdue(talk, sent, seconds)
         self.tape.note("mark", "kit", connection=talk.wire.number, what=what, seconds=seconds, id=sent.message["id"])
         self.pump()
         return seconds if what == "alive" else None

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import attrs
+import trio
 
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.schema.validator import SchemaValidator
@@ -64,8 +65,13 @@ class Shrinker:
         rule: The rule.
         schemas: The input schemas of tools by name, so that valid arguments stay valid.
         slow: Methods, each with the name of what takes long: tried without first.
-        seconds: The time that it may take.
+        seconds: The time that it may take. No run begins after it.
+        until: When a run that is under way is cut short, on Trio's clock.
+        patience: Seconds without a response after which a run that is cut short tells of a target that does not answer.
         quiet: Seconds in which what is late still comes.
+
+    Attributes:
+        undecided: What has gone wrong in these runs that is not about the rule: a sentence each.
     """
 
     def __init__(
@@ -76,6 +82,8 @@ class Shrinker:
         *,
         slow: Container[tuple[str, str]] = (),
         seconds: float,
+        until: float,
+        patience: float,
         quiet: float,
     ) -> None:
         self._connect = connect
@@ -85,10 +93,15 @@ class Shrinker:
         # For the life of the shrinker, since one failure may have several examples that could be its cause.
         self._began = clock.perf_counter()
         self._seconds = seconds
+        self._until = until
+        self._patience = patience
+        self.undecided: list[str] = []
         self._quiet = quiet
         self._runs = 0
         self._tries = 1
         self._opening = 0.0
+        self._best: Shown | None = None
+        self._running: Runner | None = None
         self._shared: contextlib.AsyncExitStack | None = None
         self._bench: Runner | None = None
         self._prologue: list[Event] = []
@@ -102,21 +115,26 @@ class Shrinker:
             revision: The revision spoken.
             example: Its number.
         """
-        best = await self._confirmed(first, before)
-        if best is None:
+        self._best = None
+        # A target that has fallen silent makes a single run last as long as all its waits.
+        with self._in_time():
+            best = await self._confirmed(first, before)
+            if best is not None:
+                await self._smaller(best)
+        if self._best is None:
             return _failure(first, revision, example, 0, self._runs)
-        smaller = await self._smaller(best)
+        smaller = self._best
         seen = of = 0
-        # At least once, even without time: what was not seen again fails no check. What needs several tries to show is
-        # run more often, for a rate that says something.
-        while of < REPEATS * self._tries and (of == 0 or self._spent < 1):
-            of += 1
-            again = await self._run(smaller.plan, probe=smaller.probed)
-            if again is not None:
-                # The last exchange is kept: it is of a connection of its own, while that of the search may be of a
-                # shared one.
-                seen, smaller = seen + 1, again
-        return _failure(smaller, revision, example, seen, of)
+        with self._in_time():
+            # At least once, even without time, as what is seen again weighs more. What needs several tries to show is
+            # run more often, for a rate that says something.
+            while of < REPEATS * self._tries and (of == 0 or self._spent < 1):
+                again = await self._run(smaller.plan, probe=smaller.probed)
+                of += 1
+                if again is not None:
+                    seen, smaller = seen + 1, again
+        # Without the time for that, the run that has shown it counts.
+        return _failure(smaller, revision, example, seen, of) if of else _failure(smaller, revision, example, 1, 1)
 
     async def _smaller(self, best: Shown) -> Shown:
         """Return the smallest plan found that shows it on a fresh connection."""
@@ -134,6 +152,21 @@ class Shrinker:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Cut short what is done in the block when the time is up."""
+        self._running = None
+        with trio.CancelScope(deadline=self._until) as scope:
+            yield
+        if scope.cancelled_caught and self._running is not None:
+            now = trio.current_time()
+            self.undecided += [
+                self._running.unanswered(sent)
+                for talk in self._running.talks
+                for sent in talk.requests
+                if sent.owed and sent.work is None and now - sent.began >= self._patience
+            ][:1]
+
     @property
     def _spent(self) -> float:
         """How much of the time is over; 1 is all of it."""
@@ -147,7 +180,6 @@ class Shrinker:
 
     async def _run(self, plan: Plan, *, probe: bool) -> Shown | None:
         """Run a plan on a fresh connection, or on the shared one; return what was seen if it broke the rule."""
-        self._runs += 1
         try:
             if self._shared is not None:
                 if self._bench is None or not self._bench.talks[0].is_open:
@@ -157,6 +189,7 @@ class Shrinker:
                     self._prologue = list(self._bench.tape.events)
                 self._bench.forget()
                 await self._play(self._bench, plan, probe)
+                self._runs += 1
                 events = [*self._prologue, *self._bench.tape.events]
                 return self._shown(plan, events, len(self._prologue), probe)
             began = clock.perf_counter()
@@ -166,15 +199,28 @@ class Shrinker:
                 since = len(runner.tape.events)
                 await self._play(runner, plan, probe)
         except TrioMcpError:
+            self._runs += 1
             return None  # it can't be reached now; whether it ever can be again, others find out
+        # Only now, as what was cut short is no run that did not show it.
+        self._runs += 1
         # With the end of the connection, which some rules look at.
-        return self._shown(plan, runner.tape.events, since, probe)
+        shown = self._shown(plan, runner.tape.events, since, probe)
+        # The last exchange is kept: it is of a connection of its own, and of the smallest plan so far.
+        self._best = shown or self._best
+        return shown
 
     async def _play(self, runner: Runner, plan: Plan, probe: bool) -> None:
+        self._running = runner
         await runner.run(plan)
         await runner.until(lambda: not runner.talks[0].is_open, self._quiet)
         if probe:
             await runner.probe()
+        self._running = None
+        self.undecided += runner.undecided
+        for event in runner.tape.events:
+            if event.facts.get("what") in ("flood", "dead"):
+                did = "flooded its client" if event.facts["what"] == "flood" else "stopped responding"
+                self.undecided.append(f"the target {did} when a failure was run again")
 
     def _shown(self, plan: Plan, events: Sequence[Event], since: int, probe: bool) -> Shown | None:
         found = self._verdict(events, since)

@@ -14,7 +14,6 @@ from trio_mcp.testing.check.serving.script import Script
 from trio_mcp.testing.report.diagram import diagram
 from trio_mcp.testing.report.page import facts, html_page, safe
 from trio_mcp.testing.report.view import (
-    ENDINGS,
     STATUSES,
     Coverage,
     Section,
@@ -22,9 +21,11 @@ from trio_mcp.testing.report.view import (
     clean,
     counted,
     coverage,
+    ending,
     headline,
     page_title,
     problem_of,
+    repeats,
     sections,
     shorten,
     transcript_of,
@@ -80,8 +81,8 @@ def _head(report: CheckReport) -> Iterator[str]:
     if report.info:
         yield f'<p class="info">{safe(shorten(report.info, 300))}</p>'
     yield f'<p class="verdict {verdict}"><span>{mark}</span> {safe(headline(report))}</p>'
-    if report.ended != "complete":
-        yield f'<p class="warning">{ENDINGS[report.ended]}</p>'
+    kind = "fine" if report.ended == "complete" else "warning"
+    yield f'<p class="{kind}">{safe(ending(report))}</p>'
     counts = counted(report.outcomes)
     yield _bar(counts, "large")
     yield '<ul class="tiles">'
@@ -139,8 +140,7 @@ def _failure(outcome: Outcome, report: CheckReport) -> Iterator[str]:
         yield "</div></article>"
         return
     yield f'<p class="problem">{safe(problem_of(outcome))}</p>'
-    times = "each time" if failure.seen == failure.of > 0 else f"{failure.seen} of {failure.of} times"
-    yield f'<p class="fine">Seen {times} when run again; first in example {failure.example}.</p>'
+    yield f'<p class="fine">{repeats(failure).capitalize()}; first in example {failure.example}.</p>'
     # What a client met can't be replayed, so for it there is no file.
     if not isinstance(failure.plan, Script):
         name = safe(plan_file_name(rule.id))

@@ -1,7 +1,7 @@
 """A report as JUnit's XML, which continuous integration understands.
 
-Each rule is a test. As the exit status does, only a MUST that is broken again and again and not in the baseline fails;
-other failures are skipped tests whose message says why.
+Each rule is a test. As the exit status does, only a MUST that is broken and not in the baseline fails; other failures
+are skipped tests whose message says why. What could not be decided is one more test, which is an error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from trio_mcp.testing.check.report import CheckReport, Outcome
 from trio_mcp.testing.report.table import failure_lines
-from trio_mcp.testing.report.view import clean, problem_of, sections
+from trio_mcp.testing.report.view import clean, headline, problem_of, sections
 
 __all__ = ["junit"]
 
@@ -18,8 +18,7 @@ __all__ = ["junit"]
 def junit(report: CheckReport) -> str:
     """Return a report as JUnit's XML."""
     suites = Element("testsuites")
-    # Never an error: without a target that can be checked there is no report, and the command fails by itself.
-    suite = SubElement(suites, "testsuite", name=clean(f"trio-mcp check {report.target}"), errors="0")
+    suite = SubElement(suites, "testsuite", name=clean(f"trio-mcp check {report.target}"))
     properties = SubElement(suite, "properties")
     for name in ("side", "transport", "info", "seed", "examples", "requests", "ended"):
         SubElement(properties, "property", name=name, value=clean(str(getattr(report, name))))
@@ -32,7 +31,11 @@ def junit(report: CheckReport) -> str:
                 suite, "testcase", classname=section.path.replace("/", "."), name=outcome.rule.id, time="0"
             )
             _judge(case, outcome)
-    suite.set("tests", str(len(report.outcomes)))
+    if report.status == 2:
+        case = SubElement(suite, "testcase", classname="check", name="decided", time="0")
+        SubElement(case, "error", type="undecided", message=clean(headline(report)))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
+    suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     suite.set("time", f"{report.seconds:.3f}")

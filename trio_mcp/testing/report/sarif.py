@@ -37,8 +37,9 @@ def as_sarif(report: CheckReport) -> dict[str, Any]:
                 "tool": {
                     "driver": {"name": "trio-mcp", "version": __version__, "rules": [_rule(each) for each in rules]}
                 },
-                # Successful, whatever was found: this says that the tool did its work (SARIF, `executionSuccessful`).
-                "invocations": [{"executionSuccessful": True, "exitCode": report.status}],
+                # Successful, whatever was found, unless it could not be decided: this says that the tool did its work
+                # (SARIF, `executionSuccessful`).
+                "invocations": [{"executionSuccessful": report.status != 2, "exitCode": report.status}],
                 "results": [_result(each, places[each.rule.id], report) for each in report.broken],
                 "properties": {"seed": report.seed, "examples": report.examples, "requests": report.requests},
             }

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from trio_mcp.testing.check.report import CheckReport, Outcome
 from trio_mcp.testing.report.view import (
-    ENDINGS,
     STATUSES,
     Shown,
     clean,
     counted,
+    ending,
     headline,
     problem_of,
+    repeats,
     sections,
     shorten,
     transcript_of,
@@ -53,9 +54,8 @@ def _lines(report: CheckReport) -> Iterator[str]:
         for note in report.notes:
             yield textwrap.fill(clean(note), WIDTH, initial_indent="note: ", subsequent_indent="      ")
     yield ""
-    if report.ended != "complete":
-        yield ENDINGS[report.ended]
-    yield f"{headline(report)}."
+    yield ending(report)
+    yield textwrap.fill(clean(f"{headline(report)}."), WIDTH)
 
 
 def _by_section(report: CheckReport) -> Iterator[str]:
@@ -79,7 +79,7 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     if failure is None:
         return
     yield textwrap.fill(problem_of(outcome), WIDTH, initial_indent="  → ", subsequent_indent="    ")
-    yield f"  seen {failure.seen} of {failure.of} times, in revision {failure.revision}"
+    yield f"  {repeats(failure)}, in revision {failure.revision}"
     prologue, rest = transcript_of(failure)
     # A prologue that broke the rule itself is what matters.
     if any(each.is_bad for each in prologue):

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 import attrs
 
-from trio_mcp.testing.check.report import CheckReport, Failure, Outcome, Status
+from trio_mcp.testing.check.report import CheckReport, Ended, Failure, Outcome, Status
 from trio_mcp.testing.rules.history import is_notification, is_request, is_response
 from trio_mcp.testing.statements.model import statements
 from trio_mcp.testing.transcript.events import Event
 from trio_mcp.testing.transcript.masking import Masker, mask_text
 
 __all__ = [
-    "ENDINGS",
     "STATUSES",
     "Coverage",
     "Section",
@@ -29,8 +28,10 @@ __all__ = [
     "clean",
     "counted",
     "coverage",
+    "ending",
     "headline",
     "page_title",
+    "repeats",
     "sections",
     "shorten",
     "shown",
@@ -40,13 +41,13 @@ __all__ = [
 STATUSES: Final[tuple[Status, ...]] = ("broken", "held", "not exercised", "not checkable")
 """In the order in which they are shown: the worst first."""
 
-ENDINGS: Final = {
-    "complete": "All examples were run.",
-    "time": "The time was up.",
-    "bytes": "The budget of bytes was used up.",
+_ENDINGS: Final[dict[Ended, str]] = {
+    "time": "The time was up after {examples}; with more of it the others would be run.",
+    "bytes": "The budget of bytes was used up after {examples}.",
     "interrupted": "It was interrupted: this is what was found until then.",
-    "target died": "The target died, and could not be started again.",
-    "target hangs": "The target stopped responding.",
+    "target died": "The target died after {examples}, and could not be reached again.",
+    "target hangs": "The target stopped responding after {examples}.",
+    "target floods": "The target sent more than anyone wants to keep, so it ended after {examples}.",
 }
 
 # Invisible characters, some of which can reorder or hide the text around them (UAX #9).
@@ -167,6 +168,25 @@ def page_title(path: str) -> str:
     return " / ".join(_TITLES.get(part, part.replace("-", " ").capitalize()) for part in path.split("/"))
 
 
+def ending(report: CheckReport) -> str:
+    """Say what ended the check, and whether more of something would find more."""
+    if report.ended != "complete":
+        return _ENDINGS[report.ended].format(examples=f"{report.examples} of {report.wanted} examples")
+    if report.examples >= report.wanted:
+        return f"All {report.examples} examples were run: more of them, not more time, would try more."
+    why = "every rule is broken" if len(report.broken) == len(report.outcomes) else "there is nothing else to try"
+    return f"It ended after {report.examples} of {report.wanted} examples, as {why}."
+
+
+def repeats(failure: Failure) -> str:
+    """Say how often a failure was seen when it was run again."""
+    if not failure.of:
+        return "not run again"
+    if failure.is_rare:
+        return f"rare: seen once, and 0 of {failure.of} times when run again"
+    return f"seen {failure.seen} of {failure.of} times"
+
+
 def headline(report: CheckReport) -> str:
     """Return the result in a line."""
     new = [outcome for outcome in report.broken if not outcome.known]
@@ -184,6 +204,8 @@ def headline(report: CheckReport) -> str:
         )
     if known:
         parts.append(f"{known} known from the baseline")
+    if report.status == 2:
+        parts.append("but that is not decided: " + ("; ".join(report.undecided) or f"the {report.ended}"))
     return ", ".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,20 @@ class Tape:
     Attributes:
         events: What has happened so far, in order.
         traffic: Bytes that were sent and received, as far as wires count them.
+        most: Events that it may hold, as far as wires ask.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = math.inf) -> None:
         self.events: list[Event] = []
         self.traffic = 0
+        self.most = most
         self._began = trio.current_time()
         self._news = trio.lowlevel.ParkingLot()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as many events as it may."""
+        return len(self.events) >= self.most
 
     def note(
         self,

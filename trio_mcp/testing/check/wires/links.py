@@ -14,7 +14,7 @@ from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import Failure, Malformed, SessionMessage
 from trio_mcp.link import Link
 from trio_mcp.testing.check.steps import Headers, Http
-from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, to_text
+from trio_mcp.testing.check.wires.notes import WRITE_TIMEOUT, Notes, TooMuch, to_text
 from trio_mcp.testing.check.wires.wire import OpenWire
 from trio_mcp.testing.transcript.tape import Tape
 
@@ -93,21 +93,28 @@ class LinkWire:
 
     async def read(self) -> None:
         """Note all that comes, until the end: a task of its own."""
-        # `stop` closes the channel while this task waits on it.
-        with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError):
+        try:
             async for item in self._link.read:
                 message = item.message
                 if not isinstance(message, Failure):
                     # The bytes of a `Malformed` are lost. As text, and not as JSON, it still counts as something that
                     # is not a message.
                     text = f"not a message: {message.reason}" if isinstance(message, Malformed) else encode(message)
-                    self.notes.text("server", text.encode() if isinstance(text, str) else text)
+                    data = text.encode() if isinstance(text, str) else text
+                    self.notes.count(len(data))
+                    self.notes.text("server", data)
                 # Without an id, a `Failure` is the loss of the link. With one it only says that a request of this side
                 # could not be written, and the link goes on.
                 elif message.request_id is None:
                     self.notes.close("server", str(message.error))
                 else:
                     self.notes.mark("unsent", reason=str(message.error), id=message.request_id)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            pass  # `stop` closes the channel while this task waits on it
+        except TooMuch as exc:
+            self.notes.mark("flood", reason=str(exc))
+            self.notes.close("kit", str(exc))
+            await self._link.read.aclose()
         self.notes.close("server", "end")
 
     async def leave(self) -> None:

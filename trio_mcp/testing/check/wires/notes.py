@@ -92,8 +92,10 @@ class Notes:
         """Count what the target has sent.
 
         Raises:
-            TooMuch: If it is more than `MOST` since something was sent.
+            TooMuch: If it is more than `MOST` since something was sent, or the tape is full.
         """
+        if self._tape.is_full:
+            raise TooMuch(f"more than {self._tape.most} messages came at once")
         self._tape.traffic += size
         # Since the last send, and not in all: a long check rightly gets much more than this from a healthy target.
         self._unasked += size
