@@ -51,6 +51,7 @@ html_title = f"trio_mcp {version}"
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_js_files = [("filter.js", {"defer": "defer"})]
 
 # Docstrings put names, paths of the specification and code in single backticks. A name that is documented becomes a
 # link, anything else stays code: see `resolve` below.
