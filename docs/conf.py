@@ -51,6 +51,7 @@ html_title = f"trio_mcp {version}"
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_js_files = [("filter.js", {"defer": "defer"})]
 
 # Docstrings put names, paths of the specification and code in single backticks. A name that is documented becomes a
 # link, anything else stays code: see `resolve` below.
@@ -172,7 +173,12 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 def show_defaults(
     app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None] | None:
-    """Show the defaults that attrs means by the words of its `__init__`, and nothing of that of pydantic's models."""
+    """Show the defaults that attrs means by the words of its `__init__`, and nothing of that of pydantic's models.
+
+    Nor what only catches unknown keywords, for an error that says more than Python's.
+    """
+    if signature is not None and "**unknown" in signature:
+        return re.sub(r", \*\*unknown: (\w+\.)*Never", "", signature), returns
     if isinstance(obj, type) and issubclass(obj, pydantic.BaseModel):
         return None if signature is None else ("", returns)
     if not (isinstance(obj, type) and attrs.has(obj) and signature):

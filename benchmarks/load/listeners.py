@@ -19,6 +19,7 @@ import trio
 from benchmarks.load.wire import WrongAnswer
 from trio_mcp import Client, Server, SessionMessage, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request
+from trio_mcp.server.base_server import core_of
 
 LINKS = 10
 LISTENERS = 1000
@@ -135,7 +136,7 @@ async def listen(link: Any, number: int, wanted: dict[str, Any]) -> None:
 async def main(seconds: float) -> dict[str, float]:
     watch = Watch()
     delays: list[float] = []
-    async with server.open_run() as run, trio.open_nursery() as links, trio.open_nursery() as nursery:
+    async with core_of(server).open_run() as run, trio.open_nursery() as links, trio.open_nursery() as nursery:
         ends = []
         for number in range(LINKS + 2):
             ours, theirs = await links.start(open_link)

@@ -22,7 +22,7 @@ class RequirementsTable(SphinxDirective):
             rows = [(r.text, _section(r), span_of(r.revisions), _test(topic.module, r)) for r in topic.rows.values()]
             total += len(rows)
             found.append(nodes.rubric(text=topic.name))
-            found.append(table(("requirement", "section", "revisions", "held by"), rows))
+            found.append(table(("requirement", "section", "revisions", "held by"), rows, "filtered"))
         return [nodes.paragraph(text=f"{total} requirements."), *found]
 
 

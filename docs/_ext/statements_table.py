@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from docutils import nodes
@@ -10,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from types_overview import table
 
-from trio_mcp.testing.statements.model import AUTHORIZATION, NOT_OBSERVABLE, REVISIONS, Statement, statements
+from trio_mcp.testing.statements.model import AUTHORIZATION, NOT_OBSERVABLE, REVISIONS, Place, Statement, statements
 
 KEYWORDS = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT")
 STATUSES = ("checked", "unchecked", *NOT_OBSERVABLE, AUTHORIZATION)
@@ -21,12 +22,14 @@ class Counts(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         counted = Counter((p.revision, s.keyword, _status(s)) for s in statements() for p in s.places)
-        rows = []
+        found: list[nodes.Node] = []
         for revision in REVISIONS:
+            rows = []
             for keyword in KEYWORDS:
                 row = [counted[revision, keyword, status] for status in STATUSES]
-                rows.append((revision, keyword, *map(str, [sum(row), *row])))
-        return [table(("revision", "keyword", "statements", *STATUSES), rows)]
+                rows.append((keyword, *map(str, [sum(row), *row])))
+            found += [nodes.rubric(text=revision), table(("keyword", "all", *STATUSES), rows, "counts")]
+        return found
 
 
 class Reasons(SphinxDirective):
@@ -48,7 +51,7 @@ class Statements(SphinxDirective):
             rows = [(_text(each), each.keyword, each.binds, _places(each), _held(each)) for each in group]
             found += [
                 nodes.rubric(text=page),
-                table(("statement", "keyword", "binds", "written in", "checked by"), rows),
+                table(("statement", "keyword", "binds", "written in", "checked by"), rows, "filtered", "statements"),
             ]
         return found
 
@@ -64,11 +67,21 @@ def _text(statement: Statement) -> list[nodes.Node]:
 
 def _places(statement: Statement) -> list[nodes.Node]:
     found: list[nodes.Node] = []
-    for place in statement.places:
-        comma = ", " if found else ""
-        link = nodes.reference(text=place.section, refuri=place.link)
-        found += [nodes.Text(f"{comma}{place.revision} "), link, nodes.Text(" "), nodes.literal(text=place.hash)]
+    # Most sentences stand in both revisions, word for word and in the same section.
+    for (section, digest), places in groupby(sorted(statement.places, key=_words), key=_words):
+        found += [nodes.Text(f"{', ' if found else ''}{section}"), *_links(places), nodes.Text(" ")]
+        found.append(nodes.literal(text=digest))
     return found
+
+
+def _words(place: Place) -> tuple[str, str]:
+    return place.section, place.hash
+
+
+def _links(places: Iterable[Place]) -> Iterator[nodes.Node]:
+    for place in places:
+        yield nodes.Text(" ")
+        yield nodes.reference(text=place.revision, refuri=place.link)
 
 
 def _held(statement: Statement) -> list[nodes.Node]:

@@ -86,13 +86,13 @@ def _text(markup: str) -> list[nodes.Node]:
     return [nodes.literal(text=part.strip("`")) if part.startswith("`") else nodes.Text(part) for part in parts if part]
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> nodes.table:
+def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], *classes: str) -> nodes.table:
     """Make a table of texts or nodes."""
     group = nodes.tgroup(cols=len(headings))
     group += [nodes.colspec(colwidth=1) for _ in headings]
     group += nodes.thead("", _row(headings))
     group += nodes.tbody("", *[_row(row) for row in rows])
-    return nodes.table("", group, classes=["colwidths-auto"])
+    return nodes.table("", group, classes=["colwidths-auto", *classes])
 
 
 def _row(cells: Sequence[Cell]) -> nodes.row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
@@ -86,6 +87,21 @@ async def test_inspect_prints_no_python(
     assert "    tasks: list, cancel, requests.tools.call\n    tools: listChanged\n" in shown
     assert "    experimental: x.a = [1, null]\n" in shown
     assert '    choose(colour: "red" | true)\n' in shown
+
+
+titled = Server("titled")
+titled.add_tool(choose, name="by-title", title="Choose", annotations={"title": "Pick"})
+titled.add_tool(choose, name="by-annotation", annotations={"title": "Pick"})
+titled.add_tool(choose, name="by-name")
+
+
+async def test_a_tool_is_shown_under_its_title_or_that_of_its_annotations(capsys: pytest.CaptureFixture[str]) -> None:
+    """Schema, `Tool`: the name to display is ``title``, ``annotations.title``, then ``name``."""
+    async with Client(titled) as client:
+        await COMMANDS["list"](client, Namespace(json=False, kinds=("tools",)))
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    below = {line.partition("(")[0]: after for line, after in itertools.pairwise(shown) if line.startswith("by-")}
+    assert below == {"by-title": "Choose", "by-annotation": "Pick", "by-name": "Choose a colour."}
 
 
 class NotFound(BaseHTTPRequestHandler):

@@ -31,6 +31,7 @@ from trio_mcp import (
     memory_link_pair,
 )
 from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.server.base_server import core_of
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
 
@@ -116,7 +117,7 @@ async def test_it_describes_itself_as_the_upstream_does(above: str, below: str) 
 
 def only_with_tools() -> Server:
     server = Server("bare")
-    server.identity = attrs.evolve(server.identity, capabilities=lambda revision: {"tools": {}})
+    core_of(server).identity = attrs.evolve(core_of(server).identity, capabilities=lambda revision: {"tools": {}})
     return server
 
 

@@ -19,6 +19,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, Notification, Request, Response
 from trio_mcp.proxy.unanswered import UnansweredCalls
+from trio_mcp.server.base_server import core_of
 from trio_mcp.session.limits import HandlerOptions, SessionOptions
 
 CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
@@ -132,7 +133,7 @@ async def staged(
         async with trio.open_nursery() as nursery, contextlib.AsyncExitStack() as stack:
             upstream = Played(nursery, revision)
             proxy = ProxyServer(target or upstream.connect, client={"mode": revision, **settings})
-            run = await stack.enter_async_context(proxy.open_run())
+            run = await stack.enter_async_context(core_of(proxy).open_run())
             stage = Stage(upstream, run, nursery, stack, below)
             yield stage, await stage.client(), await stage.client()
             nursery.cancel_scope.cancel()

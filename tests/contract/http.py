@@ -20,6 +20,7 @@ from trio_mcp import Link, Notification, Server, SessionMessage, sse_client, str
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.jsonrpc import Request
 from trio_mcp.link import BUFFER
+from trio_mcp.server.base_server import core_of
 
 HANDSHAKE = Request(
     "handshake",
@@ -107,9 +108,12 @@ class _Giving(Server):
         super().__init__("giving")
         self.give, self.links = trio.open_memory_channel[Given](0)
 
+        core = core_of(self)
+        core.open_run = partial(self._open_run, core.open_run)  # type: ignore[method-assign]
+
     @contextlib.asynccontextmanager
-    async def open_run(self) -> AsyncIterator[Any]:
-        async with super().open_run() as run:
+    async def _open_run(self, open_run: Callable[[], Any]) -> AsyncIterator[Any]:
+        async with open_run() as run:
             yield _Run(run, self.give.send)
 
 

@@ -40,6 +40,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.jsonrpc import Malformed
+from trio_mcp.server.base_server import core_of
 from trio_mcp.sockets.listening import peer_credentials
 
 
@@ -94,9 +95,12 @@ class Giving(Server):
         super().__init__("giving")
         self._give, self.links = trio.open_memory_channel[Given](0)
 
+        core = core_of(self)
+        core.open_run = partial(self._open_run, core.open_run)  # type: ignore[method-assign]
+
     @contextlib.asynccontextmanager
-    async def open_run(self) -> AsyncIterator[Any]:
-        async with super().open_run() as run:
+    async def _open_run(self, open_run: Callable[[], Any]) -> AsyncIterator[Any]:
+        async with open_run() as run:
             yield _Run(run, self._serve_opening)
 
     async def _serve_opening(self, opening: Any, opened: Callable[[Any], object]) -> None:

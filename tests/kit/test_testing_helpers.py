@@ -9,6 +9,7 @@ import trio
 
 from tests.server.harness import both_eras, client_of, give_up
 from trio_mcp import Client, Context, McpError, Server, ToolError
+from trio_mcp.server.base_server import core_of
 from trio_mcp.testing import CallRecorder, client_fixture, record_calls
 
 server = Server("shop")
@@ -92,7 +93,7 @@ async def test_a_recorder_has_each_request_and_what_became_of_it(revision: str) 
     assert isinstance(prise.error, McpError)
     assert isinstance(wait.error, trio.Cancelled)
     assert prise.result is wait.result is None
-    assert server.settings.middleware == ()
+    assert core_of(server).settings.middleware == ()
 
 
 async def test_a_recorder_is_also_a_middleware_of_its_own() -> None:

@@ -15,6 +15,7 @@ from tests.injection import cancel_everywhere
 from tests.server.harness import server_with
 from tests.server.input_harness import EVERYTHING, MODERN, Name, Peer, accept, hand_client, text_of
 from trio_mcp import Context, InputOptions, Server, memory_link_pair
+from trio_mcp.server.base_server import core_of
 from trio_mcp.server.run import Run
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 
@@ -87,11 +88,11 @@ async def test_a_state_is_used_once_and_only_by_an_answer() -> None:
 
 async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
     desk = Desk(input=InputOptions(key=b"k" * 32))
-    async with desk.server.open_run() as run:
+    async with core_of(desk.server).open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
         assert desk.events == ["start"]  # the client has disconnected, and the handler waits
-        async with desk.server.open_run() as elsewhere, link_to(elsewhere) as stranger:
+        async with core_of(desk.server).open_run() as elsewhere, link_to(elsewhere) as stranger:
             error = await stranger.ask("tools/call", retry(asked))
             assert "belongs to another process" in error.message
         async with link_to(run) as second:
@@ -101,7 +102,7 @@ async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not()
 
 async def test_the_end_of_the_run_ends_what_is_parked() -> None:
     desk = Desk()
-    async with desk.server.open_run() as run:
+    async with core_of(desk.server).open_run() as run:
         async with link_to(run) as client:
             await begin(client)
         assert desk.parked == 1
@@ -111,7 +112,7 @@ async def test_the_end_of_the_run_ends_what_is_parked() -> None:
 
 async def test_the_deadline_ends_what_is_parked(autojump_clock: MockClock) -> None:
     desk = Desk(input=InputOptions(ttl=60))
-    async with desk.server.open_run() as run, link_to(run) as client:
+    async with core_of(desk.server).open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(59)
         assert desk.events == ["start"]
@@ -124,7 +125,7 @@ async def test_the_deadline_ends_what_is_parked(autojump_clock: MockClock) -> No
 
 async def test_a_resumed_handler_no_longer_has_a_deadline(autojump_clock: MockClock) -> None:
     desk = Desk(input=InputOptions(ttl=60))
-    async with desk.server.open_run() as run, link_to(run) as client:
+    async with core_of(desk.server).open_run() as run, link_to(run) as client:
         asked = await begin(client, then=1000)
         assert text_of(await client.ask("tools/call", retry(asked, then=1000))) == "Ann"
 
@@ -145,7 +146,7 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
 async def test_the_end_of_a_live_request_cancels_its_handler(how: str) -> None:
     """As with any handler; and the handler has ended before the request's place is free."""
     desk = Desk()
-    async with desk.server.open_run() as run:
+    async with core_of(desk.server).open_run() as run:
         async with link_to(run) as client:
             asked = await begin(client, then=1e6)
             request = await client.request("tools/call", retry(asked, then=1e6))
@@ -189,7 +190,7 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
 
     server = server_with(tool, park_input=True)
 
-    async with server.open_run() as run, link_to(run) as client:
+    async with core_of(server).open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(20)
         assert text_of(await client.ask("tools/call", retry(asked))) == "gave up"
@@ -206,7 +207,7 @@ async def test_a_handler_that_fails_while_it_is_cancelled_does_no_harm(autojump_
 
     server = server_with(tool, park_input=True, input=InputOptions(ttl=60))
 
-    async with server.open_run() as run, link_to(run) as client:
+    async with core_of(server).open_run() as run, link_to(run) as client:
         await begin(client)
         assert server.statistics().parked == 1
         await trio.sleep(61)
@@ -231,7 +232,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: MockCl
 
     server = server_with(tool, park_input=True, input=InputOptions(ttl=60))
 
-    async with server.open_run() as run, link_to(run) as client:
+    async with core_of(server).open_run() as run, link_to(run) as client:
         await begin(client)
         await trio.sleep(61)
         assert server.statistics().parked == 0
@@ -242,7 +243,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: MockCl
 async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(autojump_clock: MockClock) -> None:
     """The client cancels each of the two requests, at each step: the run lives on, with nothing parked for good."""
     desk = Desk(input=InputOptions(ttl=60))
-    async with desk.server.open_run() as run:
+    async with core_of(desk.server).open_run() as run:
 
         async def scenario() -> None:
             async with link_to(run) as client:

@@ -12,6 +12,7 @@ from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Age, Name, Pe
 from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired, types
 from trio_mcp.jsonrpc.messages import ErrorData
+from trio_mcp.server.base_server import core_of
 from trio_mcp.server.input.request_state import StateSealer
 
 
@@ -108,7 +109,7 @@ async def test_a_state_expires(ttl: float, timeout: float | None, monkeypatch: p
 
     server = server_of(tool, input=InputOptions(ttl=ttl))
     now = [1_000_000.0]
-    monkeypatch.setattr(server.sealer, "made", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(core_of(server).sealer, "made", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61

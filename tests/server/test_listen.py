@@ -19,6 +19,7 @@ from tests.server.input_harness import hand_client
 from trio_mcp import Client, ListOptions, McpError, Server, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Response
 from trio_mcp.server import changes
+from trio_mcp.server.base_server import core_of
 from trio_mcp.server.changes import Listener
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
@@ -308,7 +309,7 @@ def test_a_change_after_the_last_run_is_harmless() -> None:
     kept: list[Any] = []
 
     async def main() -> None:
-        async with server.open_run() as run:
+        async with core_of(server).open_run() as run:
             kept.append(run.changes)
             run.changes.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 

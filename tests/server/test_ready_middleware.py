@@ -30,6 +30,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.middleware import Caching, ErrorMasking, Logging, RateLimit, SizeLimit, Timing
+from trio_mcp.server.base_server import core_of
 from trio_mcp.types.error_codes import OVERLOADED
 
 
@@ -375,7 +376,7 @@ async def test_what_is_cached_is_the_principals_and_the_revisions() -> None:
         name = by_client(context)
         return None if name is None else Principal(name, scopes=scopes)
 
-    counting.server.settings.principal = principal
+    core_of(counting.server).settings.principal = principal
     for name, revision, added in [
         ("ann", MODERN, 1),
         ("ann", MODERN, 0),

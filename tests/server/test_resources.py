@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from tests.server.harness import MODERN, both_eras, client_of, every_revision
 from tests.tables import listed
 from trio_mcp import Client, Context, McpError, Server
+from trio_mcp.server.base_server import core_of
 from trio_mcp.server.features.resources import ResourceNotFound, safe_join
 from trio_mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
@@ -206,7 +207,7 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
     server = Server("test")
     with pytest.raises(TypeError, match=problem):
         server.add_resource(uri, function, name="n")
-    assert not server.identity.capabilities(MODERN).get("resources")
+    assert not core_of(server).identity.capabilities(MODERN).get("resources")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import trio.testing
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision, give_up, server_with
 from trio_mcp import Context, FunctionOptions
+from trio_mcp.server.base_server import core_of
 
 
 class Gate:
@@ -89,7 +90,7 @@ async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
         assert gate.inside == 1  # the thread can't be stopped
         assert (await client.list_tools()).tools
         await trio.testing.wait_all_tasks_blocked()
-        assert server.settings.surroundings.threads.limiter.borrowed_tokens == 1
+        assert core_of(server).settings.surroundings.threads.limiter.borrowed_tokens == 1
         gate.open()
         assert not (await client.call_tool("next")).is_error  # the thread's place is free again
 

@@ -167,13 +167,20 @@ def _outline(kind: str, items: list[Item], indent: str = "") -> str:
     lines = [f"{indent}{paint(kind, 'heading')}"]
     for item in items:
         lines.append(f"{indent}  {line(item)}")
-        title = clean_line(item.title or "")
+        title = clean_line(_title(item) or "")
         facts = [title] if title and title != item.name else []
         if isinstance(item, (Resource, ResourceTemplate)):
             facts = [clean_line(item.name), *facts, *([clean_line(item.mime_type)] if item.mime_type else [])]
         about = (", ".join(facts), item.description)
         lines += [paragraph(text, f"{indent}      ") for text in about if text]
     return "\n".join(lines)
+
+
+def _title(item: Item) -> str | None:
+    # Schema, `Tool`: the name to display is `title`, `annotations.title`, then `name`.
+    if item.title is None and isinstance(item, Tool) and item.annotations is not None:
+        return item.annotations.title
+    return item.title
 
 
 def _settings(settings: Any) -> str:

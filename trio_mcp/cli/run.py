@@ -18,7 +18,7 @@ from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
 from trio_mcp.cli.messages import near_file
-from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.base_server import TRANSPORTS, BaseServer, core_of
 
 if TYPE_CHECKING:  # most servers are not protected
     from trio_mcp.auth.server.resource import ResourceServer
@@ -113,9 +113,8 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
             raise Exit(f"{_flag(name)} is not for --transport {transport}")
     # Only now: importing the file may take long, or fail for its own reasons.
     server = make_server()
-    there = server.transports
-    if transport not in there:
-        meant = did_you_mean(transport, there) or f"; the transports are: {', '.join(there)}"
+    if transport not in TRANSPORTS:
+        meant = did_you_mean(transport, TRANSPORTS) or f"; the transports are: {', '.join(TRANSPORTS)}"
         raise Exit(f"there is no transport {transport!r}{meant}")
     if transport == "stdio" and sys.stdin.isatty():
         # Or it would look as if it hung.
@@ -182,8 +181,9 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 
 
 def _check_scopes(server: BaseServer, transport: str, given: dict[str, Any]) -> None:
-    if server.scoped and "auth_resource" not in given and "auth_issuer" in OPTIONS.get(transport, ()):
-        raise Exit(f"{server.scoped} needs scopes, which only hold with --auth-issuer and --auth-resource")
+    scoped = core_of(server).scoped
+    if scoped and "auth_resource" not in given and "auth_issuer" in OPTIONS.get(transport, ()):
+        raise Exit(f"{scoped} needs scopes, which only hold with --auth-issuer and --auth-resource")
 
 
 def _settings(transport: str, address: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import trio
 from trio_mcp._checks import check_count, check_number, validator
 from trio_mcp.errors import McpError
 from trio_mcp.server.connection import Connection
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["RateLimit", "caller"]
@@ -23,6 +23,7 @@ def caller(context: Context[Any]) -> Hashable:
     """Return who makes a request: the principal, or else the connection or session; None if neither is known."""
     if context.principal is not None:
         return context.principal.identity
+    assert isinstance(context, ServedContext)
     connection = context.connection
     # A single HTTP request is not a caller: each would get a bucket of its own.
     return connection if isinstance(connection, Connection) and connection.lasting else None

@@ -22,7 +22,7 @@ from trio_mcp.proxy.translation import RESULTS, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import Feature, Handler, Identify, ListOptions, Middleware, Needs, Settings
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
@@ -82,17 +82,17 @@ class ProxyFeature:
             if isinstance(declared.get(name), dict) and (name != "completions" or rules.completions_capability)
         }
 
-    async def _pass(self, context: Context[Any]) -> dict[str, Any]:
+    async def _pass(self, context: ServedContext[Any]) -> dict[str, Any]:
         upstream: Upstream = context.state
         await upstream.connected_or_refuse(context.method)
         result = await upstream.request(context, self._params(context, upstream))
         return self._in_words_of_client(context, result, upstream.client.protocol_version)
 
-    def _in_words_of_client(self, context: Context[Any], result: dict[str, Any], spoken: str) -> dict[str, Any]:
+    def _in_words_of_client(self, context: ServedContext[Any], result: dict[str, Any], spoken: str) -> dict[str, Any]:
         hints = self._settings.cache_hints.get(context.method, {})
         return in_words_of(context.protocol_version, context.method, result, spoken, hints)
 
-    async def _pass_asking(self, context: Context[Any]) -> dict[str, Any]:
+    async def _pass_asking(self, context: ServedContext[Any]) -> dict[str, Any]:
         upstream: Upstream = context.state
         await upstream.connected_or_refuse(context.method)
         await upstream.want_logs(_log_level(context))
@@ -111,7 +111,7 @@ class ProxyFeature:
             raise error from None
         return value.result if isinstance(value, Asked) else value
 
-    async def _rounds(self, context: Context[Any], upstream: Upstream) -> Any:
+    async def _rounds(self, context: ServedContext[Any], upstream: Upstream) -> Any:
         """Run one round of input; return the upstream's result, or the questions that it asks."""
         params = self._params(context, upstream)
         state = context.input_state
@@ -142,12 +142,12 @@ class ProxyFeature:
             params = {**self._params(context, upstream), "requestState": token}
         raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking to repeat the request")
 
-    def _question(self, context: Context[Any], request: Any, spoken: str) -> Any:
+    def _question(self, context: ServedContext[Any], request: Any, spoken: str) -> Any:
         if not isinstance(request, dict):
             raise McpError(INTERNAL_ERROR, "an input request of the upstream server is malformed")
         return handed_on(context, request.get("method", ""), request.get("params"), spoken)
 
-    def _params(self, context: Context[Any], upstream: Upstream) -> dict[str, Any]:
+    def _params(self, context: ServedContext[Any], upstream: Upstream) -> dict[str, Any]:
         """Return the parameters for the upstream, without those that belong to the connection to the client."""
         params = {
             name: value
@@ -172,22 +172,22 @@ class ProxyFeature:
             params["_meta"] = given
         return params
 
-    async def _set_level(self, context: Context[Any]) -> dict[str, Any]:
+    async def _set_level(self, context: ServedContext[Any]) -> dict[str, Any]:
         result = await self._logging.set_level(context)
         await context.state.want_logs(_log_level(context))
         return result
 
-    async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
+    async def _subscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         # Noted here only: the proxy follows each resource upstream once, however many clients are subscribed to it.
         context.session.watch(read_uri(context))
         return {}
 
-    async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
+    async def _unsubscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         context.session.unwatch(read_uri(context))
         return {}
 
 
-def _log_level(context: Context[Any]) -> str | None:
+def _log_level(context: ServedContext[Any]) -> str | None:
     assert context.client is not None
     return context.client.log_level
 
@@ -228,7 +228,7 @@ class ProxyServer(BaseServer):
     Entering a run raises what entering the `Client` raises.
     """
 
-    ends_on_sigterm = True  # a host's SIGTERM must not leave the upstream's process behind
+    _ends_on_sigterm = True  # a host's SIGTERM must not leave the upstream's process behind
 
     def __init__(
         self,
@@ -276,14 +276,14 @@ class ProxyServer(BaseServer):
         )
         self._instructions_given = instructions is not None
 
-    def make_features(self) -> Iterable[Feature]:
-        self._offered = ProxyFeature(self.settings, self.input.max_rounds)
+    def _make_features(self) -> Iterable[Feature]:
+        self._offered = ProxyFeature(self._core.settings, self._core.input.max_rounds)
         # Listening is the proxy's own: its clients may speak another era than the upstream does.
-        return self._offered, ListeningFeature(self.capabilities)
+        return self._offered, ListeningFeature(self._capabilities)
 
     # --- identity ------------------------------------------------------------------------------------------------
 
-    def mirror(self, client: Client) -> None:
+    def _mirror(self, client: Client) -> None:
         """Adopt the upstream's identity, capabilities and instructions."""
         server = client.session.server
         self._offered.upstream_capabilities = server.capabilities
@@ -293,23 +293,23 @@ class ProxyServer(BaseServer):
             changed["info"] = server.info
         if not self._instructions_given:
             changed["instructions"] = server.instructions
-        self.identity = attrs.evolve(self.identity, **changed)
+        self._core.identity = attrs.evolve(self._core.identity, **changed)
 
     # --- the upstream --------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _connected(self, server: object) -> AsyncIterator[Upstream]:
         upstream = Upstream(
-            self, self.mirror, lambda: UpstreamClient(upstream, self._target, self._client_settings), self._given
+            self, self._mirror, lambda: UpstreamClient(upstream, self._target, self._client_settings), self._given
         )
         async with background_nursery(upstream.aclose) as nursery:
             await upstream.open(nursery)
             yield upstream
 
-    def watcher(self, state: Upstream) -> Callable[[Topic, bool], None]:
+    def _watcher(self, state: Upstream) -> Callable[[Topic, bool], None]:
         return state.watch
 
-    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+    async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         if notification.method == "notifications/roots/list_changed":
             # The only notification of a client that concerns the upstream: any of the clients' roots may have changed.
-            await states[self.settings].tell(notification.method)
+            await states[self._core.settings].tell(notification.method)

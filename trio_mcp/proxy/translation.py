@@ -14,7 +14,7 @@ from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.proxy.unanswered import CALL, UnansweredCalls
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.session.client import ClientSession
@@ -41,7 +41,7 @@ _NEEDS = {
     "roots/list": "roots",
 }
 
-Answer = Callable[[str, Any, Context[Any] | None], Awaitable[dict[str, Any]]]
+Answer = Callable[[str, Any, ServedContext[Any] | None], Awaitable[dict[str, Any]]]
 
 
 class HandedOn(InputSources):
@@ -82,7 +82,7 @@ class HandedOn(InputSources):
             session.add_request_handler(method, answer)
 
 
-def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> InputRequest[dict[str, Any]]:
+def handed_on(context: ServedContext[Any], method: str, params: Any, spoken: str) -> InputRequest[dict[str, Any]]:
     """Return an upstream server's question, addressed to the client of a request.
 
     Args:

@@ -20,7 +20,7 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 
 __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
@@ -43,13 +43,13 @@ class UnansweredCalls:
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
-        self._waited_for: dict[RequestId, Context[Any]] = {}  # in the order in which they were sent
+        self._waited_for: dict[RequestId, ServedContext[Any]] = {}  # in the order in which they were sent
         # The clients are held weakly: most of them leave long before the connection to the upstream does.
         self._given_up: dict[RequestId, Callable[[], object]] = {}
         self._older: Callable[[], object] | None = None  # the client of those beyond `MAX_GIVEN_UP`
 
     @contextlib.contextmanager
-    def entered(self, context: Context[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
+    def entered(self, context: ServedContext[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
         """Track the request of a client's call while the block runs; it gets the function to call with the request."""
         entered: OutgoingRequest | None = None
 
@@ -113,7 +113,7 @@ class UnansweredCalls:
             and (self._older is None or self._older() is client)
         )
 
-    def meant(self, related: RequestId | None) -> Context[Any] | None:
+    def meant(self, related: RequestId | None) -> ServedContext[Any] | None:
         """Return the call that a message of the upstream belongs to, if its client still waits for it.
 
         Args:

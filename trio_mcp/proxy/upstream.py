@@ -28,9 +28,9 @@ from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.proxy.translation import HandedOn, handed_on
 from trio_mcp.proxy.unanswered import UnansweredCalls
 from trio_mcp.retrying import Backoff
-from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import SEVERITY, wants_log
 from trio_mcp.session.calls import Limits, ProgressCallback
@@ -73,7 +73,8 @@ class Upstream:
     ) -> None:
         self._proxy = proxy
         self._mirror = mirror
-        self._announce = proxy.settings.announce
+        self._settings = core_of(proxy).settings
+        self._announce = self._settings.announce
         self._make_client = make_client
         self._given = given
         self._nursery: trio.Nursery | None = None
@@ -139,7 +140,7 @@ class Upstream:
 
     # --- requests ------------------------------------------------------------------------------------------------
 
-    async def request(self, context: Context[Any], params: dict[str, Any]) -> dict[str, Any]:
+    async def request(self, context: ServedContext[Any], params: dict[str, Any]) -> dict[str, Any]:
         """Pass a request on.
 
         Raises:
@@ -220,7 +221,7 @@ class Upstream:
 
     # --- the upstream's questions and notifications --------------------------------------------------------------
 
-    async def answer(self, method: str, params: Any, asked: Context[Any] | None) -> dict[str, Any]:
+    async def answer(self, method: str, params: Any, asked: ServedContext[Any] | None) -> dict[str, Any]:
         """Answer a legacy upstream's question by asking the client whose call it is about.
 
         Args:
@@ -273,7 +274,7 @@ class Upstream:
             if wants_log(call.client, SEVERITY[level]):
                 call.send_notification_nowait("notifications/message", params)
         elif related is None:  # it need not belong to a call; safe if there is a single client
-            connections = [each for run in self._proxy.settings.runs for each in run.connections]
+            connections = [each for run in self._settings.runs for each in run.connections]
             # Only if there is a single client, and no unanswered call of another one that the message might be about.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
@@ -362,7 +363,7 @@ class Upstream:
 
 
 # Only for a client that has asked for progress: the upstream is then asked for it as well.
-def _reporter(context: Context[Any]) -> ProgressCallback:
+def _reporter(context: ServedContext[Any]) -> ProgressCallback:
     async def report(progress: ProgressNotificationParams) -> None:
         await context.report_progress(progress.progress, progress.total, progress.message)
 
@@ -379,7 +380,7 @@ class UpstreamClient(Client):
         self._connection.inputs = HandedOn(upstream.answer, calls)
 
     async def pass_on(
-        self, context: Context[Any], params: dict[str, Any], on_progress: ProgressCallback | None
+        self, context: ServedContext[Any], params: dict[str, Any], on_progress: ProgressCallback | None
     ) -> dict[str, Any]:
         """Send a client's call, through the middleware, and wait for its result without a time limit."""
         session = self.session

@@ -8,7 +8,7 @@ import inspect
 import os
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, Unpack
 
 import trio
@@ -20,29 +20,26 @@ from trio_mcp._checks import (
     check_count,
     check_hook,
     check_no_loop,
-    check_on_trio,
     check_text,
     given_or_default,
 )
 from trio_mcp._keywords import did_you_mean, refuse_unknown
 from trio_mcp._log import LEVELS, LogLevel, logger, show_log
-from trio_mcp._nursery import background_nursery, drop_inner_frames, is_raised_inside
+from trio_mcp._nursery import drop_inner_frames, is_raised_inside
 from trio_mcp._renamed import refuse_attributes
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
-from trio_mcp.server.changes import Changes, Topic
+from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
+from trio_mcp.server.core import Core
 from trio_mcp.server.features.caching import checked_hints
-from trio_mcp.server.features.deferred import Deferred
-from trio_mcp.server.features.dispatch import Dispatch
 from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
-from trio_mcp.server.input.options import InputOptions, InputRun
-from trio_mcp.server.run import Run
+from trio_mcp.server.input.options import InputOptions
 from trio_mcp.server.signals import run_network, run_stdio
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types._base import make
@@ -55,7 +52,6 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.serve import RunSettings
     from trio_mcp.http.server.asgi_app import AsgiApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
-    from trio_mcp.server.input.request_state import StateSealer
     from trio_mcp.server.statistics import ServerStatistics
     from trio_mcp.sockets.serving import SocketSettings
 
@@ -67,7 +63,10 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
         mode: int
 
 
-__all__ = ["BaseServer", "Lifespan"]
+__all__ = ["TRANSPORTS", "BaseServer", "Lifespan", "core_of"]
+
+TRANSPORTS = ("stdio", "http", "sse", "websocket", "tcp", "unix")
+"""What `Server.run` takes."""
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
@@ -85,19 +84,11 @@ class BaseServer:
 
     Attributes:
         info: The server's name, version and description.
-        identity: What the server declares to clients: info, capabilities, instructions, revisions.
-        settings: The part of the server's settings that its features need.
-        dispatch: Finds the handler of a request and calls it.
-        make_context, answer: Make the context of a request, and answer it.
-        input: How functions ask for input.
-        sealer: Makes and reads the ``requestState`` of requests that wait for input.
-        options: Limits, timeouts and hooks of each session.
-        lifespan: Makes the context manager around each run; None without one.
     """
 
     # False: SIGTERM's default action ends a stdio server at once, which is how clients stop one that does not exit
     # when its input closes (2025-11-25 `basic/lifecycle`, Shutdown). A proxy sets it to shut down its upstreams.
-    ends_on_sigterm = False
+    _ends_on_sigterm = False
     """Whether SIGTERM shuts `run` over stdio down gracefully instead of at once."""
 
     def __init__(
@@ -125,7 +116,7 @@ class BaseServer:
         check_choices("revisions", revisions, REVISIONS)
         lists = given_or_default("lists", lists, ListOptions)
         functions = given_or_default("functions", functions, FunctionOptions)
-        self.input: Final = given_or_default("input", input, InputOptions)
+        input = given_or_default("input", input, InputOptions)
         if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
             raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
         for each in middleware:
@@ -137,7 +128,7 @@ class BaseServer:
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
         hints = checked_hints(lists.cache_hints)
-        self.settings: Final = Settings(
+        settings = Settings(
             info=self.info,
             surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads), functions),
             page_size=lists.page_size,
@@ -148,70 +139,54 @@ class BaseServer:
             visible=visible,
             extensions=checked_extensions(extensions, f"server {self.info.name!r}"),
         )
-        self.identity = ServerIdentity(
+        identity = ServerIdentity(
             info=self.info.to_wire(),
             # The method and not its result: the features are made below, and may gain capabilities while the server
             # runs.
-            capabilities=self.capabilities,
+            capabilities=self._capabilities,
             instructions=instructions,
             revisions=tuple(revisions),
             discover_hints=hints["server/discover"],
         )
-        self.sealer: Final = Deferred(self._make_sealer)
-        self.options = given_or_default("options", options, SessionOptions)
-        # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
-        self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
-        self.dispatch: Final = Dispatch(self.settings)
-        self.make_context = Context
-        self.answer = self.dispatch.serve
+        self._core: Final = Core(
+            settings,
+            identity,
+            given_or_default("options", options, SessionOptions),
+            input,
+            # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows
+            # Member.
+            None if lifespan is None else functools.partial(lifespan, self),
+            heard=self._heard,
+            family=self._family,
+            input_schema=self._input_schema,
+            watcher=self._watcher,
+        )
         # Last: the features read the settings and register with the dispatch.
-        self._features = tuple(self.make_features())
+        self._features = tuple(self._make_features())
         for feature in self._features:
-            self.dispatch.add(feature)
+            self._core.dispatch.add(feature)
 
-    def _make_sealer(self) -> StateSealer:
-        from trio_mcp.server.input.request_state import StateSealer  # deferred: most servers never ask
-
-        return StateSealer(self.info.name, self.input.key)
-
-    def make_features(self) -> Iterable[Feature]:
+    def _make_features(self) -> Iterable[Feature]:
         """Make the server's features, in the order of their capabilities; called at the end of ``__init__``."""
         return ()
 
-    def capabilities(self, revision: str) -> dict[str, Any]:
+    def _capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared to a client of this revision."""
         declared: dict[str, Any] = {}
         for feature in self._features:
             declared.update(feature.capabilities(revision))
         return declared
 
-    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
-        """Handle a client's notification; an unknown one is ignored.
+    async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+        """Handle a client's notification: see `Core`, and so are the next three."""
 
-        Args:
-            notification: The notification.
-            states: The states that the run's lifespans yielded, keyed by the settings of their servers.
-        """
+    def _family(self) -> Sequence[Member]:
+        return [self._core]
 
-    def family(self) -> Sequence[Member]:
-        """Return this server and all servers mounted in it, each once."""
-        return [self]
-
-    def watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
-        """Return a callback for topics that gain their first or lose their last listener in a run with this state."""
+    def _input_schema(self, tool: str) -> dict[str, Any] | None:
         return None
 
-    @property
-    def scoped(self) -> str:
-        """Something on offer that needs scopes; empty if nothing does."""
-        return self.settings.scoped
-
-    def needed_scopes(self, method: str, params: Mapping[str, Any]) -> frozenset[str]:
-        """Return the scopes that a request needs."""
-        return self.dispatch.needed_scopes(method, params)
-
-    def input_schema(self, tool: str) -> dict[str, Any] | None:
-        """Return the schema of a tool's arguments, if known; the same object for as long as the tool is offered."""
+    def _watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
         return None
 
     @contextlib.contextmanager
@@ -232,7 +207,7 @@ class BaseServer:
 
         # Read before it is entered: a stand-in that can't work fails here, and not in the requests.
         entry = stand_in_for(provider, stand_in, Context)
-        with self.settings.surroundings.overrides.replaced(entry):
+        with self._core.settings.surroundings.overrides.replaced(entry):
             yield
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
@@ -247,11 +222,11 @@ class BaseServer:
             raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
         # Copies, since the event loop may change the sets while another thread is here. Only sessions of 2025-11-25
         # can have been asked with an id, so single requests are left out.
-        for run in tuple(self.settings.runs):
+        for run in tuple(self._core.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
 
-    def counts(self) -> dict[str, int]:
+    def _counts(self) -> dict[str, int]:
         """Return how many items of each kind the server offers, by the names in `ServerStatistics`."""
         return dict.fromkeys(("tools", "resources", "resource_templates", "prompts", "completions"), 0)
 
@@ -263,13 +238,13 @@ class BaseServer:
         """
         from trio_mcp.server.statistics import ServerStatistics
 
-        runs = tuple(self.settings.runs)
+        runs = tuple(self._core.settings.runs)
         # A set: the same topic may have listeners in several runs, and counts once.
         topics = {topic for run in runs for topic in run.changes.topics}
         clients = [client for run in runs for client in run.clients]
         sessions = [client.statistics() for client in clients]
         return ServerStatistics(
-            **self.counts(),
+            **self._counts(),
             runs=len(runs),
             sessions=len(sessions),
             incoming=sum(each.incoming for each in sessions),
@@ -288,38 +263,9 @@ class BaseServer:
 
     # --- serving -------------------------------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def open_run(self) -> AsyncIterator[Run]:
-        """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
-        check_on_trio()
-        await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
-        async with contextlib.AsyncExitStack() as stack:
-            states: dict[Any, Any] = {}
-            # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
-            # it. A lifespan may mount further servers, so look for new members after each one.
-            while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
-                # For servers without a lifespan, too, so that the loop visits each server once.
-                states[each.settings] = None
-                if each.lifespan is not None:
-                    states[each.settings] = await stack.enter_async_context(each.lifespan())
-            # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
-            nursery = await stack.enter_async_context(background_nursery())
-            changes = Changes(self.watcher(states[self.settings]))
-            run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer.get, nursery))
-            nursery.start_soon(changes.run)
-            # A change in a mounted server is announced to the clients of this run, too.
-            for each in self.family():
-                each.settings.runs.add(run)
-            try:
-                yield run
-            finally:
-                # Looked up again: further servers may have been mounted during the run, and have joined it.
-                for each in self.family():
-                    each.settings.runs.discard(run)
-
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
-        async with self.open_run() as run:
+        async with self._core.open_run() as run:
             # After the lifespan has been entered, so that its failure is raised where the server is started.
             task_status.started()
             await run.serve_link(link)
@@ -338,7 +284,7 @@ class BaseServer:
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
         from trio_mcp.stdio.server import stdio_server  # deferred: a server over HTTP does not need it
 
-        async with self.open_run() as run:
+        async with self._core.open_run() as run:
             await run.serve_opening(stdio_server(exit_grace=exit_grace), lambda _: started())
 
     async def serve_http(  # noqa: ASYNC128 - passes task_status on
@@ -378,7 +324,7 @@ class BaseServer:
         from trio_mcp.http.serve import serve_http  # deferred: a server on stdio never loads HTTP
 
         await serve_http(
-            self, host, port, self._http_options("serve_http", options, settings), config, shutdown, task_status
+            self._core, host, port, self._http_options("serve_http", options, settings), config, shutdown, task_status
         )
 
     async def serve_sse(  # noqa: ASYNC128 - passes task_status on
@@ -416,7 +362,7 @@ class BaseServer:
         # Clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
         settings["path"] = None
         await serve_http(
-            self, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
+            self._core, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
         )
 
     async def serve_websocket(  # noqa: ASYNC128 - passes task_status on
@@ -457,7 +403,13 @@ class BaseServer:
         if options is None:
             settings.setdefault("runner", "h11" if sys.platform == "linux" else "hypercorn")
         await serve_http(
-            self, host, port, self._http_options("serve_websocket", options, settings), config, shutdown, task_status
+            self._core,
+            host,
+            port,
+            self._http_options("serve_websocket", options, settings),
+            config,
+            shutdown,
+            task_status,
         )
 
     async def serve_tcp(  # noqa: ASYNC128 - passes task_status on
@@ -554,7 +506,7 @@ class BaseServer:
         options = SocketOptions(**settings)
         stop = trio.Event() if shutdown is None else shutdown
         # In this order: no client can connect before the lifespan is entered, nor once it is being left.
-        async with self.open_run() as run, listening as (listeners, url):
+        async with self._core.open_run() as run, listening as (listeners, url):
             await serve_listeners(
                 run, listeners, options, tls=tls, shutdown=stop.wait, started=lambda: task_status.started(url)
             )
@@ -573,7 +525,7 @@ class BaseServer:
         """
         from trio_mcp.http.server.asgi_app import AsgiApp
 
-        return AsgiApp(self, self._http_options("asgi_app", options, settings))
+        return AsgiApp(self._core, self._http_options("asgi_app", options, settings))
 
     def _http_options(self, method: str, options: HttpOptions | None, settings: HttpSettings) -> HttpOptions:
         import attrs
@@ -611,18 +563,21 @@ class BaseServer:
             RuntimeError: If it is called on an event loop.
             OSError: If it can't listen where it is told to, or can't use a certificate.
         """
-        transports = self.transports
         if log_level is not None:
             check_choice("log_level", log_level, LEVELS)
         try:
-            check_choice("transport", transport, transports)
+            check_choice("transport", transport, TRANSPORTS)
         except ValueError as exc:
-            raise ValueError(f"{exc}{did_you_mean(transport, transports)}") from None
+            raise ValueError(f"{exc}{did_you_mean(transport, TRANSPORTS)}") from None
         check_no_loop("run()", f"serve_{transport}()")
         if log_level is not None:
             show_log(log_level)
         try:
-            transports[transport](**arguments)
+            if transport == "stdio":
+                self._run_stdio(**arguments)
+                return
+            run = self._run_network if transport in ("tcp", "unix") else self._run_http
+            run(getattr(self, f"serve_{transport}"), **arguments)
         except Exception as exc:
             # What the arguments, the machine or the user's own functions have caused: dozens of inner frames would
             # hide it. Any other exception is a bug here, and keeps them.
@@ -630,19 +585,6 @@ class BaseServer:
                 logger.debug("run(%r) failed", transport, exc_info=exc)
                 drop_inner_frames(exc)
             raise
-
-    @property
-    def transports(self) -> dict[str, Callable[..., None]]:
-        """The functions that `run` calls, by transport name."""
-        # For `run` and for the command line, so that a subclass which adds a transport has it in both.
-        return {
-            "stdio": self._run_stdio,
-            "http": functools.partial(self._run_http, self.serve_http),
-            "sse": functools.partial(self._run_http, self.serve_sse),
-            "websocket": functools.partial(self._run_http, self.serve_websocket),
-            "tcp": functools.partial(self._run_network, self.serve_tcp),
-            "unix": functools.partial(self._run_network, self.serve_unix),
-        }
 
     def _run_stdio(self, **arguments: Any) -> None:
         if arguments:
@@ -652,7 +594,7 @@ class BaseServer:
             name = next(iter(arguments))
             raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
         serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)
-        run_stdio(serve, ends_on_sigterm=self.ends_on_sigterm)
+        run_stdio(serve, ends_on_sigterm=self._ends_on_sigterm)
 
     def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
         from trio_mcp.http.serve import RunSettings
@@ -662,6 +604,11 @@ class BaseServer:
 
     def _run_network(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
         run_network(self.info.name, serve, arguments)
+
+
+def core_of(server: BaseServer) -> Core:
+    """Return the inside of a server. It is for this library, so no editor offers it among what a server can do."""
+    return server._core  # noqa: SLF001 - this module is its owner
 
 
 def _named(name: str | Implementation, version: str | None) -> Implementation:

@@ -1,4 +1,4 @@
-"""`Context`: what a handler knows about its request, and what it can do besides returning a value."""
+"""`Context`: what a handler knows about its request, and what it can do besides returning a value; and its inside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # few servers ask, or know whom they serve, and imports take 
     from trio_mcp.types.sampling import CreateMessageResult, ToolChoice
     from trio_mcp.types.tools import Tool
 
-__all__ = ["Context"]
+__all__ = ["Context", "ServedContext"]
 
 StateT = TypeVar("StateT", default=Any)
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -54,54 +54,25 @@ class Context(RequestContext, Generic[StateT]):
     Attributes:
         method: The request's method.
         params: The request's parameters, as plain data. A middleware may replace them.
-        connection: The client that sent the request.
         state: What the server's lifespan yielded; None without a lifespan.
         principal: On whose behalf the request is made; None if that is unknown.
         failure: The unexpected exception of a function that the client is only told of in general, and that is logged
             already; None if there was none. For middleware.
-        rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
-        settings: The settings of the server whose handler runs. Not for handlers.
     """
 
     # One is made for each request: slots keep that cheap.
-    __slots__ = ("connection", "failure", "principal", "rounds", "settings", "state")
+    __slots__ = ("failure", "principal", "state")
 
-    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
-        super().__init__(incoming, sink)
-        self.connection = connection
-        # Filled in later: the settings and the principal by dispatch, the failure by a feature, the rounds while a
-        # function that may ask runs.
-        self.settings: AskingSettings
-        # Any for None: where tokens are judged there always is one, and no tool there should have to rule out None.
-        self.principal: Principal | Any = None
-        self.failure: Exception | None = None
-        self.rounds: Rounds | None = None
-        self.state = state
+    state: StateT
+    # Any for None: where tokens are judged there always is one, and no tool there should have to rule out None.
+    principal: Principal | Any
+    failure: Exception | None
 
     @property
-    def session(self) -> Connection:
-        """The legacy-era session that the request belongs to. Not for handlers."""
-        assert isinstance(self.connection, Connection)
-        return self.connection
-
-    def of_same_request(self, settings: Any, params: dict[str, Any]) -> Context[Any]:
-        """Make the context in which a mounted server handles this request.
-
-        Args:
-            settings: The settings of the mounted server.
-            params: The request's parameters, with the names that the mounted server knows.
-        """
-        # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
-        state = self.connection.states.get(settings)
-        context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
-        context.client, context.params, context.principal = self.client, params, self.principal
-        context.settings = settings
-        return context
-
-    def go_on_as(self, other: Any) -> None:
-        super().go_on_as(other)
-        # The same identity, or its request would have been refused, but its scopes may have changed.
-        self.principal = other.principal
+    def _served(self) -> ServedContext[StateT]:
+        """This context, with what only the library uses of it."""
+        assert isinstance(self, ServedContext)
+        return self
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -122,7 +93,7 @@ class Context(RequestContext, Generic[StateT]):
         Raises:
             LocalProtocolError: If the request belongs to no session: in the modern era, and over HTTP without sessions.
         """
-        session = self.connection
+        session = self._served.connection
         if self._declared.rules.input_in_results or not isinstance(session, Connection) or not session.lasting:
             raise LocalProtocolError(
                 f"a request of {self.protocol_version} that belongs to no session has no session state: keep the data "
@@ -149,11 +120,6 @@ class Context(RequestContext, Generic[StateT]):
         """The protocol revision of the request."""
         assert self.client is not None
         return self.client.revision
-
-    @property
-    def rules(self) -> Rules:
-        """The rules of the request's revision."""
-        return self._declared.rules
 
     @property
     def client_info(self) -> Implementation | None:
@@ -329,7 +295,7 @@ class Context(RequestContext, Generic[StateT]):
         """
         from trio_mcp.server.input.questions import ask_form
 
-        return ask_form(self, message, model, key, timeout)
+        return ask_form(self._served, message, model, key, timeout)
 
     def elicit_url(
         self,
@@ -357,7 +323,7 @@ class Context(RequestContext, Generic[StateT]):
         """
         from trio_mcp.server.input.questions import ask_url
 
-        return ask_url(self, message, url, elicitation_id, key, timeout)
+        return ask_url(self._served, message, url, elicitation_id, key, timeout)
 
     # One overload for each kind of tools, and two for an answer with a type: their loop is a coroutine, not a question.
     @overload
@@ -458,7 +424,7 @@ class Context(RequestContext, Generic[StateT]):
         functions = [each for each in given or () if callable(each)]
         arguments: dict[str, Any] = dict(details, max_tokens=max_tokens, tool_choice=tool_choice)
         if not functions and result_type is None:
-            return ask_model(self, messages, tools=given, **arguments)
+            return ask_model(self._served, messages, tools=given, **arguments)
         from trio_mcp.server.input.sampling_loop import sample_with_tools
 
         if len(functions) < len(given or ()):
@@ -466,7 +432,7 @@ class Context(RequestContext, Generic[StateT]):
                 "sample takes functions that it calls, or descriptions of tools that you call, but not both"
             )
         return sample_with_tools(
-            self, messages, functions=functions, result_type=result_type, max_rounds=max_rounds, **arguments
+            self._served, messages, functions=functions, result_type=result_type, max_rounds=max_rounds, **arguments
         )
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> InputRequest[list[Root]]:
@@ -476,7 +442,7 @@ class Context(RequestContext, Generic[StateT]):
         """
         from trio_mcp.server.input.questions import ask_roots
 
-        return ask_roots(self, key, timeout)
+        return ask_roots(self._served, key, timeout)
 
     # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
     @overload
@@ -505,21 +471,7 @@ class Context(RequestContext, Generic[StateT]):
                 raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
             # Even if asking fails below: a question that was never taken warns that it was forgotten.
             request.take()
-        return tuple(await self.asking.ask(requests))
-
-    @property
-    def asking(self) -> Rounds:
-        """The rounds of input that questions are asked in. Not for handlers.
-
-        Raises:
-            LocalProtocolError: If the client can't be asked now.
-        """
-        # Set only while a function runs that may ask; a middleware or a kept context finds None.
-        if self.rounds is None:
-            from trio_mcp.server.input.questions import no_asking
-
-            raise no_asking(self.method)
-        return self.rounds
+        return tuple(await self._served.asking.ask(requests))
 
     async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function once, even if the handler runs again for this request: ``id = await ctx.once("id", new_id)``.
@@ -540,18 +492,94 @@ class Context(RequestContext, Generic[StateT]):
 
         If cancelled while the function runs, nothing is stored.
         """
-        return await self.asking.once(key, function, *arguments)
+        return await self._served.asking.once(key, function, *arguments)
 
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
         # Empty outside of a round rather than an error: a function may look here before it has asked anything.
-        return {} if self.rounds is None else self.rounds.responses
+        rounds = self._served.rounds
+        return {} if rounds is None else rounds.responses
 
     @property
     def input_state(self) -> Any:
         """The ``state`` of the `InputRequired` that the function last returned; None if it hasn't returned one."""
-        return None if self.rounds is None else self.rounds.state
+        rounds = self._served.rounds
+        return None if rounds is None else rounds.state
 
 
 refuse_attributes(Context)
+
+
+class ServedContext(Context[StateT]):
+    """A context with what the library uses of it; handlers see a `Context`, so no editor offers them the rest.
+
+    Attributes:
+        connection: The client that sent the request.
+        rounds: The request's rounds of input; None while nothing can be asked.
+        settings: The settings of the server whose handler runs.
+    """
+
+    __slots__ = ("connection", "rounds", "settings")
+
+    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
+        super().__init__(incoming, sink)
+        self.connection = connection
+        # Filled in later: the settings and the principal by dispatch, the failure by a feature, the rounds while a
+        # function that may ask runs.
+        self.settings: AskingSettings
+        self.principal = None
+        self.failure = None
+        self.rounds: Rounds | None = None
+        self.state = state
+
+    @property
+    def session(self) -> Connection:
+        """The legacy-era session that the request belongs to."""
+        assert isinstance(self.connection, Connection)
+        return self.connection
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the request's revision."""
+        return self._declared.rules
+
+    @property
+    def asking(self) -> Rounds:
+        """The rounds of input that questions are asked in.
+
+        Raises:
+            LocalProtocolError: If the client can't be asked now.
+        """
+        # Set only while a function runs that may ask; a middleware or a kept context finds None.
+        if self.rounds is None:
+            from trio_mcp.server.input.questions import no_asking
+
+            raise no_asking(self.method)
+        return self.rounds
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has cancelled the request."""
+        return self._incoming.cancelled
+
+    def of_same_request(self, settings: Any, params: dict[str, Any]) -> ServedContext[Any]:
+        """Make the context in which a mounted server handles this request.
+
+        Args:
+            settings: The settings of the mounted server.
+            params: The request's parameters, with the names that the mounted server knows.
+        """
+        # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
+        state = self.connection.states.get(settings)
+        context: ServedContext[Any] = ServedContext(self._incoming, self._sink, self.connection, state)
+        context.client, context.params, context.principal = self.client, params, self.principal
+        context.settings = settings
+        return context
+
+    def go_on_as(self, other: ServedContext[Any]) -> None:
+        """Continue with another request: the one in which the client returns with the input that this one asked for."""
+        # The handler keeps its context across the rounds, but what it sends belongs to the latest request.
+        self._incoming, self._sink, self.client = other._incoming, other._sink, other.client
+        # The same identity, or its request would have been refused, but its scopes may have changed.
+        self.principal = other.principal

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp._checks import check_choice
 from trio_mcp.eras.server_negotiation import LOG_LEVELS, ClientDeclaration
-from trio_mcp.session.handlers import RequestContext
+from trio_mcp.session.handlers import RequestContext, incoming_of
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
@@ -142,7 +142,7 @@ class McpLogHandler(logging.Handler):
     def _hand_over(self, context: RequestContext, params: dict[str, Any]) -> None:
         taken = context.send_notification_nowait("notifications/message", params)
         # Refused for lack of room. After the response or a cancellation nothing is owed, so nothing counts as dropped.
-        if not taken and not context.incoming.answered and not context.cancel_scope.cancel_called:
+        if not taken and not incoming_of(context).answered and not context.cancel_scope.cancel_called:
             self._drop()
 
     def _drop(self) -> None:

@@ -11,7 +11,7 @@ from trio_mcp._checks import check_choice
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.feature import EntryKind, Feature, Member, checked_tags
 from trio_mcp.server.features.logging import LoggingFeature
@@ -69,18 +69,18 @@ class Server(BaseServer):
         TypeError, ValueError: If an argument is invalid.
     """
 
-    def make_features(self) -> Iterable[Feature]:
-        self._tools = ToolFeature(self.settings)
+    def _make_features(self) -> Iterable[Feature]:
+        self._tools = ToolFeature(self._core.settings)
         # Most servers offer nothing but tools, and the rest takes a tenth of their start.
-        add = self.dispatch.add
+        add = self._core.dispatch.add
         self._resources = Deferred(self._make_resources, add, _RESOURCE_METHODS)
         self._prompts = Deferred(self._make_prompts, add, ("prompts/list", "prompts/get"))
         self._completion = Deferred(self._make_completion, add, ("completion/complete",))
         self._listening = Deferred(self._make_listening, add, ("subscriptions/listen",))
         # User-defined methods come and go while the server runs, and mounting copies them: the registry tells dispatch.
-        self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self.dispatch))
+        self._custom = Deferred(self._make_custom, lambda custom: custom.registry.follow(self._core.dispatch))
         self._mounts = Deferred(self._make_mounts)
-        if self.settings.extensions:
+        if self._core.settings.extensions:
             self._custom.get()  # which declares them
         # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
@@ -89,57 +89,57 @@ class Server(BaseServer):
     def _make_resources(self) -> ResourceFeature:
         from trio_mcp.server.features.resources import ResourceFeature
 
-        return ResourceFeature(self.settings)
+        return ResourceFeature(self._core.settings)
 
     def _make_prompts(self) -> PromptFeature:
         from trio_mcp.server.features.prompts import PromptFeature
 
-        return PromptFeature(self.settings)
+        return PromptFeature(self._core.settings)
 
     def _make_completion(self) -> CompletionFeature:
         from trio_mcp.server.features.completion import CompletionFeature
 
-        return CompletionFeature(self.settings, self._prompts.get(), self._resources.get())
+        return CompletionFeature(self._core.settings, self._prompts.get(), self._resources.get())
 
     def _make_listening(self) -> ListeningFeature:
         from trio_mcp.server.features.listening import ListeningFeature
 
-        return ListeningFeature(self.capabilities, self._hidden)
+        return ListeningFeature(self._capabilities, self._hidden)
 
     def _make_custom(self) -> CustomFeature:
         from trio_mcp.server.features.custom import CustomFeature
 
-        return CustomFeature(self.settings)
+        return CustomFeature(self._core.settings)
 
     def _make_mounts(self) -> Mounts:
         from trio_mcp.server.features.mounts import Mounts
 
         own = (self._tools, self._resources.get(), self._prompts.get(), self._completion.get(), self._custom.get())
-        return Mounts(self.settings, self.lifespan, self.dispatch, *own)
+        return Mounts(self._core.settings, self._core.lifespan, self._core.dispatch, *own)
 
-    async def _hidden(self, uris: Collection[str], context: Context[Any]) -> Collection[str]:
+    async def _hidden(self, uris: Collection[str], context: ServedContext[Any]) -> Collection[str]:
         resources = self._resources.made
         return () if resources is None else await resources.hidden(uris, context)
 
-    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+    async def _heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.
         custom = self._custom.made
         own = None if custom is None else custom.notifications.get(notification.method)
         if own is not None:
             await own.handle(notification, states)
 
-    def family(self) -> Sequence[Member]:
+    def _family(self) -> Sequence[Member]:
         mounts = self._mounts.made
-        return super().family() if mounts is None else mounts.family()
+        return super()._family() if mounts is None else mounts.family()
 
-    def input_schema(self, tool: str) -> dict[str, Any] | None:
+    def _input_schema(self, tool: str) -> dict[str, Any] | None:
         # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
         found = self._tools.registry.get(tool)
         # Not before it is known whether the client may know the tool; the feature compares them itself then.
         return None if found is None or found.filtered else found.definition.input_schema
 
-    def counts(self) -> dict[str, int]:
-        counts = super().counts() | {"tools": len(self._tools.registry)}
+    def _counts(self) -> dict[str, int]:
+        counts = super()._counts() | {"tools": len(self._tools.registry)}
         if self._resources.made is not None:
             counts["resources"] = len(self._resources.made.registry)
             counts["resource_templates"] = len(self._resources.made.templates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from typing import Any, Protocol
 
 import trio
@@ -20,7 +21,7 @@ from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
-__all__ = ["Handlers", "RequestContext", "RequestHooks", "begin", "error_for", "run_handler"]
+__all__ = ["Handlers", "RequestContext", "RequestHooks", "begin", "error_for", "incoming_of", "run_handler"]
 
 
 class RequestContext:
@@ -30,15 +31,14 @@ class RequestContext:
         method: The request's method.
         params: The request's parameters, as plain data; empty if it has none. May be replaced.
         client: What the client has declared; None if this side is the client.
-        incoming: The request in flight; for sessions, not for handlers.
     """
 
     # There is one for each request, so it is kept small and quick to make.
-    __slots__ = ("_reported", "_sink", "client", "incoming", "method", "params")
+    __slots__ = ("_incoming", "_reported", "_sink", "client", "method", "params")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink) -> None:
         request = incoming.request
-        self.incoming: IncomingRequest = incoming
+        self._incoming: IncomingRequest = incoming
         self._sink = sink
         # Below every number: the first report is sent whatever its value.
         self._reported = -math.inf
@@ -46,39 +46,34 @@ class RequestContext:
         self.method: str = request.method
         self.params: dict[str, Any] = request.params or {}
 
-    def go_on_as(self, other: RequestContext) -> None:
-        """Continue with another request: the one in which the client returns with the input that this one asked for."""
-        # The handler keeps its context across the rounds, but what it sends belongs to the latest request.
-        self.incoming, self._sink, self.client = other.incoming, other._sink, other.client
-
     @property
     def request(self) -> Request:
         """The request as it arrived."""
-        return self.incoming.request
+        return self._incoming.request
 
     @property
     def request_id(self) -> RequestId:
         """The id of the request."""
-        return self.incoming.request.id
+        return self._incoming.request.id
 
     @property
     def cancel_scope(self) -> trio.CancelScope:
         """The scope of the handler, cancelled (with a reason) when the peer cancels the request or the link is lost."""
-        scope: trio.CancelScope = self.incoming.scope
+        scope: trio.CancelScope = self._incoming.scope
         return scope
 
     @property
     def meta(self) -> dict[str, Any]:
         """The ``_meta`` of the request as it arrived; empty if it has none."""
         # Not from `self.params`, which middleware may have replaced.
-        params = self.incoming.request.params
+        params = self._incoming.request.params
         given = params.get("_meta") if params else None
         return given if type(given) is dict else {}
 
     @property
     def transport_metadata(self) -> Mapping[str, Any]:
         """The transport's metadata for the request (HTTP headers, for example); may be empty."""
-        return self.incoming.metadata or {}
+        return self._incoming.metadata or {}
 
     async def send_notification(
         self, method: str, params: dict[str, Any] | None = None, *, urgent: bool = False
@@ -95,7 +90,7 @@ class RequestContext:
         await trio.lowlevel.checkpoint()
         await self._sink.room(self.request_id, urgent)
         # Looked at after the wait, during which the request may have been cancelled.
-        if self.incoming.open:
+        if self._incoming.open:
             self._put(Notification(method, params), urgent)
 
     def send_notification_nowait(self, method: str, params: dict[str, Any] | None = None) -> bool:
@@ -105,13 +100,13 @@ class RequestContext:
             Whether it was accepted. False if too many messages are queued for the link, or the request is answered or
             cancelled.
         """
-        if not self.incoming.open or not self._sink.has_room:
+        if not self._incoming.open or not self._sink.has_room:
             return False
         self._put(Notification(method, params))
         return True
 
     def _put(self, notification: Notification, urgent: bool = False) -> None:
-        self._sink.put(SessionMessage(notification, self.request_id, urgent=urgent), self.incoming)
+        self._sink.put(SessionMessage(notification, self.request_id, urgent=urgent), self._incoming)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the peer; do nothing if the peer did not ask for it (`basic/patterns/progress`).
@@ -146,9 +141,13 @@ class RequestContext:
             params["message"] = message
         await self._sink.room(self.request_id)
         # Compared after the wait, or two tasks of one handler could send their reports in the wrong order.
-        if self.incoming.open and progress > self._reported:
+        if self._incoming.open and progress > self._reported:
             self._reported = progress
             self._put(Notification("notifications/progress", params))
+
+
+incoming_of: Callable[[RequestContext], IncomingRequest] = attrgetter("_incoming")
+"""Return the request in flight that a context belongs to. It is for sessions, not for handlers: so no attribute."""
 
 
 class RequestHooks(Protocol):
@@ -199,7 +198,7 @@ async def run_handler(
         options: The hooks that watch requests.
         answer: Sends the response, unless the request was cancelled.
     """
-    incoming = context.incoming
+    incoming = incoming_of(context)
     # The clock is read only if a hook wants the duration: this runs for every request.
     watched = options.watched
     started = trio.current_time() if watched else 0.0
@@ -307,7 +306,7 @@ class Handlers:
         finally:
             # Whatever happened: a request that is never reported finished would keep its place for as long as the
             # session lasts.
-            self._free(context.incoming)
+            self._free(incoming_of(context))
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink

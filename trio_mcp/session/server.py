@@ -12,7 +12,7 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra,
 from trio_mcp.errors import CapabilityError, LocalProtocolError
 from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response, SessionMessage
-from trio_mcp.session.handlers import RequestContext
+from trio_mcp.session.handlers import RequestContext, incoming_of
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.session.sink import SessionSink
@@ -87,7 +87,7 @@ class ServerSession(BaseSession):
             McpError: To refuse the request.
         """
         # Not in the handler's task: the request behind initialize must already see its effect.
-        negotiation, request = self._negotiation, context.incoming.request
+        negotiation, request = self._negotiation, incoming_of(context).request
         if request.method == "initialize":
             result = negotiation.initialize(request)
             assert negotiation.session is not None

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import attrs
 
-from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.server.context import Context
 
 __all__ = ["CallRecorder", "RecordedCall", "record_calls"]
@@ -86,7 +86,7 @@ class CallRecorder:
     @contextlib.contextmanager
     def on(self, server: BaseServer) -> Iterator[Self]:
         """Record what a server gets while the block runs, before any other middleware sees it."""
-        settings = server.settings
+        settings = core_of(server).settings
         settings.middleware = (self, *settings.middleware)
         try:
             yield self

@@ -14,7 +14,7 @@ from .table import CLIENTS, SERVERS
 __all__ = ["page"]
 
 HEAD = """\
-# What the kit finds in other people's software
+# What `trio-mcp check` finds in other libraries
 
 This page tells what `trio-mcp check` finds in the official SDKs, FastMCP and the reference servers: for each peer
 how many rules hold, and which are broken. It is written by one run of all peers, of at most twenty seconds for each

@@ -8,7 +8,7 @@ from typing import Any
 from trio_mcp import _attrs as attrs
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import NO_SCOPES, Mounted, Needs, Settings
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
 from trio_mcp.server.features.resources import ResourceFeature
@@ -34,7 +34,7 @@ class Completer:
     function: Function
     parameters: tuple[str, ...]
 
-    def bind(self, value: str, arguments: Mapping[str, str], context: Context[Any] | None) -> Call:
+    def bind(self, value: str, arguments: Mapping[str, str], context: ServedContext[Any] | None) -> Call:
         """Bind the text so far and the other arguments to the function."""
         # A function with one parameter gets the text alone.
         given = dict(zip(self.parameters, (value, dict(arguments)), strict=False))
@@ -126,7 +126,7 @@ class CompletionFeature:
         needed = self._prompts.needed(name) if reference.get("type") == "ref/prompt" else NO_SCOPES
         return self._resources.needed(uri) if reference.get("type") == "ref/resource" and type(uri) is str else needed
 
-    async def _complete(self, context: Context[Any]) -> dict[str, Any]:
+    async def _complete(self, context: ServedContext[Any]) -> dict[str, Any]:
         # -32601 without the capability, -32602 for a wrong reference (`server/utilities/completion`, Error Handling).
         if not self.can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
@@ -147,7 +147,9 @@ class CompletionFeature:
             text = f"the completion of {argument[:100]!r} for {name[:200]!r} failed"
             raise self._settings.failure(context, text, exc, PromptOutputError) from None
 
-    def _find(self, context: Context[Any], kind: str, name: str, argument: str) -> tuple[list[str], Mounted | None]:
+    def _find(
+        self, context: ServedContext[Any], kind: str, name: str, argument: str
+    ) -> tuple[list[str], Mounted | None]:
         """Return the values listed in the argument's type, and the origin of its prompt or template if mounted.
 
         Raises:

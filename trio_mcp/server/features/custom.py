@@ -14,7 +14,7 @@ from trio_mcp.convert import as_object, brief
 from trio_mcp.eras.capabilities import is_spec_method
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import Handler, Needs, RegisteredMethod, Settings
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import read_handler
@@ -124,7 +124,7 @@ class CustomFeature:
 class _CustomMethod:
     settings: Settings
     what: str
-    call: Callable[[Any, Context[Any]], Awaitable[Any]]
+    call: Callable[[Any, ServedContext[Any]], Awaitable[Any]]
     params: Model | None
     result: Model | None
     extension: str | None
@@ -133,7 +133,7 @@ class _CustomMethod:
         _check_model(self.params, self.what)
         _check_model(self.result, self.what)
 
-    async def handle(self, context: Context[Any]) -> dict[str, Any]:
+    async def handle(self, context: ServedContext[Any]) -> dict[str, Any]:
         if self.extension is not None and self.extension not in context.client_extensions:
             # The legacy era has no error for a missing extension: to such a client the method does not exist.
             if not context.rules.missing_extension_error:

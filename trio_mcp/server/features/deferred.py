@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import Feature, Handler, Needs
 
 __all__ = ["Deferred"]
@@ -64,6 +64,6 @@ class Deferred(Generic[PartT]):
         """Return the capabilities declared to a client of this revision."""
         return {} if self.made is None else self.made.capabilities(revision)
 
-    async def _first(self: Deferred[FeatureT], context: Context[Any]) -> dict[str, Any]:
+    async def _first(self: Deferred[FeatureT], context: ServedContext[Any]) -> dict[str, Any]:
         # The import holds up other tasks for a few milliseconds, once.
         return await self.get().methods[context.method](context)

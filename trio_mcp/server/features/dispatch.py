@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from trio_mcp.errors import McpError
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import NO_SCOPES, Feature, Handler, Middleware, Needs, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
+from trio_mcp.session.handlers import incoming_of
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
@@ -53,7 +54,7 @@ class Dispatch:
         needs = self.needs.get(method) if self._settings.scoped else None
         return NO_SCOPES if needs is None else needs(params)
 
-    async def serve(self, context: Context[Any]) -> dict[str, Any]:
+    async def serve(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Answer a request, in the request's task.
 
         Raises:
@@ -74,7 +75,7 @@ class Dispatch:
             self._settings.check_scopes(self.needed_scopes(context.method, context.params), context)
         # Once for each request and in the event loop, before anything sees the context. If the function fails, so does
         # the request: it must not be taken for one of an unknown caller.
-        metadata = context.incoming.metadata
+        metadata = incoming_of(context).metadata
         if metadata is not None and "principal" in metadata:
             context.principal = metadata["principal"]
         if self._settings.principal is not None:
@@ -85,7 +86,7 @@ class Dispatch:
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 
-    async def through(self, context: Context[Any]) -> dict[str, Any]:
+    async def through(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Call a request's handler through the middleware; a mounted server's requests enter here."""
         result = await _through(self._settings.middleware, self.methods[context.method], context)
         # A middleware that forgets to return its result is an easy mistake, and a None would fail far from here.
@@ -94,7 +95,9 @@ class Dispatch:
         return result
 
 
-def _through(middleware: Sequence[Middleware], handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
+def _through(
+    middleware: Sequence[Middleware], handler: Handler, context: ServedContext[Any]
+) -> Awaitable[dict[str, Any]]:
     # By recursion and without a prepared chain: call_next may be called twice, or not at all.
     if not middleware:
         return handler(context)

@@ -16,7 +16,7 @@ from trio_mcp._log import logger
 from trio_mcp._nursery import is_raised_inside, outer_frames
 from trio_mcp.errors import McpError
 from trio_mcp.server.connection import ScopesMissing
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import Context, ServedContext
 from trio_mcp.server.features.caching import CacheHints, checked_hints
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Function, single
@@ -55,7 +55,7 @@ __all__ = [
     "name_of",
 ]
 
-Handler: TypeAlias = Callable[[Context[Any]], Awaitable[dict[str, Any]]]
+Handler: TypeAlias = Callable[[ServedContext[Any]], Awaitable[dict[str, Any]]]
 """``async (context) -> result``."""
 ASYNCIO: Final = (
     " (this server runs on Trio: an asyncio library has no event loop here; use one for Trio, or call"
@@ -132,13 +132,13 @@ class Mounted(Protocol):
     def name(self) -> str:
         """The entry's name in the mounted server."""
 
-    async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
+    async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
         """Let the mounted server answer a request, with some parameters changed."""
 
     def can_complete(self) -> bool:
         """Return whether the mounted server has completions."""
 
-    def shows(self, context: Context[Any]) -> bool:
+    def shows(self, context: ServedContext[Any]) -> bool:
         """Return whether the entry exists for the client of a request, as the mounted server has it."""
 
 
@@ -178,7 +178,7 @@ class Settings:
         for run in tuple(self.runs):  # a copy: another thread may begin or end a run meanwhile
             run.changes.announce(method, uri)
 
-    def describe_failure(self, context: Context[Any], text: str, exc: Exception, ours: type[Exception]) -> str:
+    def describe_failure(self, context: ServedContext[Any], text: str, exc: Exception, ours: type[Exception]) -> str:
         """Log an unexpected exception, leave it in the context, and return the text to send to the client.
 
         Args:
@@ -197,14 +197,14 @@ class Settings:
             return text
         return f"{text}: {exc}" if isinstance(exc, ours) else f"{text}: {type(exc).__name__}: {exc}"
 
-    def failure(self, context: Context[Any], text: str, exc: Exception, ours: type[Exception]) -> McpError:
+    def failure(self, context: ServedContext[Any], text: str, exc: Exception, ours: type[Exception]) -> McpError:
         """Return the error response for an exception; an `McpError` is meant for the client and returned as it is."""
         exc = single(exc)  # a handler that uses a nursery raises its McpError inside a group
         if isinstance(exc, McpError):
             return exc
         return McpError(INTERNAL_ERROR, self.describe_failure(context, text, exc, ours))
 
-    def check_scopes(self, needed: Collection[str], context: Context[Any]) -> None:
+    def check_scopes(self, needed: Collection[str], context: ServedContext[Any]) -> None:
         """Refuse a request without the scopes that it needs; where there is no HTTP, it needs none.
 
         Raises:
@@ -219,7 +219,7 @@ class Settings:
         if refusal is not None:
             raise ScopesMissing(refusal)
 
-    def shows(self, entry: Entry[Any], context: Context[Any]) -> bool:
+    def shows(self, entry: Entry[Any], context: ServedContext[Any]) -> bool:
         """Return whether an entry exists for the client of a request. Only an entry that is `filtered` may not."""
         try:
             shown = self.visible is None or self.visible(context, entry)
@@ -231,7 +231,7 @@ class Settings:
             return False
         return shown and (entry.mounted is None or entry.mounted.shows(context))
 
-    async def list_page(self, registry: Registry[ListedT], key: str, context: Context[Any]) -> dict[str, Any]:
+    async def list_page(self, registry: Registry[ListedT], key: str, context: ServedContext[Any]) -> dict[str, Any]:
         """Answer a request for a page of a list.
 
         Raises:

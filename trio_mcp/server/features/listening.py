@@ -19,7 +19,7 @@ from trio_mcp.server.changes import (
     Listener,
     Topic,
 )
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import Needs
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -53,7 +53,7 @@ class ListeningFeature:
     def __init__(
         self,
         declared: Callable[[str], dict[str, Any]],
-        hidden: Callable[[Collection[str], Context[Any]], Awaitable[Collection[str]]] | None = None,
+        hidden: Callable[[Collection[str], ServedContext[Any]], Awaitable[Collection[str]]] | None = None,
     ) -> None:
         self.methods = {"subscriptions/listen": self._listen}
         self.needs: Mapping[str, Needs] = {}
@@ -64,7 +64,7 @@ class ListeningFeature:
         """Return nothing: listening is declared by the capabilities of tools, prompts and resources."""
         return {}
 
-    async def _listen(self, context: Context[Any]) -> dict[str, Any]:
+    async def _listen(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Acknowledge the request, then notify of changes until the client cancels it or the server ends."""
         revision = context.protocol_version
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trio_mcp.errors import McpError
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import Needs
 from trio_mcp.server.log_messages import severity_of
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -28,7 +28,7 @@ class LoggingFeature:
         """Return the capabilities declared to a client of this revision."""
         return {"logging": {}}  # always: any handler may log
 
-    async def set_level(self, context: Context[Any]) -> dict[str, Any]:
+    async def set_level(self, context: ServedContext[Any]) -> dict[str, Any]:
         """Handle ``logging/setLevel``.
 
         Raises:

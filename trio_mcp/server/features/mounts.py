@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from trio_mcp import _attrs as attrs
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
 from trio_mcp.server.features.dispatch import Dispatch
@@ -176,7 +176,7 @@ class _Mount:
         """Make the copy of a user-defined method."""
         return RegisteredMethod(item.name, self.pass_on)
 
-    async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
+    async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
         """Let the mounted server answer a request, with its state and through its middleware.
 
         Args:
@@ -190,7 +190,7 @@ class _Mount:
         finally:
             context.failure = inner.failure
 
-    def inner(self, context: Context[Any], changed: dict[str, Any]) -> Context[Any]:
+    def inner(self, context: ServedContext[Any], changed: dict[str, Any]) -> ServedContext[Any]:
         """Make the context in which the mounted server sees a request."""
         return context.of_same_request(self.other.settings, context.params | changed)
 
@@ -206,12 +206,12 @@ class _Mounted(NamedTuple):
         name: str = self.item.definition.name
         return name
 
-    def shows(self, context: Context[Any]) -> bool:
+    def shows(self, context: ServedContext[Any]) -> bool:
         if not self.item.filtered:
             return True
         return self.mount.other.settings.shows(self.item, self.mount.inner(context, {}))
 
-    async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
+    async def pass_on(self, context: ServedContext[Any], **changed: Any) -> dict[str, Any]:
         return await self.mount.pass_on(context, **changed)
 
     def can_complete(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from trio_mcp import _attrs as attrs
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
@@ -89,7 +89,7 @@ class RegisteredPrompt(Entry["Prompt"]):
         """Return whether the prompt has an argument of this name."""
         return argument in self.function.input_schema.get("properties", {})
 
-    def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Call:
+    def bind(self, arguments: Mapping[str, str], context: ServedContext[Any]) -> Call:
         """Validate arguments and bind them to the function.
 
         A string that is refused is parsed as JSON, and the value is tried if the argument's type allows it.
@@ -149,11 +149,11 @@ class PromptFeature:
         prompt = self.registry.get(name) if isinstance(name, str) else None
         return NO_SCOPES if prompt is None else prompt.told_scopes
 
-    async def _list(self, context: Context[Any]) -> dict[str, Any]:
+    async def _list(self, context: ServedContext[Any]) -> dict[str, Any]:
         self._check_offered(context)
         return await self._settings.list_page(self.registry, "prompts", context)
 
-    async def _get(self, context: Context[Any]) -> dict[str, Any]:
+    async def _get(self, context: ServedContext[Any]) -> dict[str, Any]:
         self._check_offered(context)
         name, arguments = context.params.get("name"), context.params.get("arguments")
         if type(name) is not str:
@@ -180,7 +180,7 @@ class PromptFeature:
         except Exception as exc:
             raise self._settings.failure(context, f"the prompt {name!r} failed", exc, PromptOutputError) from None
 
-    def _check_offered(self, context: Context[Any]) -> None:
+    def _check_offered(self, context: ServedContext[Any]) -> None:
         if not self.registry.used:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no prompts")
 

@@ -17,7 +17,7 @@ from trio_mcp._checks import check_count
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
 from trio_mcp.server.features.feature import (
     NO_SCOPES,
@@ -117,7 +117,7 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
     def kind(self) -> EntryKind:
         return "resource" if self.template is None else "template"
 
-    def bind(self, uri: str, context: Context[Any] | None) -> Call | None:
+    def bind(self, uri: str, context: ServedContext[Any] | None) -> Call | None:
         """Bind the variables of a URI to the function; None if the URI does not match."""
         values: dict[str, Any] | None = {} if self.template is None else self.template.match(uri)
         try:
@@ -198,11 +198,13 @@ class ResourceFeature:
         found = self.templates.get(template)
         return NO_SCOPES if found is None else found.told_scopes
 
-    async def _list(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
+    async def _list(
+        self, registry: Registry[RegisteredResource], key: str, context: ServedContext[Any]
+    ) -> dict[str, Any]:
         self._check_offered(context)
         return await self._settings.list_page(registry, key, context)
 
-    async def _read(self, context: Context[Any]) -> dict[str, Any]:
+    async def _read(self, context: ServedContext[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         # Which template matches depends on the arguments, so finding a resource already binds them.
         resource, call = self._find(uri, context)
@@ -233,14 +235,14 @@ class ResourceFeature:
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
         return _for_this_client(resource, hints | result)  # the result's own fields take precedence
 
-    def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call]:
+    def _find(self, uri: str, context: ServedContext[Any]) -> tuple[RegisteredResource, Call]:
         found = self._first(uri, context)
         if found is None or not self._offers(found[0], context):
             raise _not_found(uri, context.protocol_version)
         self._settings.check_scopes(found[0].scopes, context)
         return found
 
-    def _first(self, uri: str, context: Context[Any] | None) -> tuple[RegisteredResource, Call] | None:
+    def _first(self, uri: str, context: ServedContext[Any] | None) -> tuple[RegisteredResource, Call] | None:
         """Return what a URI names, offered or not, and the call that reads it."""
         if len(uri) > MAX_URI:  # bounds the work of matching templates
             return None
@@ -253,14 +255,14 @@ class ResourceFeature:
                 return each, call
         return None
 
-    def _offers(self, resource: RegisteredResource, context: Context[Any]) -> bool:
+    def _offers(self, resource: RegisteredResource, context: ServedContext[Any]) -> bool:
         registry = self.registry if resource.template is None else self.templates
         # Here and not in `Settings.shows`: templates that are disabled are among those looked at.
         return registry.get(resource.name) is resource and (
             not resource.filtered or self._settings.shows(resource, context)
         )
 
-    async def hidden(self, uris: Collection[str], context: Context[Any]) -> set[str]:
+    async def hidden(self, uris: Collection[str], context: ServedContext[Any]) -> set[str]:
         """Return those URIs that name something that is disabled or hidden from this client."""
         # Most servers hide nothing, and need no matching of URIs against templates here.
         everything = (*self.registry.everything(), *self.templates.everything())
@@ -279,7 +281,7 @@ class ResourceFeature:
                 self._settings.check_scopes(first[0].scopes, context)
         return hidden
 
-    async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
+    async def _subscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         self._find(uri, context)  # refuses a URI that can't be read
         if not context.session.lasting:
@@ -287,20 +289,20 @@ class ResourceFeature:
         context.session.watch(uri)  # the methods exist in the legacy era only, so there is a session
         return {}
 
-    async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
+    async def _unsubscribe(self, context: ServedContext[Any]) -> dict[str, Any]:
         context.session.unwatch(self._uri(context))
         return {}
 
-    def _uri(self, context: Context[Any]) -> str:
+    def _uri(self, context: ServedContext[Any]) -> str:
         self._check_offered(context)
         return read_uri(context)
 
-    def _check_offered(self, context: Context[Any]) -> None:
+    def _check_offered(self, context: ServedContext[Any]) -> None:
         if not self._offered:  # the capability has never been declared
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no resources")
 
 
-def read_uri(context: Context[Any]) -> str:
+def read_uri(context: ServedContext[Any]) -> str:
     """Return the URI that a request names.
 
     Raises:

@@ -14,7 +14,7 @@ from trio_mcp._checks import check_seconds
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.connection import Exchange
-from trio_mcp.server.context import Context
+from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.feature import (
     NO_SCOPES,
     Entry,
@@ -95,11 +95,11 @@ class RegisteredTool(Entry[Tool]):
     def kind(self) -> EntryKind:
         return "tool"
 
-    def bind_in_time(self, arguments: dict[str, Any], context: Context[Any]) -> Call:
+    def bind_in_time(self, arguments: dict[str, Any], context: ServedContext[Any]) -> Call:
         """Bind arguments to the function as `Function.bind` does, and limit the time that it takes."""
         return functools.partial(self._in_time, self.function.bind(arguments, context), context)
 
-    async def _in_time(self, call: Call, context: Context[Any]) -> Any:
+    async def _in_time(self, call: Call, context: ServedContext[Any]) -> Any:
         assert self.timeout is not None
         with trio.move_on_after(self.timeout) as scope:
             if context.rounds is not None:
@@ -153,10 +153,10 @@ class ToolFeature:
         tool = self.registry.get(name) if type(name) is str else None
         return NO_SCOPES if tool is None else tool.told_scopes
 
-    async def _list(self, context: Context[Any]) -> dict[str, Any]:
+    async def _list(self, context: ServedContext[Any]) -> dict[str, Any]:
         return await self._settings.list_page(self.registry, "tools", context)
 
-    async def _call(self, context: Context[Any]) -> dict[str, Any]:
+    async def _call(self, context: ServedContext[Any]) -> dict[str, Any]:
         # Parameters come straight from the JSON parser, so there are no subclasses: `type(...) is` is the fastest test.
         name, arguments = context.params.get("name"), context.params.get("arguments")
         if type(name) is not str:
@@ -200,7 +200,7 @@ class ToolFeature:
         except Exception as exc:
             return self._failure(context, name, single(exc))
 
-    def _failure(self, context: Context[Any], name: str, exc: Exception) -> dict[str, Any]:
+    def _failure(self, context: ServedContext[Any], name: str, exc: Exception) -> dict[str, Any]:
         # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the
         # tool, of which the client learns no more than the server allows.
         if isinstance(exc, McpError):
@@ -211,7 +211,7 @@ class ToolFeature:
         return text_result(told, is_error=True)
 
 
-def _check_headers(tool: RegisteredTool, arguments: Any, context: Context[Any]) -> None:
+def _check_headers(tool: RegisteredTool, arguments: Any, context: ServedContext[Any]) -> None:
     """Compare a call's arguments with the HTTP headers that repeat them.
 
     For other tools HTTP does so before the request gets here. For one that may be hidden, its answer would tell that

@@ -21,7 +21,6 @@ from trio_mcp import _attrs as attrs
 from trio_mcp._log import logger
 from trio_mcp.convert import brief, call_back
 from trio_mcp.errors import LocalProtocolError, McpError
-from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Request, RequestId
 from trio_mcp.principal import Principal
 from trio_mcp.server.functions.function import Call, single
@@ -97,7 +96,6 @@ class AskingContext(Asker, Protocol):
     settings: AskingSettings
     failure: Exception | None
     method: str
-    incoming: IncomingRequest
 
     @property
     def request(self) -> Request: ...
@@ -110,6 +108,9 @@ class AskingContext(Asker, Protocol):
 
     @property
     def asking(self) -> Rounds: ...
+
+    @property
+    def cancelled(self) -> bool: ...
 
     @property
     def session(self) -> AskedClient: ...
@@ -184,7 +185,7 @@ class Rounds:
         # Only a thread or a shielded scope gets here after the round's end: its question came too late for the others.
         if self._over:
             await self._end()
-        if self.context.incoming.cancelled:
+        if self.context.cancelled:
             await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a shielded scope or a thread
             text = f"the client has cancelled {self.context.method!r}, or has disconnected"
             raise LocalProtocolError(f"can't ask the client any more: {text}")

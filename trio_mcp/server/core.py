@@ -1,0 +1,117 @@
+"""`Core`, the inside of a server: what its runs, its transports and the command line use of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from trio_mcp._checks import check_on_trio
+from trio_mcp._nursery import background_nursery
+from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.server.changes import Changes, Topic
+from trio_mcp.server.context import ServedContext
+from trio_mcp.server.features.deferred import Deferred
+from trio_mcp.server.features.dispatch import Dispatch
+from trio_mcp.server.features.feature import Member, Settings
+from trio_mcp.server.input.options import InputOptions, InputRun
+from trio_mcp.server.run import Run
+from trio_mcp.session.limits import SessionOptions
+
+if TYPE_CHECKING:  # most servers never ask
+    from trio_mcp.server.input.request_state import StateSealer
+
+__all__ = ["Core"]
+
+
+class Core:
+    """The inside of a server. Its kind (`Server` or `ProxyServer`) adds features, and the functions of its own.
+
+    Attributes:
+        settings: The part of the server's settings that its features need.
+        identity: What the server declares to clients: info, capabilities, instructions, revisions.
+        options: Limits, timeouts and hooks of each session.
+        input: How functions ask for input.
+        lifespan: Makes the context manager around each run; None without one.
+        sealer: Makes and reads the ``requestState`` of requests that wait for input.
+        dispatch: Finds the handler of a request and calls it.
+        make_context, answer: Make the context of a request, and answer it.
+        needed_scopes: Returns the scopes that a request needs.
+        heard: ``async (notification, states)``, handles a client's notification and ignores an unknown one. The states
+            are those that the run's lifespans yielded, keyed by the settings of their servers.
+        family: Returns this server and all servers mounted in it, each once.
+        input_schema: Returns the schema of a tool's arguments, if known; the same object for as long as the tool is
+            offered.
+        watcher: Returns, for the state of a run, a callback for topics that gain their first or lose their last
+            listener; or None.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        identity: ServerIdentity,
+        options: SessionOptions,
+        input: InputOptions,
+        lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None,
+        *,
+        heard: Callable[[Notification, Mapping[Any, Any]], Coroutine[Any, Any, None]],
+        family: Callable[[], Sequence[Member]],
+        input_schema: Callable[[str], dict[str, Any] | None],
+        watcher: Callable[[Any], Callable[[Topic, bool], None] | None],
+    ) -> None:
+        self.settings: Final = settings
+        self.identity = identity
+        self.options = options
+        self.input: Final = input
+        self.lifespan = lifespan
+        self.sealer: Final = Deferred(self._make_sealer)
+        self.dispatch: Final = Dispatch(settings)
+        self.make_context = ServedContext
+        self.answer = self.dispatch.serve
+        self.needed_scopes = self.dispatch.needed_scopes
+        self.heard = heard
+        self.family = family
+        self.input_schema = input_schema
+        self.watcher = watcher
+
+    def _make_sealer(self) -> StateSealer:
+        from trio_mcp.server.input.request_state import StateSealer  # deferred: most servers never ask
+
+        return StateSealer(self.settings.info.name, self.input.key)
+
+    @property
+    def scoped(self) -> str:
+        """Something on offer that needs scopes; empty if nothing does."""
+        return self.settings.scoped
+
+    @contextlib.asynccontextmanager
+    async def open_run(self) -> AsyncIterator[Run]:
+        """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
+        check_on_trio()
+        await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
+        async with contextlib.AsyncExitStack() as stack:
+            states: dict[Any, Any] = {}
+            # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
+            # it. A lifespan may mount further servers, so look for new members after each one.
+            while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
+                # For servers without a lifespan, too, so that the loop visits each server once.
+                states[each.settings] = None
+                if each.lifespan is not None:
+                    states[each.settings] = await stack.enter_async_context(each.lifespan())
+            # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
+            nursery = await stack.enter_async_context(background_nursery())
+            changes = Changes(self.watcher(states[self.settings]))
+            run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer.get, nursery))
+            nursery.start_soon(changes.run)
+            # A change in a mounted server is announced to the clients of this run, too.
+            for each in self.family():
+                each.settings.runs.add(run)
+            try:
+                yield run
+            finally:
+                # Looked up again: further servers may have been mounted during the run, and have joined it.
+                for each in self.family():
+                    each.settings.runs.discard(run)
