@@ -453,3 +453,11 @@ def test_an_invalid_address_is_a_usage_error(shop: Path, word: str, fault: str) 
     done = run(shop, "run", "shop.py", "--transport", "http", word)
     assert done.returncode == 2
     assert f"trio-mcp run: {fault}" in done.stderr
+
+
+def test_the_timeout_bounds_connecting(tmp_path: Path) -> None:
+    """A server that never answers costs as long as the user allows, and not the 30 seconds of every client."""
+    silent = ("--", sys.executable, "-c", "import sys; sys.stdin.read()")
+    process = run(tmp_path, "list", "--timeout", "0.5", *silent)
+    assert (process.returncode, process.stdout) == (3, "")
+    assert "within connect_timeout=0.5 seconds" in process.stderr

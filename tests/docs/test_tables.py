@@ -86,7 +86,9 @@ STATED = {
     "timeout": CallOptions().timeout,
     "total_timeout": CallOptions().total_timeout,
     "reset_on_progress": CallOptions().reset_on_progress,
-    "CallOptions.connect_timeout": CallOptions().connect_timeout,
+    "connecting a Client: starting the server, the connection and the negotiation, together": constant(
+        "CONNECT_TIMEOUT", "trio_mcp.client."
+    ),
     "CallOptions.probe_timeout": CallOptions().probe_timeout,
     **{
         f"FailoverParameters({name}=…)": default(FailoverParameters, name)

@@ -259,8 +259,8 @@ FAULTS = {
 @pytest.mark.parametrize("is_client", [True, False], ids=["client", "server"])
 @pytest.mark.parametrize("message", FAULTS.values(), ids=FAULTS)
 def test_faults_in_a_row_are_counted(message: Any, is_client: bool) -> None:
-    """By messages, not by what is in them. A request ends the row, a response to one of our requests and, as only a server
-    answers garbage, on a client a notification as well."""
+    """By messages, not by what is in them. A request ends the row, a response to one of our requests and, as only
+    a server answers garbage, on a client a notification as well."""
     peer = batching(is_client=is_client)
     for number in (1, 2, 3):
         peer.receive(message)

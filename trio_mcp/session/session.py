@@ -596,8 +596,8 @@ class LinkLostError(Exception):
 def too_many_faults(who: str, count: int, last: object) -> TransportError:
     """Return the error that ends a session, or gives up a way, because of faults in a row."""
     return TransportError(
-        f"{who} has sent {count} faults in a row, and nothing valid in between; the last one: {last}. Does it speak MCP,"
-        " and is nothing but messages written to its standard output?"
+        f"{who} has sent {count} faults in a row, and nothing valid in between; the last one: {last}."
+        " Does it speak MCP, and is nothing but messages written to its standard output?"
     )
 
 
