@@ -559,3 +559,11 @@ def test_a_kind_that_is_asked_for_and_not_offered_is_an_error(tmp_path: Path) ->
     done = run(tmp_path, "list", "--prompts", "--mode", "2025-11-25", "--", sys.executable, "-c", script)
     assert (done.returncode, done.stdout) == (1, "")
     assert "'prompts/list' needs the server capability 'prompts'" in done.stderr
+
+
+def test_the_timeout_bounds_connecting(tmp_path: Path) -> None:
+    """A server that never answers costs as long as the user allows, and not the 30 seconds of every client."""
+    silent = ("--", sys.executable, "-c", "import sys; sys.stdin.read()")
+    process = run(tmp_path, "list", "--timeout", "0.5", *silent)
+    assert (process.returncode, process.stdout) == (3, "")
+    assert "within connect_timeout=0.5 seconds" in process.stderr

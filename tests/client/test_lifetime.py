@@ -170,6 +170,50 @@ async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockCloc
     assert trio.current_time() - started == pytest.approx(9)
 
 
+@pytest.mark.parametrize("mode", ["auto", LATEST_LEGACY, LATEST_MODERN])
+@pytest.mark.parametrize(
+    ("given", "options", "limit", "seconds"),
+    [
+        ({"timeout": 2}, {}, "timeout", 2),
+        ({}, {"timeout": 2}, "timeout", 2),
+        ({"timeout": 2}, {"timeout": 300}, "timeout", 2),
+        ({"timeout": 60}, {}, "connect_timeout", 30),
+        ({"timeout": None}, {}, "connect_timeout", 30),
+        ({"timeout": 2}, {"connect_timeout": 120}, "connect_timeout", 120),
+        ({"timeout": 60}, {"connect_timeout": 3}, "connect_timeout", 3),
+    ],
+)
+async def test_the_timeout_of_calls_shortens_connecting_unless_that_has_its_own(
+    given: dict[str, Any],
+    options: dict[str, Any],
+    limit: str,
+    seconds: float,
+    mode: str,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    started = trio.current_time()
+    with pytest.raises(TransportError, match=rf" within {limit}={seconds} seconds"):
+        async with Client(
+            played(say_nothing), mode=mode, options=SessionOptions(calls=CallOptions(**options)), **given
+        ):
+            pass
+    assert trio.current_time() - started == pytest.approx(seconds)
+
+
+async def test_a_short_timeout_leaves_time_for_the_handshake_with_a_server_that_ignores_the_probe(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def ignore_the_first(wire: Peer) -> None:
+        await wire.receive()
+        await wire.receive()  # its cancellation
+        await wire.greet()
+        await wire.serve()
+
+    async with Client(played(ignore_the_first), timeout=2) as client:
+        assert client.protocol_version == LATEST_LEGACY
+        assert trio.current_time() < 2
+
+
 @pytest.mark.parametrize(
     ("argument", "error", "match"),
     [
@@ -203,11 +247,11 @@ def test_bad_arguments_are_refused_at_once(argument: dict[str, object], error: t
     ],
 )
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_one_keyword_limits_every_call_but_not_connecting(
+async def test_one_keyword_limits_every_call(
     mode: str, arguments: dict[str, Any], limit: float, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def start_slowly(peer: Peer) -> None:
-        await trio.sleep(4)
+        await trio.sleep(1)
         await make_server().serve(peer.link)
 
     async with Client(played(start_slowly), mode=mode, **arguments) as client:

@@ -86,7 +86,9 @@ STATED = {
     "timeout": CallOptions().timeout,
     "total_timeout": CallOptions().total_timeout,
     "reset_on_progress": CallOptions().reset_on_progress,
-    "CallOptions.connect_timeout": CallOptions().connect_timeout,
+    "connecting a Client: starting the server, the connection and the negotiation, together": constant(
+        "CONNECT_TIMEOUT", "trio_mcp.client."
+    ),
     "CallOptions.probe_timeout": CallOptions().probe_timeout,
     **{
         f"FailoverParameters({name}=…)": default(FailoverParameters, name)
@@ -135,6 +137,8 @@ STATED = {
     "progress of one call that waits for its callback": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
     "cancellations that came before their requests, in an HTTP session of the legacy era": constant("MAX_EARLY"),
+    "faults of a peer in a row, with nothing valid in between": constant("MAX_FAULTS", "trio_mcp.session."),
+    "faults of a server in a row, over one of a list of ways": constant("MAX_GARBAGE", FAILOVER),
     "faults of a peer that a session logs, without on_error": constant("MAX_LOGGED_FAULTS"),
     "messages in a memory link, each way": link.BUFFER,
     "names of tools that a list of ways may call again": constant("MAX_TOOLS", FAILOVER),

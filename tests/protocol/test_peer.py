@@ -30,7 +30,7 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.jsonrpc.peer import MAX_EARLY, Peer
 
-INVALID_REQUEST, PARSE_ERROR, OVERLOADED = -32600, -32700, -31429
+INVALID_REQUEST, PARSE_ERROR, INTERNAL_ERROR, OVERLOADED = -32600, -32700, -32603, -31429
 HUGE = "x" * 100_000
 
 
@@ -213,6 +213,84 @@ def test_a_modern_client_answers_nothing(message: Any) -> None:
     peer.revision = "2026-07-28"
     assert isinstance(only(peer.receive(message), Fault).error, RemoteProtocolError)
     assert peer.incoming_count == peer.running_count == 0
+
+
+NO_ID = {
+    "no JSON": Malformed(PARSE_ERROR, "x"),
+    "no message": Malformed(INVALID_REQUEST, "x"),
+    "too large": Malformed(INVALID_REQUEST, "x", None, True, 10),
+    "a batch": Batch((Notification("x"),)),
+}
+
+
+@pytest.mark.parametrize("is_client", [True, False], ids=["client", "server"])
+@pytest.mark.parametrize("message", NO_ID.values(), ids=NO_ID)
+def test_only_a_server_answers_what_has_no_id(message: Any, is_client: bool) -> None:
+    """JSON-RPC 2.0, 5: a server owes an error even for what it can't read. A client owes something to requests alone:
+    a server with its log on standard output would log the error, and each line would bring the next."""
+    events = Peer(is_client=is_client).receive(message)
+    assert [type(event) for event in events] == [Fault, Reply][: 1 if is_client else 2]
+
+
+@pytest.mark.parametrize("is_client", [True, False], ids=["client", "server"])
+def test_a_malformed_request_with_an_id_is_answered_by_both(is_client: bool) -> None:
+    """The peer waits for a response to it; also as a part of a batch."""
+    peer = batching(is_client=is_client)
+    broken = Malformed(INVALID_REQUEST, "x", 7)
+    assert peer.receive(broken)[1:] == (Reply(ErrorResponse(7, ErrorData(INVALID_REQUEST, "x"))),)
+    *_, reply = peer.receive(Batch((broken, Malformed(INVALID_REQUEST, "y"))))
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Batch)
+    assert [each.id for each in reply.message.items] == [7, None][: 1 if is_client else 2]  # type: ignore[union-attr]
+
+
+FAULTS = {
+    "no JSON": Malformed(PARSE_ERROR, "x"),
+    "a malformed request": Malformed(INVALID_REQUEST, "x", 7),
+    "a malformed response to nothing": Malformed(INVALID_REQUEST, "x", 99, expects_answer=False),
+    "a response to nothing": Response(99, {}),
+    "an error of no request": ErrorResponse(None, ErrorData(1, "x")),
+    "progress of nothing": Notification("notifications/progress", {"progressToken": 99, "progress": 1}),
+    "progress without its parts": Notification("notifications/progress", {}),
+    "a batch with nothing valid": Batch((Malformed(INVALID_REQUEST, "x"),) * 5),
+}
+
+
+@pytest.mark.parametrize("is_client", [True, False], ids=["client", "server"])
+@pytest.mark.parametrize("message", FAULTS.values(), ids=FAULTS)
+def test_faults_in_a_row_are_counted(message: Any, is_client: bool) -> None:
+    """By messages, not by what is in them. A request ends the row, a response to one of our requests and, as only
+    a server answers garbage, on a client a notification as well."""
+    peer = batching(is_client=is_client)
+    for number in (1, 2, 3):
+        peer.receive(message)
+        assert peer.faults == number
+    peer.receive(Notification("x"))
+    assert peer.faults == (0 if is_client else 3)
+    for valid in (Request(1, "x"), Response(sent(peer).request.id, {}), Batch((Request(2, "x"),))):
+        peer.receive(message)
+        peer.receive(valid)
+        assert peer.faults == 0
+    peer.receive(message)
+    outgoing = sent(peer, wants_progress=True)
+    peer.receive(Notification("notifications/progress", {"progressToken": outgoing.request.id, "progress": 1}))
+    assert peer.faults == (0 if is_client else 1)
+
+
+def test_what_is_late_neither_counts_as_a_fault_nor_ends_a_row() -> None:
+    """The peer is to blame neither for what crosses a cancellation nor for what our own transport reports."""
+    peer = Peer(is_client=True)
+    outgoing = sent(peer, wants_progress=True)
+    peer.cancel(outgoing)
+    peer.receive(Malformed(PARSE_ERROR, "x"))
+    for late in (
+        Response(outgoing.request.id, {}),
+        Notification("notifications/progress", {"progressToken": outgoing.request.id, "progress": 1}),
+        cancelled(5),
+        Malformed(INTERNAL_ERROR, "the server did not take a notification", expects_answer=False),
+    ):
+        peer.receive(late)
+    assert peer.faults == 1
 
 
 def test_after_the_end_of_input_nothing_is_asked() -> None:
@@ -410,7 +488,7 @@ def test_a_server_may_end_a_subscription_by_a_cancellation() -> None:
 # --- batches: tests/requirements has the rest --------------------------------------------------------------------
 
 
-def batching(**limits: int) -> Peer:
+def batching(**limits: Any) -> Peer:
     peer = Peer(**limits)
     peer.revision = "2025-03-26"
     return peer

@@ -47,8 +47,6 @@ def run(options: argparse.Namespace) -> int:
     for path in (options.json, options.html):
         if path not in (None, "-"):
             check_writable(path)
-    if options.timeout is None:
-        options.timeout = TIMEOUT_OF_A_CALL
     lines = [options]
     if options.compare is not None:
         # The options of the connection are for both.
@@ -113,9 +111,9 @@ class _Measuring:
         from trio_mcp.testing.bench.processes import children
 
         options = self._lines[0]
-        terms = Terms(
-            options.ladder, options.seconds, options.max_calls, options.max_time, options.timeout, options.seed
-        )
+        # Not put into the options, where it would also bound how long connecting may take.
+        timeout = TIMEOUT_OF_A_CALL if options.timeout is None else options.timeout
+        terms = Terms(options.ladder, options.seconds, options.max_calls, options.max_time, timeout, options.seed)
         async with contextlib.AsyncExitStack() as stack:
             sides, listed = [], []
             for at, (line, target) in enumerate(zip(self._lines, self._targets, strict=True)):

@@ -210,7 +210,7 @@ CONNECTION = (
     ),
     *REACHING,
     Argument("--root", action="append", default=[], metavar="DIR", help="a directory the server may work in"),
-    Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for a response"),
+    Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to connect, and to wait for a response"),
     Argument(
         "--log-level",
         # Those of `LoggingLevel`, repeated because its module imports pydantic.

@@ -32,6 +32,7 @@ from trio_mcp.client.targets import SCHEMES, Target
 from trio_mcp.errors import HttpError, ProcessExited
 from trio_mcp.http.client.auth import Auth
 from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.session.limits import CallOptions, SessionOptions
 from trio_mcp.sockets.addresses import read_address
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
@@ -169,7 +170,10 @@ async def connected(
     # Without a terminal elicitation is not declared, so that the server knows not to ask.
     dialogue = Dialogue(before_asking) if may_ask and has_terminal() else None
     roots = [Path(root).resolve() for root in options.root] if options.root else None  # noqa: ASYNC240 - nothing runs yet
-    settings: dict[str, Any] = {} if options.timeout is None else {"timeout": options.timeout}
+    settings: dict[str, Any] = {}
+    if options.timeout is not None:
+        calls = CallOptions(timeout=options.timeout, connect_timeout=options.timeout)
+        settings["options"] = SessionOptions(calls=calls)
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
     target = traced(options, before_asking)

@@ -24,7 +24,7 @@ from trio_mcp.errors import LocalProtocolError, NegotiationError, ProcessExited,
 from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
-from trio_mcp.session.limits import SessionOptions
+from trio_mcp.session.limits import CallOptions, SessionOptions
 from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation, LoggingLevel
@@ -34,6 +34,9 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 __all__ = ["Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]
 
 MODES = ("auto", "legacy", *REVISIONS)
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds to connect in, unless the options say otherwise. Chosen: a first start may install packages."""
 
 
 @attrs.define
@@ -112,7 +115,10 @@ class Connection:
             self._extensions |= extensions_of(auth)
         self._mode = mode
         self._client_info = client_info
-        self._options = options
+        self._limit, self._patience = _limit_of_connecting(options.calls)
+        # A server that ignores the probe, as some legacy ones do, has as much time left for the handshake.
+        probing = min(options.calls.probe_timeout, self._patience / 2)
+        self._options = attrs.evolve(options, calls=attrs.evolve(options.calls, probe_timeout=probing))
         self._log_level = log_level
         self._on_log, self._on_message = on_log, on_message
         self._middleware = tuple(middleware)
@@ -144,7 +150,7 @@ class Connection:
         try:
             with self._scope:
                 # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
-                with self.stopwatch.limit(self._options.calls.connect_timeout) as connecting:
+                with self.stopwatch.limit(self._patience) as connecting:
                     async with self._open_link() as link:
                         if isinstance(link.write, WriteEnd):
                             self._ways = link.write.status
@@ -184,7 +190,7 @@ class Connection:
         return merged({"extensions": self._extensions}, given) if self._extensions else given
 
     async def _negotiate(self, session: ConnectedSession) -> None:
-        # Without a timeout of their own: a server that starts slowly has the whole of `connect_timeout`.
+        # Without a timeout of their own: a server that starts slowly has all the time there is to connect.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
@@ -204,8 +210,7 @@ class Connection:
             await session.send_request("logging/setLevel", {"level": self._log_level}, timeout=None)
 
     def _no_answer(self, session: ConnectedSession | None) -> str:
-        patience = self._options.calls.connect_timeout
-        text = f"the server did not complete the connection within connect_timeout={patience:g} seconds"
+        text = f"the server did not complete the connection within {self._limit}={self._patience:g} seconds"
         if session is not None and session.last_fault is not None:
             text += f"; what it sent was not MCP: {session.last_fault}"
         return text + "; is it an MCP server, and started the right way?"
@@ -306,6 +311,17 @@ class Connection:
             await call_back(self._on_log, message)
         if self._on_message is not None:
             await call_back(self._on_message, notification)
+
+
+def _limit_of_connecting(calls: CallOptions) -> tuple[str, float]:
+    """Return the limit that bounds connecting: its name, and its seconds."""
+    if calls.connect_timeout is not None:
+        return "connect_timeout", calls.connect_timeout
+    # Who waits no longer than this for a response does not mean to wait longer for a server that never starts. A larger
+    # one says that a tool is slow, and nothing about the start.
+    if calls.timeout is not None and calls.timeout < CONNECT_TIMEOUT:
+        return "timeout", calls.timeout
+    return "connect_timeout", CONNECT_TIMEOUT
 
 
 def check_log_level(level: object) -> None:

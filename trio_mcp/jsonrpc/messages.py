@@ -103,7 +103,7 @@ class Malformed:
     """Something that arrived and is not a valid message; a value, not an exception.
 
     Attributes:
-        code: The JSON-RPC error code that describes the fault.
+        code: The JSON-RPC error code that describes the fault; `INTERNAL_ERROR` for what the transport itself reports.
         reason: What is wrong with it, in one line.
         id: Its id, if that could be recovered.
         expects_answer: Whether an error response is due. It is not for a malformed notification, nor for a malformed

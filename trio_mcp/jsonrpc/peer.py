@@ -47,7 +47,7 @@ from trio_mcp.jsonrpc.messages import (
     show_id,
 )
 from trio_mcp.jsonrpc.order import MessageQueue
-from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
 from trio_mcp.types.methods import Lane, facts_of
 from trio_mcp.types.versions import MODERN_REVISIONS
 
@@ -76,6 +76,7 @@ class Peer:
             single request may exceed it.
         is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
         unordered: Whether a cancellation may arrive before its request, as over HTTP, where each is a POST of its own.
+        is_client: Whether this side is the client, which answers nothing but requests.
 
     Attributes:
         revision: The revision of the session that was opened on this side; None before that, and on a server without
@@ -85,6 +86,8 @@ class Peer:
         running_count: The number of handlers that have been started and not yet reported `finished`, without those in
             a `Lane`.
         incoming_bytes: The bytes of the peer's requests whose handlers run or wait for a place.
+        faults: How many faults of the peer have come in a row. Requests end the row, and responses to ours; on a
+            client, notifications as well.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Peer:
         max_bytes: int = DEFAULT_MAX_INCOMING_BYTES,
         is_urgent: Callable[[Request], bool] = lambda request: False,
         unordered: bool = False,
+        is_client: bool = False,
     ) -> None:
         self.revision: str | None = None
         self.closed = False
@@ -105,6 +109,8 @@ class Peer:
         self._max_bytes = max_bytes
         self._is_urgent = is_urgent
         self._unordered = unordered
+        self._is_client = is_client
+        self.faults = 0
         # The ids and reasons of cancellations of unknown requests, the oldest first. Most are late, and never needed:
         # an id is not used twice in a session (`basic`, Requests).
         self._early: dict[RequestId, str | None] = {}
@@ -298,7 +304,9 @@ class Peer:
     ) -> tuple[Event, ...]:
         if self.revision in MODERN_REVISIONS:  # then this is the client: see `_protest`
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
-            return (Fault(RemoteProtocolError(text)),)
+            return self._fault(RemoteProtocolError(text))
+        if self.faults:
+            self.faults = 0
         # Only among those in flight: remembering all ids ever used would take unbounded memory.
         if request.id in self._incoming:
             return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
@@ -346,16 +354,18 @@ class Peer:
     def _receive_answer(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> tuple[Event, ...]:
         outgoing = self._outgoing.get(request_id) if request_id is not None else None
         if outgoing is not None:
+            if self.faults:
+                self.faults = 0
             self._settle(outgoing)
             return (Settled(outgoing, outcome),)
         # An error without an id is the peer's complaint about something that it could not read.
         if request_id is None:
             # Cut: the peer chose the text.
             text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
-            return (Fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}")),)
+            return self._fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}"))
         if self._was_ours(request_id):
             return ()  # late or duplicate: the request is settled, most likely cancelled while the response was coming
-        return (Fault(RemoteProtocolError(f"a response to request {show_id(request_id)}, which was never made")),)
+        return self._fault(RemoteProtocolError(f"a response to request {show_id(request_id)}, which was never made"))
 
     def _was_ours(self, request_id: RequestId) -> bool:
         # Our ids count up from 1, so every id that was ever used is known without a list of them.
@@ -366,18 +376,26 @@ class Peer:
             return self._receive_progress(notification.params or {}, notification.size)
         if notification.method == "notifications/cancelled":
             return self._receive_cancelled(notification.params or {})
+        # Not on a server. It answers garbage, and a client that answers that with garbage and a notification would
+        # keep it busy without an end.
+        if self.faults and self._is_client:
+            self.faults = 0
         return (NotificationReceived(notification),)
 
     def _receive_progress(self, params: dict[str, Any], size: int) -> tuple[Event, ...]:
         token, progress = params.get("progressToken"), params.get("progress")
         if not is_request_id(token) or type(progress) not in (int, float):
-            return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
+            return self._fault(
+                RemoteProtocolError("a progress notification without a valid progressToken and progress")
+            )
         outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
+            if self.faults and self._is_client:
+                self.faults = 0
             return (ProgressReceived(outgoing, params, size),)
         # Tokens are given out only with requests that want progress.
         if outgoing is not None or not self._was_ours(token):
-            return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
+            return self._fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given"))
         return ()  # late: the request is settled
 
     def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
@@ -430,16 +448,29 @@ class Peer:
         # A malformed response still fails its call, if its id is legible.
         if not message.expects_answer:
             outgoing = self._outgoing.get(message.id) if message.id is not None else None
-            if outgoing is None:
-                return (Fault(error),)
-            self._settle(outgoing)
-            return (Settled(outgoing, error),)
+            if outgoing is not None:
+                self._settle(outgoing)
+                return (Settled(outgoing, error),)
+            # With this code our own transport reports something, for which the peer is not to blame.
+            return (Fault(error),) if message.code == INTERNAL_ERROR else self._fault(error)
         return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
 
+    def _fault(self, error: RemoteProtocolError) -> tuple[Event, ...]:
+        self.faults += 1
+        return (Fault(error),)
+
     def _protest(self, error: RemoteProtocolError, answer: ErrorResponse) -> tuple[Event, ...]:
+        fault = self._fault(error)
+        return (*fault, Reply(answer)) if self._may_protest(answer.id) else fault
+
+    def _may_protest(self, request_id: RequestId | None) -> bool:
         # A modern client sends requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages). A
         # server opens no session in the modern era, so a modern revision here means that this side is the client.
-        return (Fault(error),) if self.revision in MODERN_REVISIONS else (Fault(error), Reply(answer))
+        if self.revision in MODERN_REVISIONS:
+            return False
+        # What has no id may be a line of a log. A server whose log is on its standard output would write the next line
+        # about our error, and so on. A server owes an error in any case (JSON-RPC 2.0, section 5).
+        return request_id is not None or not self._is_client
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None, hold: Hold | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:
@@ -453,6 +484,7 @@ class Peer:
         # complete the batch before all of it has been read; the last line of this function takes that one back.
         answers = BatchInProgress(1)
         events: list[Event] = []
+        faults = self.faults
         for item in batch.items:
             # 2025-03-26 `basic/lifecycle`, Initialization.
             if isinstance(item, Request) and facts_of(item.method).handshake:
@@ -462,12 +494,14 @@ class Peer:
                 answers.waiting += 1
                 events += self._receive_request(item, metadata, hold, answers)
             elif isinstance(item, Malformed) and item.expects_answer:
-                events.append(Fault(RemoteProtocolError(item.reason, item.code)))
-                answers.answers.append(ErrorResponse(item.id, ErrorData(item.code, item.reason)))
+                events += self._fault(RemoteProtocolError(item.reason, item.code))
+                if self._may_protest(item.id):
+                    answers.answers.append(ErrorResponse(item.id, ErrorData(item.code, item.reason)))
             else:
                 events += self.receive(item)
         if (complete := answers.close_one(None)) is not None:
             events.append(Reply(complete))
+        self.faults = min(self.faults, faults + 1)  # it is one message
         return tuple(events)
 
     # --- the end -------------------------------------------------------------------------------------------------

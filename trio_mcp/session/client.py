@@ -51,6 +51,8 @@ class ClientSession(BaseSession):
         options: Limits, timeouts and hooks.
     """
 
+    _is_client = True
+
     def __init__(
         self,
         read: trio.abc.ReceiveChannel[SessionMessage],

@@ -53,10 +53,10 @@ class CallOptions:
             restarts the count. None waits forever.
         total_timeout: How many seconds a call may take in all; progress never extends them. None sets no such limit.
         reset_on_progress: Whether progress restarts ``timeout``.
-        connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together;
-            ``timeout`` does not apply to that.
+        connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together.
+            With None, the default, they are 30, or as many as ``timeout`` has, if that is less.
         probe_timeout: How many seconds to wait for the response that tells the server's era; a server that stays silent
-            is taken for a legacy one.
+            counts as a legacy one. A `Client` waits for at most half of the time that it has to connect.
         result_types: The values of ``resultType`` that the client's extensions add; a result of an unknown type is an
             error.
     """
@@ -65,8 +65,8 @@ class CallOptions:
     timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
-    # Chosen: a first start may install packages; a server that speaks takes far less than 5 seconds to respond.
-    connect_timeout: float = attrs.field(default=30.0, validator=_WAIT)
+    connect_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
+    # Chosen: a server that speaks takes far less to respond.
     probe_timeout: float = attrs.field(default=5.0, validator=_WAIT)
     result_types: frozenset[str] = attrs.field(default=(), converter=_result_types)
 

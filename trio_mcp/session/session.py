@@ -42,10 +42,14 @@ if TYPE_CHECKING:  # a server has no use for the first, and few programs ask for
     from trio_mcp.eras.client_negotiation import ModernClientEra
     from trio_mcp.session.statistics import SessionStatistics
 
-__all__ = ["BaseSession", "RequestHandler"]
+__all__ = ["MAX_FAULTS", "BaseSession", "LinkLostError", "RequestHandler", "too_many_faults"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
+
+MAX_FAULTS = 1000
+"""Faults of the peer in a row that end the session. Chosen: more than a server prints while it starts or as it fails,
+and a fraction of a second for two sides that answer each other's errors."""
 
 MAX_LOGGED_FAULTS = 100
 """Faults of one peer that are logged. Chosen: enough to see what is wrong; a peer must not be able to fill a disk."""
@@ -71,6 +75,7 @@ class BaseSession(EnteredOnce):
     """
 
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    _is_client = False
 
     def __init__(
         self,
@@ -101,6 +106,7 @@ class BaseSession(EnteredOnce):
             is_urgent=limits.is_urgent,
             # A session that is fed its messages has no link to keep them in order.
             unordered=read is None,
+            is_client=self._is_client,
         )
         self._sink = self._way_out(write)
         self._notices = Notices(self, limits, self._spawn)
@@ -293,7 +299,7 @@ class BaseSession(EnteredOnce):
             await (_deliver(read, self._take) if deliver_to is None else deliver_to(self._take))
         except trio.EndOfChannel:
             pass  # the orderly end: the peer has closed its sending side
-        except _LinkLostError as exc:
+        except LinkLostError as exc:
             lost = exc.cause
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
@@ -314,7 +320,7 @@ class BaseSession(EnteredOnce):
         message = item.message
         # Without a request id, the transport reports that the whole link is lost.
         if type(message) is Failure and message.request_id is None:
-            raise _LinkLostError(message.error)
+            raise LinkLostError(message.error)
         self.feed(message, item.metadata)
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None) -> None:
@@ -324,6 +330,9 @@ class BaseSession(EnteredOnce):
             message: What the peer has sent.
             metadata: The transport's metadata for it.
             hold: Kept until nothing of the message is under way any more.
+
+        Raises:
+            LinkLostError: If it is the last of too many faults; the session is to be ended.
         """
         # A plain function, so one message takes its whole effect before the next one is looked at.
         peer = self._peer
@@ -355,6 +364,10 @@ class BaseSession(EnteredOnce):
                     self._reply(SessionMessage(event.message))
                 case Fault():
                     self._notices.put(event.error)
+                    if peer.faults >= MAX_FAULTS:  # before the reply to this one
+                        lost = too_many_faults("the peer", MAX_FAULTS, event.error)
+                        logger.warning("the session is ended: %s", lost)
+                        raise LinkLostError(lost)
 
     def _reply(self, message: SessionMessage) -> None:
         taken = self._sink.put_control(message)
@@ -572,12 +585,20 @@ class BaseSession(EnteredOnce):
         """
 
 
-class _LinkLostError(Exception):
-    """Raised by what acts on messages: the transport has reported the loss of the link, and nothing follows."""
+class LinkLostError(Exception):
+    """Raised by what acts on messages: the link is lost, or of no use, and nothing follows."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(cause)
         self.cause = cause
+
+
+def too_many_faults(who: str, count: int, last: object) -> TransportError:
+    """Return the error that ends a session, or gives up a way, because of faults in a row."""
+    return TransportError(
+        f"{who} has sent {count} faults in a row, and nothing valid in between; the last one: {last}."
+        " Does it speak MCP, and is nothing but messages written to its standard output?"
+    )
 
 
 async def _deliver(read: trio.abc.ReceiveChannel[SessionMessage], take: Take) -> NoReturn:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tests.hostile.case import NOTHING, RESULT, Draft, Outcome, chosen, cut, dumped, kinds_of, token
 from tests.hostile.families import bodies
 from tests.hostile.families.bodies import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE
+from trio_mcp.session.session import MAX_FAULTS
 
 RULE = "2025-11-25 basic/transports, stdio: a line is a message, in UTF-8; JSON-RPC 2.0, 5.1"
 
@@ -94,7 +95,7 @@ def answers_to_nothing(rng: random.Random) -> Draft:
 
 
 def flood(rng: random.Random) -> Draft:
-    return line(rng, b"x\n" * rng.randint(10, 1000), {PARSE}, end=b"")
+    return line(rng, b"x\n" * rng.randint(10, MAX_FAULTS - 1), {PARSE}, end=b"")
 
 
 KINDS = kinds_of(__name__)

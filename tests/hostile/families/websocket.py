@@ -24,6 +24,7 @@ from tests.hostile.case import (
 from tests.hostile.families import stdio
 from tests.hostile.families.bodies import INVALID_PARAMS, PARSE
 from tests.tables import listed
+from trio_mcp.session.session import MAX_FAULTS
 
 LIMIT = 262_144  # `max_message_size` of the victim
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
@@ -469,7 +470,7 @@ def answers_unread(rng: random.Random) -> Draft:
 
 def empty_flood(rng: random.Random) -> Draft:
     one = frame(rng, TEXT, b"")
-    return opened(rng, one * rng.randint(10, 2000), {ALIVE}, "JSON-RPC 2.0, 5.1", codes={-32700})
+    return opened(rng, one * rng.randint(10, MAX_FAULTS - 1), {ALIVE}, "JSON-RPC 2.0, 5.1", codes={-32700})
 
 
 def messages(rng: random.Random) -> Draft:

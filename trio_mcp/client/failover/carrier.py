@@ -30,6 +30,7 @@ class Carrier:
         in_flight: The session's requests that it has been given, by id, until they are answered or cancelled.
         own: Our own requests that wait for their answer, and those answers; the session sees neither.
         received: How many messages have come.
+        garbage: How many of the last messages in a row were none.
         in_doubt: Requests that have been tried here too often, by id, with their last failure: they fail if the link
             turns out to work, and are repeated elsewhere if it does not.
         opened_here: Whether we have opened the session here ourselves, and the server has been told that it is open.
@@ -50,7 +51,7 @@ class Carrier:
         self.link = link
         self.in_flight: dict[RequestId, SessionMessage] = {}
         self.own: dict[RequestId, Answer | None] = {}
-        self.received = 0
+        self.received = self.garbage = 0
         self.in_doubt: dict[RequestId, tuple[SessionMessage, SessionMessage]] = {}
         self.opened_here = False
         self.lost: Exception | None = None

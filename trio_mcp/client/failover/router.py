@@ -39,6 +39,7 @@ from trio_mcp.jsonrpc.messages import (
     is_request_id,
 )
 from trio_mcp.link import BUFFER
+from trio_mcp.session.session import MAX_FAULTS, too_many_faults
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
 from trio_mcp.types.methods import facts_of
 
@@ -60,6 +61,10 @@ two may have themselves to blame."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
 """Seconds between these. Chosen: new calls wait as well, and a way that is about to fail gets the time to do so."""
+
+MAX_GARBAGE: Final = MAX_FAULTS // 2
+"""Lines in a row, or their like, that are not messages, after which a way has failed. Chosen: below the bound of the
+session, which would cost the other ways, too."""
 
 MAX_QUESTIONS: Final = 4096
 """The server's requests under way that are kept track of. Chosen: more than a session lets in."""
@@ -322,6 +327,8 @@ class Router:
         kind = type(message)
         if kind is not Failure:  # which comes from our own end of the link
             carrier.received += 1
+            if carrier.garbage and kind is not Malformed:
+                carrier.garbage = 0
         if kind is Response or kind is ErrorResponse:
             sent = carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr, arg-type]
             if sent is None:
@@ -366,16 +373,18 @@ class Router:
     def _take_malformed(self, carrier: Carrier, item: SessionMessage) -> SessionMessage | None:
         message = item.message
         assert isinstance(message, Malformed)
-        if message.expects_answer:
-            return item
-        if message.id is not None:
-            # The session fails the call because of it, so there is nothing to repeat if the link fails later.
-            carrier.in_flight.pop(message.id, None)
-        elif message.code == INTERNAL_ERROR:
+        if message.code == INTERNAL_ERROR and message.id is None:
             # The transport's own report, such as that a notification was not accepted: the way is in doubt.
             logger.warning("%s: %s", carrier.name, message.reason)
             self._suspect(carrier)
             return None
+        carrier.garbage += 1
+        if carrier.garbage >= MAX_GARBAGE:
+            self.lose(carrier, too_many_faults("it", MAX_GARBAGE, message.reason))
+            return None
+        if not message.expects_answer and message.id is not None:
+            # The session fails the call because of it, so there is nothing to repeat if the link fails later.
+            carrier.in_flight.pop(message.id, None)
         return item
 
     def _suspect(self, carrier: Carrier) -> None:

@@ -36,6 +36,7 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
+from trio_mcp.session.session import LinkLostError
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
@@ -254,7 +255,10 @@ class HttpSession:
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
-        self.connection.feed(message, metadata, held)
+        try:
+            self.connection.feed(message, metadata, held)
+        except LinkLostError as exc:
+            self.end(str(exc))
         for item in items:
             if type(item) is Notification and item.method == "notifications/cancelled":
                 request_id: Any = (item.params or {}).get("requestId")
