@@ -33,6 +33,7 @@ ASKED: dict[str, tuple[str, str, dict[str, str], int]] = {
     "a page in a sandbox": ("POST", "/mcp", {"origin": "null"}, 403),
     "an image on a foreign page": ("GET", "/mcp", {"sec-fetch-site": "cross-site"}, 403),
     "a program, another path": ("POST", "/admin", {}, 404),
+    "a program, whether there is another path": ("HEAD", "/admin", {}, 404),
     "a program, a path above": ("POST", "/", {}, 404),
     "a program, a path below": ("POST", "/mcp/x", {}, 404),
     "a program, another path in other words": ("POST", "/mcp/../admin", {}, 404),
