@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.http_peer import http_request, peer, streaming
 from tests.kit.golden import recorded
@@ -175,6 +176,18 @@ async def test_a_recorder_of_lines_passes_nothing_on_that_begins_like_http(kind:
             await stream.send_all(LINE[20:] + LINE)
             await stream.send_eof()
             assert (await _rest(stream)).count(b"\n") == 2
+
+
+async def test_a_recorder_of_lines_gives_up_a_client_that_says_nothing(autojump_clock: MockClock) -> None:
+    """Its server, which would do so, is only connected to after the first line."""
+    tape = Tape()
+    async with (
+        recorded("tcp://127.0.0.1:9", tape) as url,
+        await trio.open_tcp_stream("127.0.0.1", httpx.URL(url).port or 0) as stream,
+    ):
+        assert await stream.receive_some() == b""
+    (event,) = tape.events
+    assert "did not send its first message in time" in event.facts["reason"]
 
 
 async def _rest(stream: trio.SocketStream) -> bytes:
