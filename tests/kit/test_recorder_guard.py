@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.http_peer import http_request, peer, streaming
 from tests.kit.golden import recorded
@@ -33,6 +34,7 @@ ASKED: dict[str, tuple[str, str, dict[str, str], int]] = {
     "a page in a sandbox": ("POST", "/mcp", {"origin": "null"}, 403),
     "an image on a foreign page": ("GET", "/mcp", {"sec-fetch-site": "cross-site"}, 403),
     "a program, another path": ("POST", "/admin", {}, 404),
+    "a program, whether there is another path": ("HEAD", "/admin", {}, 404),
     "a program, a path above": ("POST", "/", {}, 404),
     "a program, a path below": ("POST", "/mcp/x", {}, 404),
     "a program, another path in other words": ("POST", "/mcp/../admin", {}, 404),
@@ -174,6 +176,18 @@ async def test_a_recorder_of_lines_passes_nothing_on_that_begins_like_http(kind:
             await stream.send_all(LINE[20:] + LINE)
             await stream.send_eof()
             assert (await _rest(stream)).count(b"\n") == 2
+
+
+async def test_a_recorder_of_lines_gives_up_a_client_that_says_nothing(autojump_clock: MockClock) -> None:
+    """Its server, which would do so, is only connected to after the first line."""
+    tape = Tape()
+    async with (
+        recorded("tcp://127.0.0.1:9", tape) as url,
+        await trio.open_tcp_stream("127.0.0.1", httpx.URL(url).port or 0) as stream,
+    ):
+        assert await stream.receive_some() == b""
+    (event,) = tape.events
+    assert "did not send its first message in time" in event.facts["reason"]
 
 
 async def _rest(stream: trio.SocketStream) -> bytes:

@@ -249,6 +249,13 @@ def test_a_damaged_file_is_named_and_left_alone(
     assert list(FileTokens().folder.glob("*.json")) == [path]
 
 
+@pytest.mark.parametrize("command", ["login", "logout", "list"])
+def test_a_url_that_is_not_text_is_one_line(capfd: pytest.CaptureFixture[str], command: str) -> None:
+    """As a shell passes bytes that are not UTF-8."""
+    assert main([command, "https://host.example/\udcff"]) == USAGE
+    assert "url must not contain half a character" in capfd.readouterr().err
+
+
 def test_a_login_at_an_identity_provider_is_listed_as_one_and_dropped_by_its_url(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -188,19 +188,20 @@ class OAuth:
         Raises:
             AuthorizationError: If it was dropped, but could not be revoked; or the store can't be written.
         """
-        # Dropped first: an authorization server that does not respond must not keep a login here.
-        dropped = [await kept.forget(server) for kept in (self._kept, self._at_providers)]
-        logins = [login for login in dropped if login is not None]
+        found = False
         failure: AuthorizationError | None = None
-        for login in logins:
+        for kept in (self._kept, self._at_providers):
             try:
-                await self._revoke(login, self._kept.fetching(server))
-            except AuthorizationError as error:
-                failure = error
-        # After the last of them: that one can't be revoked must not keep another from it.
+                # Dropped first: an authorization server that does not respond must not keep the login here.
+                login = await kept.forget(server)
+                if login is not None:
+                    found = True
+                    await self._revoke(login, kept.fetching(server))
+            except AuthorizationError as error:  # the other login is dropped nevertheless
+                failure = failure or error
         if failure is not None:
             raise failure
-        return bool(logins)
+        return found
 
     async def _revoke(self, login: Login, fetch: FetchFunction) -> None:
         async def act(step: Step) -> object:

@@ -1,7 +1,7 @@
 """What a recorder of HTTP and WebSocket passes on: requests of this machine, to what its target serves.
 
-It adds the credentials of the command line to each request, and its own Host. A web page that could reach it would act
-as the user, and no check of the server's own would notice.
+It adds the credentials of the command line to each request, and puts the target's own Host in the place of the
+client's. So a web page that could reach it would act as the user, and no check of the target's would notice.
 """
 
 from __future__ import annotations

@@ -119,8 +119,9 @@ class HttpRecorder:
     async def _refuse(self, connection: h11.Connection, client: trio.SocketStream, status: int, text: str) -> None:
         fields = [("Content-Type", "text/plain"), ("Content-Length", str(len(text))), ("Connection", "close")]
         with contextlib.suppress(h11.LocalProtocolError):
-            head = connection.send(h11.Response(status_code=status, headers=fields)) or b""
-            await client.send_all(head + (connection.send(h11.Data(data=text.encode())) or b""))
+            await client.send_all(connection.send(h11.Response(status_code=status, headers=fields)) or b"")
+            # In response to HEAD this fails, as there is no body then.
+            await client.send_all(connection.send(h11.Data(data=text.encode())) or b"")
 
     # --- what an exchange needs ---------------------------------------------------------------------------------------
 

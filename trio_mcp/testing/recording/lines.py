@@ -29,6 +29,10 @@ from trio_mcp.testing.transcript.tape import Tape
 
 __all__ = ["record_process", "record_socket"]
 
+FIRST_LINE = 60.0
+"""Seconds for the first line of a client on a socket. Chosen: longer than servers wait, which see no connection before.
+"""
+
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -72,7 +76,8 @@ async def record_socket(address: Address, listeners: list[trio.SocketListener], 
     async def serve(client: trio.SocketStream) -> None:
         number = next(numbers)
         try:
-            start = await first_line(partial(client.receive_some, CHUNK), LONGEST, "the client")
+            deadline = trio.current_time() + FIRST_LINE
+            start = await first_line(partial(client.receive_some, CHUNK), LONGEST, "the client", deadline)
             server = await open_socket(address)
         except trio.BrokenResourceError:
             return  # the client has left without a word
