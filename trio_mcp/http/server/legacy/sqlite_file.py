@@ -125,7 +125,8 @@ class SqliteFile:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the low byte; the others say more
+            # Its low byte; the others say more. What a function raised by itself has none.
+            if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise LockedFile(
                 f"{self._name} is locked: another process has been writing to it for {BUSY:g} seconds;"
