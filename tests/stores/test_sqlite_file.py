@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from tests import forks
-from tests.killed_stores import PROCESSES, Round
+from tests.killed_stores import NET, PROCESSES, Round
 from trio_mcp import SqliteEventStore, StoredEvent
 from trio_mcp.http.server.legacy import sqlite_file
 from trio_mcp.http.server.legacy.database import Database
@@ -67,7 +67,7 @@ async def test_what_is_stored_outlives_other_processes_that_open_and_close_the_f
 async def test_what_is_stored_outlives_the_processes_that_are_killed(tmp_path: Path) -> None:
     """`.ci/long stores` does it for a minute."""
     killed = Round(tmp_path, seed=1, lives=3)
-    with trio.fail_after(300):
+    with trio.fail_after(NET):
         await killed.run()
     assert killed.faults == []
     assert {session.rsplit("-", 1)[0] for session, _ in killed.stored} == {f"1-{place}" for place in range(PROCESSES)}
