@@ -120,6 +120,11 @@ class SqliteFile:
                 connection, self._connection = self._connection, None
                 connection.close()
 
+    def __del__(self) -> None:
+        # A store need not be closed; from 3.13 on, Python warns of a connection that is left to it.
+        if self._connection is not None:
+            self._connection.close()
+
     @contextlib.contextmanager
     def _saying_what_is_locked(self) -> Iterator[None]:
         try:
