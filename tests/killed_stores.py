@@ -36,6 +36,9 @@ LIVES = 10
 LONGEST = 60
 """How many events a process may store before it is killed."""
 
+NET = 300
+"""Seconds. Against a hang only."""
+
 
 # --- a process --------------------------------------------------------------------------------------------------------
 
@@ -46,16 +49,17 @@ async def _live(path: str, seed: str) -> None:
     numbers = [itertools.count(1), itertools.count(1)]
     while True:
         async with AsyncExitStack() as stack:
+            stores: list[SqliteEventStore] = []
             for stream in range(rng.randint(1, 2)):
                 # The second name leads to the same file.
                 store = SqliteEventStore(rng.choice([path, f"{path}-link"]), max_events=10**9)
-                await stack.enter_async_context(store)
+                stores.append(await stack.enter_async_context(store))
                 await _append(rng.randint(0, 5), store, seed, stream, numbers[stream])
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_append, rng.randint(0, 20), store, seed, stream, numbers[stream])
+                for stream, store in enumerate(stores):
+                    nursery.start_soon(_append, rng.randint(0, 20), store, seed, stream, numbers[stream])
                 if rng.random() < 0.5:
-                    await stack.aclose()  # the other task opens one of the stores again
-            await store.aclose()
+                    await stores[0].aclose()  # while it is used: its task opens it again
 
 
 async def _append(count: int, store: SqliteEventStore, session: str, stream: int, numbers: Iterator[int]) -> None:
@@ -110,13 +114,16 @@ class Round:
             process = await trio.lowlevel.open_process(command, stdout=-1, stderr=file)
         assert process.stdout is not None
         text = b""
-        async with process.stdout:
-            # The pipe ends when the process has ended, and not before all that it had printed was read.
-            async for chunk in process.stdout:
-                text += chunk
-                if text.count(b"\n") >= events:
-                    process.kill()
-        await process.wait()
+        try:
+            async with process.stdout:
+                # The pipe ends when the process has ended, and not before all that it had printed was read.
+                async for chunk in process.stdout:
+                    text += chunk
+                    if text.count(b"\n") >= events:
+                        process.kill()
+            await process.wait()
+        finally:
+            process.kill()  # if it hangs, and this was cancelled
         for line in text.decode().split("\n")[:-1]:
             session, stream, number = line.split()
             self.stored[session, int(stream)] = int(number)
@@ -150,7 +157,8 @@ async def _rounds(seconds: float, seed: int) -> int:
     while trio.current_time() < end:
         with tempfile.TemporaryDirectory() as folder:
             each = Round(Path(folder), seed + rounds)
-            await each.run()
+            with trio.fail_after(NET):
+                await each.run()
         rounds += 1
         events += sum(each.stored.values())
         failed += bool(each.faults)

@@ -65,6 +65,20 @@ async def test_each_transport_is_shown_without_secrets(transport: str, capsys: p
     assert ("server/discover" in shown) is (transport != "sse")
 
 
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_server_of_this_machine_is_traced_without_the_proxy(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A proxy would learn the token; and this one does not exist."""
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(getattr(server, f"serve_{kind}"), port=0))
+        async with Client(Trace().of(HttpServerParameters(url, kind=kind, headers=HEADERS))) as client:
+            await client.list_tools()
+        nursery.cancel_scope.cancel()
+    assert " <-- result of tools/list" in capsys.readouterr().err
+
+
 async def test_a_process_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["-c", "import sys; print('no JSON'); sys.stdin.readline()", "--token", "s3cr3t"]
     with pytest.raises(Exception, match="exited with status 0"):

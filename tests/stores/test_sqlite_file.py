@@ -15,9 +15,10 @@ import pytest
 import trio
 
 from tests import forks
-from tests.killed_stores import PROCESSES, Round
+from tests.killed_stores import NET, PROCESSES, Round
+from tests.waiting import eventually
 from trio_mcp import SqliteEventStore, StoredEvent
-from trio_mcp.http.server.legacy import sqlite_file
+from trio_mcp.http.server.legacy import database, sqlite_file
 from trio_mcp.http.server.legacy.database import Database
 
 
@@ -67,7 +68,7 @@ async def test_what_is_stored_outlives_other_processes_that_open_and_close_the_f
 async def test_what_is_stored_outlives_the_processes_that_are_killed(tmp_path: Path) -> None:
     """`.ci/long stores` does it for a minute."""
     killed = Round(tmp_path, seed=1, lives=3)
-    with trio.fail_after(300):
+    with trio.fail_after(NET):
         await killed.run()
     assert killed.faults == []
     assert {session.rsplit("-", 1)[0] for session, _ in killed.stored} == {f"1-{place}" for place in range(PROCESSES)}
@@ -105,11 +106,16 @@ async def test_a_process_has_one_connection_to_a_file_until_its_last_store_is_cl
     assert descriptors(path) == 0
 
 
-async def test_a_store_that_is_dropped_unclosed_does_not_keep_the_file_open(path: Path) -> None:
+async def test_a_store_that_is_dropped_unclosed_does_not_keep_the_file_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It need not be closed."""
+    monkeypatch.setattr(database, "IDLE", 0)
     async with SqliteEventStore(path) as store:
         await SqliteEventStore(path).append("a", [event(1)])
         assert await store.after("a", 1, 0) == [event(1)]
+    del store
+    await eventually(lambda: not descriptors(path))
 
 
 async def test_a_file_in_the_place_of_another_is_another_file(path: Path) -> None:
@@ -203,13 +209,13 @@ async def test_no_other_process_writes_while_an_operation_reads_and_writes(path:
             other.execute("INSERT INTO numbers VALUES (100)")
         connection.execute("INSERT INTO numbers VALUES (?)", found)
 
-    database = Database(str(path), prepare)
-    await database.run(lambda _: None)
+    numbers = Database(str(path), prepare)
+    await numbers.run(lambda _: None)
     with another_connection(path) as other:
         for _ in range(3):
-            await database.run(count)
+            await numbers.run(count)
         assert other.execute("SELECT number FROM numbers").fetchall() == [(0,), (1,), (2,)]
-    await database.close()
+    await numbers.close()
 
 
 async def test_a_file_that_stays_locked_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

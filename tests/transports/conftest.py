@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx  # noqa: F401 - before the function that it takes is replaced
 import pytest
 from trio.testing import MockClock
+
+from trio_mcp.http.client import wire
+from trio_mcp.http.client.sending import on_httpx
+from trio_mcp.http.client.sending.on_httpx import proxied_sender
 
 
 @pytest.fixture
@@ -19,8 +22,10 @@ def autojump_clock() -> MockClock:
 def every_sender(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run each test on a link's default transports, and on the client that goes through proxies."""
     with pytest.MonkeyPatch.context() as patch:
-        # httpx has its own reference to the function, so it does not look for the proxy.
-        patch.setattr("urllib.request.getproxies", lambda: {"all": "proxy"} if request.param == "client" else {})
+        # The servers of the tests are on this machine, for which there is no proxy.
+        if request.param == "client":
+            patch.setattr(wire, "proxy_of", lambda url: "http://proxy.example")
+            patch.setattr(on_httpx, "proxied_sender", lambda proxy: proxied_sender(None))
         yield
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 from trio.testing import MockClock
@@ -20,11 +21,21 @@ from trio.testing import MockClock
 from tests.http_peer import Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
+from tests.tables import by_outcome
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
 from tests.waiting import eventually
-from trio_mcp import Client, Disconnected, HttpError, HttpServerParameters, Server, TransportError
+from trio_mcp import (
+    Client,
+    Disconnected,
+    HttpError,
+    HttpServerParameters,
+    Server,
+    TransportError,
+    streamable_http_client,
+)
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.client.proxies import proxy_of
 from trio_mcp.http.client.sending import cookies, http1
 from trio_mcp.http.client.sending.sender import CONNECT_TIMEOUT, KEPT_ALIVE
 from trio_mcp.http.client.wire import HttpWire, http_wire
@@ -618,3 +629,79 @@ async def test_a_proxy_that_the_environment_names_is_used(monkeypatch: pytest.Mo
         async with Client("http://mcp.example/mcp") as client:
             await works(client)
         assert server.asked[-1].path == "http://mcp.example/mcp"
+
+
+VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take what the machine says of proxies out of the environment."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+async def test_a_server_of_this_machine_is_reached_without_the_proxy(
+    variable: str, no_proxies: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy would send the request to itself, and learn the token."""
+    async with peer() as proxy, peer({"server/discover": discovered, "tools/call": ok}) as server:
+        monkeypatch.setenv(variable, proxy.url.removesuffix("/mcp"))
+        async with Client(HttpServerParameters(server.url, headers={"Authorization": "Bearer s3cret"})) as client:
+            await works(client)
+        assert server.asked[-1].headers["authorization"] == "Bearer s3cret"
+        assert proxy.connections == 0
+
+
+async def test_a_proxy_of_the_callers_own_client_is_used_for_any_server(
+    no_proxies: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with peer({"server/discover": discovered, "tools/call": ok}) as proxy:
+        async with (
+            httpx.AsyncClient(proxy=proxy.url.removesuffix("/mcp")) as http_client,
+            Client(lambda: streamable_http_client("http://127.0.0.1:9/mcp", http_client=http_client)) as client,
+        ):
+            await works(client)
+        assert proxy.asked[-1].path == "http://127.0.0.1:9/mcp"
+
+
+@pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:9", "http://proxy.example:port"])
+async def test_a_proxy_that_is_of_no_use_is_named_as_the_reason(
+    proxy: str, no_proxies: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("all_proxy", proxy)
+    with pytest.raises(TransportError, match="the proxy that the environment or the system names can't be used"):
+        async with Client("http://mcp.example/mcp"):
+            pass
+
+
+PROXY = "http://proxy.example:3128"
+
+
+@by_outcome(
+    "url",
+    "expected",
+    {
+        None: "http://127.0.0.1:8000/mcp | https://127.255.0.9/ | http://localhost/mcp | http://LOCALHOST.:80/mcp | "
+        "http://files.localhost:8000/mcp | http://[::1]:8000/mcp | http://[::ffff:127.0.0.1]/ | http://127.1/ | "
+        "http://2130706433/ | http://0x7f.1/ | http://0.0.0.0:8000/mcp | http://[::]/ | http://u:p@localhost/ | "
+        "http://other.example.com/mcp | http://below.other.example.com/mcp | http://port.example:8080/",
+        PROXY: "http://mcp.example/mcp | https://mcp.example/mcp | http://10.0.0.1/ | http://128.0.0.1/ | "
+        "http://[::2]/ | http://localhost.example/ | http://notlocalhost/ | http://127.0.0.1.example/ | "
+        "http://localhost@mcp.example/ | http://port.example/ | http://another.example.com/",
+    },
+)
+def test_which_proxy(url: str, expected: str | None, no_proxies: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None for this machine, by any of its names, and for what `NO_PROXY` names."""
+    assert proxy_of(url) is None
+    monkeypatch.setenv("all_proxy", "proxy.example:3128")
+    monkeypatch.setenv("no_proxy", ".other.example.com, port.example:8080")
+    assert proxy_of(url) == expected
+
+
+def test_the_proxy_of_a_scheme_comes_first(no_proxies: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://all.example")
+    monkeypatch.setenv("https_proxy", PROXY)
+    assert [proxy_of(f"{scheme}://mcp.example/") for scheme in ("http", "https")] == ["socks5://all.example", PROXY]

@@ -13,8 +13,9 @@ from trio_mcp._addresses import Reach, reach
 from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.auth.rules.steps import Fetch, Fetched
-from trio_mcp.auth.rules.urls import UrlPolicy, is_loopback
+from trio_mcp.auth.rules.urls import UrlPolicy
 from trio_mcp.errors import AuthorizationError, Disconnected, MessageTooLarge
+from trio_mcp.http.client.proxies import proxy_of
 from trio_mcp.http.client.sending.on_httpx import disconnected, parts_of, response_of, trusting
 from trio_mcp.http.client.sending.sender import HttpResponse
 from trio_mcp.http.headers import JSON, MAX_URL, shown
@@ -45,16 +46,7 @@ class Network:
 
     def proxy(self, url: str) -> str | None:
         """Return the proxy that the environment or the system configures for a URL, if any."""
-        from urllib.request import getproxies, proxy_bypass
-
-        parts = urlsplit(url)
-        proxies = getproxies()
-        found = proxies.get(parts.scheme) or proxies.get("all")
-        # To a proxy, loopback would be its own.
-        if not found or is_loopback(url) or proxy_bypass(parts.hostname or ""):
-            return None
-        # The variable may be `proxy.example:3128`.
-        return found if "://" in found else f"http://{found}"
+        return proxy_of(url)
 
     async def resolve(self, host: str, flags: int = 0) -> list[str]:
         """Return the addresses of a host, the best first.

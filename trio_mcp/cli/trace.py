@@ -179,6 +179,8 @@ class _TracedHttp(HttpConnector):
         import httpx  # noqa: ASYNC127 - a moment before anything runs
 
         from trio_mcp.http.client.door import sse_client
+        from trio_mcp.http.client.proxies import proxy_of
+        from trio_mcp.http.client.sending.on_httpx import trusting
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
@@ -190,6 +192,10 @@ class _TracedHttp(HttpConnector):
                 limits=limits,
                 headers={"User-Agent": f"trio-mcp/{__version__}"},
                 event_hooks={"request": [self._asked], "response": [self._answered]},
+                # As a link without such a client does: httpx by itself sends requests to this machine to a proxy, too.
+                verify=trusting(),
+                proxy=proxy_of(self.parameters.url),
+                trust_env=False,
             ) as client,
             connect(
                 self.parameters.url, headers=self.parameters.headers, auth=self.parameters.auth, http_client=client

@@ -99,6 +99,24 @@ async def test_rotation() -> None:
         assert len(issuer.fetched) == 4
 
 
+async def test_rotation_of_a_key_without_a_name() -> None:
+    """As with a name: the token of a new key is not invalid, and that of the former key is in the end."""
+    issuer, clock = Issuer(), Clock()
+    former = partial(token, {"kid": ...}, exp=int(NOW) + 100_000)
+    new = partial(former, key=OTHER)
+    issuer.documents[JWKS] = public(KEY)
+    async with protected(issuer, clock) as (_, guard):
+        assert await outcome(guard, former()) == GOOD
+        issuer.documents[JWKS] = public(OTHER)
+        assert await outcome(guard, new()) == AWAY
+        clock.now += RETRY + 1
+        assert await outcome(guard, new()) == GOOD
+        assert issuer.fetched == [METADATA, JWKS, JWKS]
+        assert await outcome(guard, former(jti="another")) == AWAY
+        clock.now += RETRY + 1
+        assert await outcome(guard, former(jti="another")) == REFUSED
+
+
 async def test_a_key_that_is_published_while_the_keys_are_fetched_may_be_a_new_one() -> None:
     issuer, clock = Issuer(), Clock()
     reached, go = trio.Event(), trio.Event()

@@ -108,7 +108,8 @@ class _Check:
             keys = self._given.find(kid, algorithm)
         else:
             # This may wait for the issuer, so all that can be refused without keys has been by now.
-            keys = await issuer.find(kid, algorithm, claims.issued_at)
+            fits = partial(is_signed_by, jws, algorithm=algorithm)
+            keys = await issuer.find(kid, algorithm, claims.issued_at, fits)
         # Not before the keys: with them the metadata was read, and so the issuer's own spelling.
         if claims.issuer != issuer.issuer:
             raise InvalidToken(f"its issuer differs from {issuer.issuer!r} by the slash at the end")

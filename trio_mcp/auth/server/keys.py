@@ -124,13 +124,16 @@ class IssuerKeys:
         self._problem = ""
         self._under_way: trio.Event | None = None
 
-    async def find(self, kid: object, algorithm: str, issued_at: float | None = None) -> Sequence[Key]:
+    async def find(
+        self, kid: object, algorithm: str, issued_at: float | None, fits: Callable[[Key], bool]
+    ) -> Sequence[Key]:
         """Return the keys that can have made a signature.
 
         Args:
             kid: What the header of the token says; None if it says nothing.
             algorithm: The algorithm of the signature.
             issued_at: When the token says that it was issued.
+            fits: Whether a key has made it. Only called where the token does not name its key.
 
         Raises:
             InvalidToken: If the issuer has no such key.
@@ -146,16 +149,24 @@ class IssuerKeys:
             self._start()
         if (keys := self._keys) is None or self._clock() - self._fetched_at > STALE:
             raise Unavailable(self._problem)
-        if kid is not None and not keys.knows(kid):
+
+        def lacks_it(keys: KeySet) -> bool:
+            if kid is not None:
+                return not keys.knows(kid)
+            # Without a name there is at most one key to try, and the issuer may have replaced it.
+            only = keys.find(None, algorithm)
+            return bool(only) and not any(map(fits, only))
+
+        if lacks_it(keys):
             await self._renew()
             keys = self._keys or keys
-            if not keys.knows(kid) and not self._is_settled(seen, issued_at):
+            if lacks_it(keys) and not self._is_settled(seen, issued_at):
                 # The issuer may have begun to sign with a new key since the last fetch. Those who have such a token
                 # must not be sent to sign in again because garbage has used up the fetch that would find the key.
                 if self._failed_at > self._fetched_at:
                     raise Unavailable(self._problem)
                 raise NotYet(
-                    f"an access token can't be checked yet: it has an unknown key, and the keys of {self._configured} "
+                    f"an access token can't be checked yet: it has no known key, and the keys of {self._configured} "
                     f"were fetched less than {RETRY:.0f} s ago"
                 )
         if not (found := keys.find(kid, algorithm)):

@@ -18,6 +18,7 @@ from trio_mcp.errors import TransportError
 from trio_mcp.http.client.auth import Attempt, Auth, Signer, opened
 from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.http.client.proxies import proxy_of
 from trio_mcp.http.client.sending.http1 import Http1Sender
 from trio_mcp.http.client.sending.sender import HttpResponse, Sender, Written
 from trio_mcp.http.headers import MAX_URL, shown
@@ -194,7 +195,7 @@ async def http_wire(
 
 @contextlib.asynccontextmanager
 async def _sending(url: str, http_client: Any) -> AsyncIterator[Sender]:
-    if http_client is None and not _has_proxy(url):
+    if http_client is None and (proxy := proxy_of(url)) is None:
         sender = Http1Sender(url)
         try:
             yield sender
@@ -207,12 +208,5 @@ async def _sending(url: str, http_client: Any) -> AsyncIterator[Sender]:
     if http_client is not None:
         yield HttpxSender(http_client)
     else:
-        async with proxied_sender() as sender_through_proxies:
-            yield sender_through_proxies
-
-
-def _has_proxy(url: str) -> bool:
-    """Return whether the environment or the system configures a proxy that may apply to a URL; httpx then decides."""
-    from urllib.request import getproxies
-
-    return not getproxies().keys().isdisjoint({urlsplit(url).scheme, "all"})
+        async with proxied_sender(proxy) as sender_through_proxy:
+            yield sender_through_proxy

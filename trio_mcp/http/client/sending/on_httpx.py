@@ -79,15 +79,31 @@ class HttpxSender:
 
 
 @contextlib.asynccontextmanager
-async def proxied_sender() -> AsyncIterator[HttpxSender]:
-    """Open a sender that goes through the proxies that the environment or the system configures."""
+async def proxied_sender(proxy: str | None) -> AsyncIterator[HttpxSender]:
+    """Open a sender that goes through a proxy.
+
+    Raises:
+        TransportError: If httpx can't use such a proxy.
+    """
     import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
     from trio_mcp.http.client.sending.cookies import BoundedCookies
 
-    # No limits here, as the link has its own.
+    # No limits here, as the link has its own. The environment was looked at before: httpx would look again, and send
+    # requests to this machine to a proxy.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
-    async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
+    try:
+        client = httpx.AsyncClient(
+            timeout=CONNECT_TIMEOUT,
+            limits=limits,
+            cookies=BoundedCookies(),
+            verify=trusting(),
+            proxy=proxy,
+            trust_env=False,
+        )
+    except (ValueError, ImportError, httpx.InvalidURL) as exc:  # no scheme of a proxy; SOCKS without its package
+        raise TransportError(f"the proxy that the environment or the system names can't be used: {exc}") from None
+    async with client:
         yield HttpxSender(client)
 
 

@@ -120,12 +120,18 @@ class SqliteFile:
                 connection, self._connection = self._connection, None
                 connection.close()
 
+    def __del__(self) -> None:
+        # A store need not be closed; from 3.13 on, Python warns of a connection that is left to it.
+        if self._connection is not None:
+            self._connection.close()
+
     @contextlib.contextmanager
     def _saying_what_is_locked(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the low byte; the others say more
+            # Its low byte; the others say more. What a function raised by itself has none.
+            if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise LockedFile(
                 f"{self._name} is locked: another process has been writing to it for {BUSY:g} seconds;"

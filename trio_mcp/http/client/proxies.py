@@ -1,0 +1,46 @@
+"""Which proxy the environment, or the system, has for a URL."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from urllib.parse import urlsplit
+
+from trio_mcp._addresses import is_loopback
+
+__all__ = ["proxy_of"]
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the URL of the proxy for a URL; None if requests go there directly.
+
+    The variables ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` say so, or the settings of the system.
+    Requests to this machine never go through a proxy: to that, ``localhost`` is itself, and it would learn the tokens
+    of a server that only this machine can reach.
+    """
+    parts = urlsplit(url)
+    if _is_here(parts.hostname or ""):
+        return None
+    # Late: it takes a while to import, and a local server does without.
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    # With the port, as `NO_PROXY` may name one.
+    if not found or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    # The variable may be `proxy.example:3128`.
+    return found if "://" in found else f"http://{found}"
+
+
+def _is_here(host: str) -> bool:
+    """Return whether a host is this machine, by its form alone."""
+    name = host.removesuffix(".").lower()
+    # RFC 6761, section 6.3: whatever is below it is loopback, too.
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    with contextlib.suppress(OSError, ValueError):
+        # Also as only resolvers read it: 127.1, 2130706433.
+        host = socket.inet_ntoa(socket.inet_aton(host))
+    # The unspecified addresses lead to this machine as well.
+    return is_loopback(host) or host in ("0.0.0.0", "::")
