@@ -412,4 +412,4 @@ async def test_what_the_official_server_below_2_prints_about_the_probe_is_not_sh
         with pytest.raises(McpError):
             async with Client(target, mode="2026-07-28"):
                 pass
-        assert sum("server/discover" in line for line in lines) > 20
+        assert any("server/discover" in line for line in lines)
