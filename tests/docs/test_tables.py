@@ -141,6 +141,7 @@ STATED = {
     "faults of a peer in a row, with nothing valid in between": constant("MAX_FAULTS", "trio_mcp.session."),
     "faults of a server in a row, over one of a list of ways": constant("MAX_GARBAGE", FAILOVER),
     "faults of a peer that a session logs, without on_error": constant("MAX_LOGGED_FAULTS"),
+    "bytes of a child's standard error about the probe for its era, until that is known": constant("MAX_HELD"),
     "messages in a memory link, each way": link.BUFFER,
     "names of tools that a list of ways may call again": constant("MAX_TOOLS", FAILOVER),
     "URIs subscribed to over a list of ways": constant("MAX_URIS", FAILOVER),

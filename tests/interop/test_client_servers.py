@@ -20,6 +20,7 @@ from trio_mcp import (
     McpError,
     RequestTimeout,
     ResourceUpdated,
+    StdioServerParameters,
     ToolsListChanged,
     TransportError,
     UnknownTool,
@@ -394,3 +395,21 @@ async def test_the_transport_of_2024(environment: dict[str, str]) -> None:
                 with pytest.raises(RequestTimeout):
                     await client.call_tool("slow", {"seconds": 60}, timeout=0.2)
                 assert (await client.call_tool("echo", {"text": "é\u2028"})).text == "é\u2028"
+
+
+async def test_what_the_official_server_below_2_prints_about_the_probe_is_not_shown(
+    python_v1: Path, environment: dict[str, str]
+) -> None:
+    """Version 1.30 prints a hundred lines about a method that it does not know. In a fixed mode there is no probe, so
+    they are the server's answer to what was asked, and are shown."""
+    program = 'from mcp.server.fastmcp import FastMCP; FastMCP("old").run()'
+    lines: list[str] = []
+    target = StdioServerParameters(str(python_v1), ["-c", program], env=environment, stderr=lines.append)
+    with trio.fail_after(DEADLINE):
+        async with Client(target) as client:
+            assert client.protocol_version == "2025-11-25"
+        assert lines == []
+        with pytest.raises(McpError):
+            async with Client(target, mode="2026-07-28"):
+                pass
+        assert any("server/discover" in line for line in lines)

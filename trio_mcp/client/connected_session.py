@@ -9,13 +9,14 @@ import trio
 
 from trio_mcp import _attrs as attrs
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
-from trio_mcp.eras.client_negotiation import ModernClientEra
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.eras.client_negotiation import ModernClientEra, ServerDeclaration
+from trio_mcp.errors import RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
-from trio_mcp.session.calls import UNLIMITED, Limits
+from trio_mcp.session.calls import UNLIMITED, Limit, Limits
 from trio_mcp.session.client import ClientSession
+from trio_mcp.stdio.probing import Probing
 from trio_mcp.types.common import LoggingLevel
 
 __all__ = ["ConnectedSession"]
@@ -30,10 +31,12 @@ class ConnectedSession(ClientSession):
         *,
         on_notification: Callable[[Notification], Awaitable[None]],
         subscriptions: Subscriptions,
+        probing: Probing,
         log_level: LoggingLevel | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*link, **options)
+        self._probing = probing
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
         self._subscriptions = subscriptions
@@ -54,6 +57,16 @@ class ConnectedSession(ClientSession):
         era = super()._modern_era(revision)
         # The era stamps each request with the level.
         return attrs.evolve(era, log_level=self._log_level)
+
+    async def _probe(self, revision: str, timeout: Limit) -> tuple[list[str], ServerDeclaration | None]:
+        try:
+            return await super()._probe(revision, timeout)
+        except RequestTimeout:
+            # Perhaps it is still starting, and what it prints says why that takes so long.
+            self._probing.end()
+            raise
+        finally:
+            self._probing.answered()
 
     async def received_error(self, error: RemoteProtocolError) -> None:
         self.last_fault = error  # named in the error if connecting then times out

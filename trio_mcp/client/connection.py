@@ -25,6 +25,7 @@ from trio_mcp.http.client.auth import extensions_of
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.limits import CallOptions, SessionOptions
+from trio_mcp.stdio.probing import PROBING, Probing
 from trio_mcp.stopwatch import STOPWATCH, Stopwatch
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation, LoggingLevel
@@ -147,6 +148,8 @@ class Connection:
         session: ConnectedSession | None = None
         # For everything of this client that has a time limit: the task, and those that it starts, have it.
         STOPWATCH.set(self.stopwatch)
+        probing = Probing()
+        PROBING.set(probing if self._mode == "auto" else None)
         try:
             with self._scope:
                 # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
@@ -162,6 +165,7 @@ class Connection:
                             log_level=self._log_level,
                             on_notification=self._received,
                             subscriptions=self._subscriptions,
+                            probing=probing,
                         )
                         # Before the session reads anything: a legacy server may ask as soon as it is initialized.
                         self.inputs.attach(session)
@@ -171,6 +175,7 @@ class Connection:
                             except ProcessExited as exc:
                                 exc.answered = False
                                 raise
+                            probing.end(legacy=not session.modern)
                             # From here on the session's own timeouts count.
                             connecting.deadline = float("inf")
                             # Not before: a call that could be made earlier would not know the revision.
@@ -181,6 +186,7 @@ class Connection:
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
+            probing.end()
             # Also when connecting failed: a concurrent `aclose` waits for this event.
             self._ended.set()
 

@@ -121,10 +121,16 @@ class ClientSession(BaseSession):
         """
         check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
-        supported, server = await self._probe(revision, timeout)
-        chosen = modern_choice(supported)
-        if server is None or chosen is None:
-            raise NegotiationError("the server serves no modern revision that this client speaks", tuple(supported))
+        # From here on, as nothing else is meant: a client of the modern era answers no requests.
+        self._peer.revision = revision
+        try:
+            supported, server = await self._probe(revision, timeout)
+            chosen = modern_choice(supported)
+            if server is None or chosen is None:
+                raise NegotiationError("the server serves no modern revision that this client speaks", tuple(supported))
+        except BaseException:
+            self._peer.revision = None
+            raise
         return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
 
     async def negotiate(self, *, handshake_first: bool = False, timeout: Limit = USE_SESSION) -> ServerDeclaration:

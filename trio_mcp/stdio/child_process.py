@@ -23,6 +23,7 @@ from trio_mcp.convert import call_back
 from trio_mcp.errors import TransportError
 from trio_mcp.lines import PipeReader
 from trio_mcp.stdio.parameters import StderrSink, StdioServerParameters, default_environment
+from trio_mcp.stdio.probing import PROBING, Held
 
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
 
@@ -229,12 +230,16 @@ class ChildOutput(trio.abc.ReceiveStream):
         # A descendant that keeps writing must not keep us reading.
         if self._left <= 0:
             return b""
-        try:
-            data = self._stream.receive_nowait(max_bytes)
-        except trio.WouldBlock:
-            return b""
+        data = self.receive_nowait(max_bytes)
         self._left -= len(data)
         return data
+
+    def receive_nowait(self, max_bytes: int | None = None) -> bytes:
+        """Return what is in the pipe now, or nothing."""
+        try:
+            return self._stream.receive_nowait(max_bytes)
+        except trio.WouldBlock:
+            return b""
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -251,32 +256,61 @@ class StderrCopier:
         ended: Set when the sink has taken everything.
     """
 
-    def __init__(self, stream: trio.abc.ReceiveStream, sink: StderrSink, label: str | None = None) -> None:
+    def __init__(self, stream: ChildOutput, sink: StderrSink, label: str | None = None) -> None:
         self.tail: deque[str] = deque(maxlen=TAIL)
         self.ended = trio.Event()
         self._stream = stream
         self._sink = sink
         self._before = b"" if label is None else f"[{label}] ".encode()
         # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
-        self._pending, self._taken = trio.open_memory_channel[bytes](PENDING)
+        self._pending, self._taken = trio.open_memory_channel[bytes | Held](PENDING)
+        self._rest = b""
+        # What is held back until the client knows the server's era.
+        self._held = Held(self._catch_up)
+        probing = PROBING.get()
+        if sink == "discard" or probing is None or not probing.hold(self._held):
+            self._held.release()
         # A limiter of its own: threads that wait for a slow terminal must not use up trio's default limit.
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:
         """Cut what is read into lines until the stream ends, and close the stream: the first task."""
-        rest = b""
         with self._pending:
             async with closing(self._stream.aclose):
                 while chunk := await self._receive():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    lines = [piece for line in lines for piece in _pieces(line)]
-                    # A line that does not end is delivered in pieces as it comes.
-                    if len(rest) > LONGEST_LINE:
-                        *begun, rest = _pieces(rest)
-                        lines += begun
-                    await self._keep(lines)
-                if rest:
-                    await self._keep([rest])
+                    await self._keep(self._cut(chunk))
+                if self._rest:
+                    await self._keep([self._rest])
+                # A server that ends like this is shown to the last line, whatever it is about.
+                self._held.release()
+
+    def _cut(self, chunk: bytes | bytearray) -> list[bytes]:
+        """Return the lines that are complete with this chunk."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        lines = [piece for line in lines for piece in _pieces(line)]
+        # A line that does not end is delivered in pieces as it comes.
+        if len(self._rest) > LONGEST_LINE:
+            *begun, self._rest = _pieces(self._rest)
+            lines += begun
+        return lines
+
+    def _catch_up(self) -> None:
+        """Take what the child has printed until now, while it is being held back."""
+        # Bounded, as a child may print without an end: what is held is, and each turn adds to that.
+        while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
+            lines = self._cut(chunk)
+            self.tail.extend(map(_text, lines))
+            self._held.add(lines)
+
+    def _can_hold(self) -> bool:
+        """Return whether lines may be held now; what is held is shown in its turn."""
+        if not self._held.begun:
+            try:
+                self._pending.send_nowait(self._held)
+            except (trio.WouldBlock, trio.ClosedResourceError):
+                return False  # a sink that is so slow gets everything
+            self._held.begun = True
+        return not self._held.over.is_set()
 
     async def _receive(self) -> bytes | bytearray:
         try:
@@ -287,20 +321,35 @@ class StderrCopier:
     async def _keep(self, lines: list[bytes]) -> None:
         # Before the sink gets them: a slow sink must not keep the error message from the last lines.
         self.tail.extend(map(_text, lines))
-        if self._sink != "discard":
+        if self._held.wants(lines) and self._can_hold():
+            self._held.add(lines)
+        elif self._sink != "discard":
             for line in lines:
                 await self._pending.send(line)
 
     async def deliver(self) -> None:
         """Hand the lines to the sink, however long it takes: the second task."""
-        async for line in self._taken:
-            if self._sink == "inherit":
-                # All lines that wait go in one write, and the thread is abandoned if cancelled: it may never return.
-                shown = b"".join(self._before + each + b"\n" for each in (line, *_waiting(self._taken)))
-                await trio.to_thread.run_sync(_write_stderr, shown, abandon_on_cancel=True, limiter=self._limiter)
-            else:
-                await self._call(_text(line))
+        async for first in self._taken:
+            lines: list[bytes] = []
+            # All lines that wait go in one write; a callback gets them one by one.
+            for each in (first, *(_waiting(self._taken) if self._sink == "inherit" else ())):
+                if isinstance(each, Held):
+                    await self._show(lines)
+                    await each.over.wait()
+                    lines, each.lines = each.lines, []
+                else:
+                    lines.append(each)
+            await self._show(lines)
         self.ended.set()
+
+    async def _show(self, lines: list[bytes]) -> None:
+        if self._sink == "inherit" and lines:
+            # The thread is abandoned if cancelled: it may never return.
+            shown = b"".join(self._before + each + b"\n" for each in lines)
+            await trio.to_thread.run_sync(_write_stderr, shown, abandon_on_cancel=True, limiter=self._limiter)
+        elif self._sink != "inherit":
+            for line in lines:
+                await self._call(_text(line))
 
     async def _call(self, line: str) -> None:
         assert not isinstance(self._sink, str)
@@ -326,7 +375,7 @@ def _pieces(line: bytes) -> Iterator[bytes]:
     yield line
 
 
-def _waiting(taken: trio.MemoryReceiveChannel[bytes]) -> Iterator[bytes]:
+def _waiting(taken: trio.MemoryReceiveChannel[bytes | Held]) -> Iterator[bytes | Held]:
     try:
         while True:
             yield taken.receive_nowait()

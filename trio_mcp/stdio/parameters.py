@@ -95,7 +95,8 @@ class StdioServerParameters:
         stderr: Where its standard error goes: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a callable
             (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB come in pieces. In each
             case the last lines are kept for error messages. A callback slower than the server makes the server wait
-            once a few hundred lines are pending.
+            once a few hundred lines are pending. What a server of the legacy era prints about ``server/discover``, with
+            which a `Client` finds out its era, is dropped if the handshake then succeeds.
         label: Stands in brackets before each line that is inherited; a `ClientGroup` puts the server's name there.
         shutdown_grace: Seconds that the process has to exit, first after its standard input was closed, and again
             after SIGTERM; then it is killed.

@@ -1,0 +1,110 @@
+"""What a server prints to standard error about the probe for its era: it is held back, and dropped if all is well.
+
+A server of the legacy era may print a hundred lines about that request, which it does not know, as if something had
+failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final
+
+import trio
+
+from trio_mcp._log import logger
+
+__all__ = ["PROBING", "Held", "Probing"]
+
+PROBE = b"server/discover"
+
+MAX_HELD = 64 * 1024
+"""Bytes that are held back. Chosen: nine times what the official Python SDK 1.30 prints about the probe."""
+
+
+class Held:
+    """What one server prints, from the first lines about the probe until its era is known.
+
+    Args:
+        catch_up: Reads what the server has printed already, and hands it to `add`.
+
+    Attributes:
+        lines: The lines; once `over` is set, those to be shown.
+        over: Set when they, and what follows them, may be shown.
+        begun: Whether lines are being held, or have been.
+    """
+
+    def __init__(self, catch_up: Callable[[], None]) -> None:
+        self.lines: list[bytes] = []
+        self.over = trio.Event()
+        self.begun = False
+        self._catch_up = catch_up
+        self._room = MAX_HELD
+        # Which of them are about the probe: from the first that were read together with its name, to the answer.
+        self._begin: int | None = None
+        self._end: int | None = None
+
+    def wants(self, lines: list[bytes]) -> bool:
+        """Return whether lines that were read together are to be held."""
+        # Nothing before the first lines about the probe: what a server says as it starts is wanted at once.
+        return not self.over.is_set() and (self.begun or any(PROBE in line for line in lines))
+
+    def add(self, lines: list[bytes]) -> None:
+        """Hold lines that were read together."""
+        if self._begin is None and self._end is None and any(PROBE in line for line in lines):
+            self._begin = len(self.lines)
+        self.lines += lines
+        self._room -= sum(len(line) + 1 for line in lines)
+        if self._room < 0:
+            self.release()
+
+    def answered(self) -> None:
+        """Record that the server has responded to the probe, so that what it prints from now on is not about it."""
+        if not self.over.is_set() and self._end is None:
+            # A server prints before it responds, but into another pipe, which may not have been read yet.
+            self._catch_up()
+            self._end = len(self.lines)
+
+    def release(self, *, dropping: bool = False) -> None:
+        """Let the lines be shown, without those about the probe if they are of no use."""
+        if self.over.is_set():
+            return
+        if dropping and self._begin is not None:
+            about = slice(self._begin, self._end)
+            text = b"\n".join(self.lines[about]).decode("utf-8", "replace")
+            logger.debug("a server of the legacy era printed this about server/discover:\n%s", text)
+            del self.lines[about]
+        self.over.set()
+
+
+class Probing:
+    """A client's search for the era of its server."""
+
+    def __init__(self) -> None:
+        self._held: list[Held] = []
+        self._over = False
+
+    def hold(self, held: Held) -> bool:
+        """Take lines to decide about; return False if the era is known."""
+        if not self._over:
+            self._held.append(held)
+        return not self._over
+
+    def answered(self) -> None:
+        """Record that the server has responded to the probe."""
+        for held in self._held:
+            held.answered()
+
+    def end(self, *, legacy: bool = False) -> None:
+        """Let all be shown, except what is about the probe if the server has turned out to be one of the legacy era.
+
+        Repeating it does nothing.
+        """
+        self._over = True
+        while self._held:
+            self._held.pop().release(dropping=legacy)
+
+
+# A variable, since links are opened by functions of the application, which get no arguments.
+PROBING: Final[ContextVar[Probing | None]] = ContextVar("PROBING", default=None)
+"""What the client whose task this is does to find out the era of its server; None if it knows."""
