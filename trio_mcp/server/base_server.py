@@ -35,6 +35,7 @@ from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
 from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings, Visible
+from trio_mcp.server.functions.held_clock import held_clock
 from trio_mcp.server.functions.surroundings import Surroundings
 from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.options import InputOptions, InputRun
@@ -286,6 +287,8 @@ class BaseServer:
         check_on_trio()
         await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
+            if (clock := held_clock()) is not None:  # in a test: also for the threads of lifespans and async functions
+                stack.enter_context(clock.watching())
             states: dict[Any, Any] = {}
             # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
             # it. A lifespan may mount further servers, so look for new members after each one.
