@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -80,8 +81,10 @@ def test_there_is_no_quantile_of_nothing() -> None:
         Latencies().quantile(0.5)
 
 
-def step(in_flight: int, rate: float, p50: float, *, busy: float = 0.1) -> Step:
-    return Step(in_flight, 100, {}, rate, p50, p50, p50, 1.0, busy, None, True, False)
+def step(in_flight: int, rate: float, p50: float, *, busy: float = 0.1, failed: int = 0) -> Step:
+    return Step(
+        in_flight, 100, {"timeout": failed} if failed else {}, rate, p50, p50, p50, 1.0, busy, None, True, False
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,6 +113,42 @@ def test_a_bend_that_may_be_the_clients_own_is_said_to_be() -> None:
         "It bends after 1 in flight: 4 give +1% calls a second, and the median call takes 4.0 times as long;"
         " but the client was busy 97% of the time, so the server may be able to do more."
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (
+            (step(1, 100, 0.01), step(4, 400, 0.01), step(16, 20, 1.0, failed=300)),
+            "It does not bend up to 4 in flight; with 16 in flight, 75% of the calls fail.",
+        ),
+        (
+            (step(1, 100, 0.01), step(4, 20, 1.0, failed=100)),
+            "Whether it bends can't be said; with 4 in flight, 50% of the calls fail.",
+        ),
+        (
+            (step(1, 100, 0.01), step(4, 101, 0.04), step(16, 9, 1.0, failed=100)),
+            "It bends after 1 in flight: 4 give +1% calls a second, and the median call takes 4.0 times as long.",
+        ),
+        ((step(1, 100, 0.01), step(4, 400, 0.01, failed=1)), "It does not bend up to 4 in flight."),
+        ((step(1, 100, 0.01, failed=100),), ""),
+    ],
+)
+def test_steps_in_which_many_calls_fail_show_no_bend(steps: tuple[Step, ...], said: str) -> None:
+    """What fails is quick, or takes the time of what does not."""
+    assert Measured("x", "", "stdio", "2026-07-28", steps).bends == said
+
+
+def test_the_longest_bar_of_a_page_fills_its_row() -> None:
+    """A browser fills only a part of the row if the sum of the factors is below 1, as that of seconds is."""
+    steps = (step(1, 100, 0.001), step(4, 110, 0.084))
+    report = BenchReport((Measured("x", "", "stdio", "2026-07-28", steps),), Terms(), (), (), (), {}, "complete", "")
+    rows = re.findall(r'<div class="bar large".*?</div>', html(report))
+    bars = [[float(factor) for factor in re.findall(r"flex-grow:([0-9.]+)", row)] for row in rows]
+    assert len(bars) == 4
+    assert [round(sum(bar), 4) for bar in bars] == [1, 1, 1, 1]
+    # Calls a second, then milliseconds: each in proportion to the largest, whose filler is empty.
+    assert [round(1 - bar[-1], 3) for bar in bars] == [round(100 / 110, 3), 1, round(1 / 84, 3), 1]
 
 
 def sample(seconds: float, *, calls: int = 10, complete: bool = True) -> Sample:

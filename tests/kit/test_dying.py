@@ -1,4 +1,4 @@
-"""Checks of targets that die are never green, end in time and leave nothing behind; `.ci/long dying` is the long run."""
+"""Checks of targets that die are never green, end in time, leave nothing behind; `.ci/long dying` is the long run."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from trio_mcp.testing.transcript.files import FileTape, Transcript, TranscriptWr
 
 # Matters of reading and faults that are known: docs/rough_edges.md and docs/reference/peers.md.
 GOLDEN = {
-    "ours": {"structured-content-as-text"},
-    "official": {"structured-content-as-text", "unknown-tool-refused"},
+    "ours": set(),
+    "official": {"unknown-tool-refused"},
 }
 
 

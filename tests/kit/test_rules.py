@@ -744,8 +744,23 @@ ROWS: dict[str, tuple[Sequence[T], Sequence[T]]] = {
         ],
     ),
     "structured-content-as-text": (
-        [t(CALL, done(1, content=[{"type": "text", "text": ' {"a": 1.0}'}], structuredContent={"a": 1}))],
-        [t(CALL, done(1, content=[{"type": "text", "text": "a is 1"}], structuredContent={"a": 1}))],
+        [
+            t(CALL, done(1, content=[{"type": "text", "text": ' {"a": 1.0}'}], structuredContent={"a": 1})),
+            # What is wrapped, as it is no object: the value alone.
+            t(
+                CALL,
+                done(1, content=[{"type": "text", "text": '["a", "b"]'}], structuredContent={"result": ["a", "b"]}),
+            ),
+            t(CALL, done(1, content=[{"type": "text", "text": "[a"}], structuredContent={"result": "[a"})),
+            t(CALL, done(1, content=[{"type": "text", "text": "3"}], structuredContent={"result": 3})),
+        ],
+        [
+            t(CALL, done(1, content=[{"type": "text", "text": "a is 1"}], structuredContent={"a": 1})),
+            t(CALL, done(1, content=[{"type": "text", "text": "a and b"}], structuredContent={"result": ["a", "b"]})),
+            t(CALL, done(1, content=[{"type": "text", "text": "b"}], structuredContent={"result": "a"})),
+            t(CALL, done(1, content=[{"type": "text", "text": "1"}], structuredContent={"a": 1})),
+            t(CALL, done(1, content=[{"type": "text", "text": "1"}], structuredContent={"result": 1, "more": 2})),
+        ],
     ),
     "embedded-resource-capability": (
         [t(CALL, done(1, content=[EMBEDDED]), server={"resources": {}}), t(CALL, done(1, **CONTENT))],

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 import trio
+from pydantic import BaseModel
 
 from tests.server.harness import both_eras, client_of, give_up
-from trio_mcp import Client, Context, McpError, Server, ToolError
+from trio_mcp import Accepted, Answers, Client, Context, McpError, Server, ToolError
 from trio_mcp.server.base_server import core_of
 from trio_mcp.testing import CallRecorder, client_fixture, record_calls
+from trio_mcp.types.versions import MODERN_REVISIONS
 
 server = Server("shop")
 
@@ -94,6 +97,43 @@ async def test_a_recorder_has_each_request_and_what_became_of_it(revision: str) 
     assert isinstance(wait.error, trio.Cancelled)
     assert prise.result is wait.result is None
     assert core_of(server).settings.middleware == ()
+
+
+class Reason(BaseModel):
+    text: str
+
+
+@server.tool
+async def order(item: str, ctx: Context) -> str:
+    """Order something, if the user says how often and why."""
+    found = []
+    for question in ("how many?", "why?"):
+        answer = await ctx.elicit(question, Reason)
+        found.append(answer.data.text if isinstance(answer, Accepted) else "")
+    if "no" in found:
+        raise McpError(-32000, "refused")
+    return f"{item}: {', '.join(found)}"
+
+
+@both_eras
+@pytest.mark.parametrize("said", ["yes", "no"])
+async def test_a_request_that_asks_is_one_call_in_each_era(revision: str, said: str) -> None:
+    """In the modern era it is sent once more for each round of input, which is the client's affair."""
+    with record_calls(server) as recorder:
+        async with client_of(server, revision, answers=Answers(elicitation=lambda _: {"text": said})) as client:
+            with contextlib.suppress(McpError):
+                await client.call_tool("order", {"item": "pear"})
+            # The same once more is another call, though everything in it is the same.
+            with contextlib.suppress(McpError):
+                await client.call_tool("order", {"item": "pear"})
+    assert recorder.tools == [("order", {"item": "pear"})] * 2
+    for call in recorder.of("order"):
+        assert call.params == {"name": "order", "arguments": {"item": "pear"}}
+        assert call.rounds == (3 if revision in MODERN_REVISIONS else 1)
+        if said == "yes":
+            assert (call.text, call.error) == ("pear: yes, yes", None)
+        else:
+            assert (call.result, str(call.error)) == (None, "refused (error -32000)")
 
 
 async def test_a_recorder_is_also_a_middleware_of_its_own() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import pytest
@@ -103,6 +105,47 @@ async def test_a_thread_that_sleeps_in_the_event_loop_lets_time_pass(
     assert autojump_clock.autojump_threshold == 0
 
 
+async def in_a_thread() -> str:
+    return await trio.to_thread.run_sync(work)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(_: Server) -> AsyncIterator[str]:
+    """As one that opens a database does."""
+    yield await in_a_thread()
+    await in_a_thread()
+
+
+@both_eras
+async def test_nor_over_a_thread_that_an_async_function_or_a_lifespan_starts(
+    revision: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    own = Server("own threads", lifespan=lifespan)
+
+    @own.tool
+    async def tool() -> str:
+        return await in_a_thread()
+
+    began = trio.current_time()
+    async with client_of(own, revision, timeout=1) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(client.call_tool, "tool")
+        # Also a thread of the test itself.
+        await in_a_thread()
+        assert trio.current_time() == began
+    assert autojump_clock.autojump_threshold == 0
+
+
+async def test_time_passes_for_what_such_a_thread_waits_for_in_the_event_loop(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with client_of(server):
+        began = trio.current_time()
+        await trio.to_thread.run_sync(trio.from_thread.run, trio.sleep, 10)
+        assert trio.current_time() == began + 10
+
+
 async def test_an_abandoned_thread_holds_the_clock_until_it_ends(autojump_clock: trio.testing.MockClock) -> None:
     RELEASE.clear()
     async with client_of(server) as client:
@@ -113,7 +156,7 @@ async def test_an_abandoned_thread_holds_the_clock_until_it_ends(autojump_clock:
 
         await give_up(told.wait, call)
         with trio.move_on_after(1) as scope:
-            await trio.to_thread.run_sync(time.sleep, 0.01)  # a thread of the test, which the clock may jump over
+            await trio.to_thread.run_sync(time.sleep, 0.01)
         assert not scope.cancel_called
         RELEASE.set()
         await trio.sleep(1)

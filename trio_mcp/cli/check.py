@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["needs_kit", "run", "runnable", "shown_name"]
 
-STARTING = 2.0
-"""Seconds that the imports may take beside the time of a check. Chosen: they take one."""
+STARTING = 1.0
+"""Seconds that the imports may take beside the time of a check. Chosen: as many as they take."""
 
 EXTRA = 'this needs Hypothesis, which is not installed: pip install "trio-mcp[testing]"'
 

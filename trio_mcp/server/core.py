@@ -17,6 +17,7 @@ from trio_mcp.server.context import ServedContext
 from trio_mcp.server.features.deferred import Deferred
 from trio_mcp.server.features.dispatch import Dispatch
 from trio_mcp.server.features.feature import Member, Settings
+from trio_mcp.server.functions.held_clock import held_clock
 from trio_mcp.server.input.options import InputOptions, InputRun
 from trio_mcp.server.run import Run
 from trio_mcp.session.limits import SessionOptions
@@ -93,6 +94,8 @@ class Core:
         check_on_trio()
         await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
+            if (clock := held_clock()) is not None:  # in a test: also for the threads of lifespans and async functions
+                stack.enter_context(clock.watching())
             states: dict[Any, Any] = {}
             # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
             # it. A lifespan may mount further servers, so look for new members after each one.

@@ -11,8 +11,12 @@ import attrs
 
 from trio_mcp.server.base_server import BaseServer, core_of
 from trio_mcp.server.context import Context
+from trio_mcp.types.common import INPUT_REQUIRED
 
 __all__ = ["CallRecorder", "RecordedCall", "record_calls"]
+
+_ROUND = frozenset({"inputResponses", "requestState"})
+"""What a further round of a request has in addition."""
 
 
 @attrs.define
@@ -21,15 +25,18 @@ class RecordedCall:
 
     Attributes:
         method: Its method: ``"tools/call"``.
-        params: Its parameters as the server got them, without ``_meta``.
-        result: The result as plain data; None until there is one.
+        params: Its parameters as the server got them first, without ``_meta``.
+        result: The result as plain data; None until there is one. While it waits for input, it says what was asked.
         error: The exception that the request ended with instead: an `McpError`, or `trio.Cancelled`.
+        rounds: How often it was sent. In the modern era a client sends a request again with the input that was asked
+            for (2026-07-28, `basic/patterns/mrtr`); in the legacy era it is one request, whatever is asked.
     """
 
     method: str
     params: dict[str, Any]
     result: dict[str, Any] | None = None
     error: BaseException | None = None
+    rounds: int = 1
 
     @property
     def name(self) -> str | None:
@@ -53,7 +60,8 @@ class CallRecorder:
     """Middleware that keeps the requests that a server gets, in the order of their arrival.
 
     Attributes:
-        calls: The requests that one of the server's handlers answers: calls, lists, reads, prompts, completions.
+        calls: The requests that one of the server's handlers answers: calls, lists, reads, prompts, completions. A
+            request that asks for input is one of them, however many rounds it takes.
     """
 
     def __init__(self) -> None:
@@ -64,15 +72,34 @@ class CallRecorder:
     ) -> dict[str, Any]:
         # Copies: functions and other middleware may change what they get.
         params = {key: copy.deepcopy(value) for key, value in context.params.items() if key != "_meta"}
-        call = RecordedCall(context.method, params)
-        self.calls.append(call)
+        call = self._resumed(context.method, params)
+        if call is None:
+            call = RecordedCall(context.method, params)
+            self.calls.append(call)
+        else:
+            call.rounds += 1
         try:
             result = await call_next()
         except BaseException as exc:
-            call.error = exc
+            # What a round before it has asked is not what became of the request.
+            call.error, call.result = exc, None
             raise
         call.result = copy.deepcopy(result)
         return result
+
+    def _resumed(self, method: str, params: dict[str, Any]) -> RecordedCall | None:
+        """Return the call that this is a further round of."""
+        if not _ROUND & params.keys():
+            return None
+        first = {key: value for key, value in params.items() if key not in _ROUND}
+        for call in reversed(self.calls):
+            result = call.result or {}
+            # Its state is the server's, so two calls of the same are told apart by it.
+            if result.get("resultType") == INPUT_REQUIRED and result.get("requestState") == params.get("requestState"):
+                before = {key: value for key, value in call.params.items() if key not in _ROUND}
+                if (call.method, before) == (method, first):
+                    return call
+        return None
 
     @property
     def tools(self) -> list[tuple[str | None, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Virtual time in tests: it stands still while a sync function runs in its thread.
+"""Virtual time in tests: it stands still while a sync function, or what ``trio.to_thread`` runs, is in its thread.
 
 Trio's ``autojump_clock`` jumps when all tasks wait, and can't know that one of them waits for a thread. So it would
 jump over the thread, to the next deadline.
@@ -6,7 +6,9 @@ jump over the thread, to the next deadline.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+from collections.abc import Iterator
 from typing import Any
 
 import trio
@@ -35,22 +37,68 @@ class HeldClock(trio.abc.Instrument):
     def __init__(self, clock: Any) -> None:
         self._clock = clock
         self._threshold = 0.0  # the user's, while the clock is held
+        self._holders = 0  # of this instrument
         self._threads = 0
+        self._watchers = 0
+        self._waiting: set[trio.lowlevel.Task] = set()  # the tasks that wait for a thread of `trio.to_thread`
+        self._own: set[trio.lowlevel.Task] = set()  # the tasks that wait for one of our threads
         self._guests: set[trio.lowlevel.Task] = set()  # the tasks that run something for one of our threads
 
     def thread_started(self) -> None:
-        """Count a thread that is about to run."""
-        if not self._threads:
-            trio.lowlevel.add_instrument(self)
+        """Count a thread that is about to run, for the current task."""
+        self._own.add(trio.lowlevel.current_task())
+        self._attach()
         self._threads += 1
         self._update()
 
     def thread_ended(self) -> None:
         """Count a thread out."""
         self._threads -= 1
-        self._update()
         if not self._threads:
+            self._own.clear()
+        self._update()
+        self._detach()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Also hold the clock while any task waits for a thread of ``trio.to_thread``, for as long as the block runs.
+
+        A function that such a thread calls with ``trio.from_thread`` runs in the task that waits for it, so that the
+        time passes meanwhile; but not if it was started with ``abandon_on_cancel=True``.
+        """
+        self._attach()
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._waiting.clear()
+            self._update()
+            self._detach()
+
+    def _attach(self) -> None:
+        if not self._holders:
+            trio.lowlevel.add_instrument(self)
+        self._holders += 1
+
+    def _detach(self) -> None:
+        self._holders -= 1
+        if not self._holders:
             trio.lowlevel.remove_instrument(self)
+
+    # Trio looks at the clock after a round of steps, so what has changed in them counts at once.
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if not self._watchers:
+            return
+        before = len(self._waiting)
+        if not _waits_for_thread(task):
+            self._waiting.discard(task)
+            self._own.discard(task)
+        elif task not in self._own:
+            self._waiting.add(task)
+        if len(self._waiting) != before:
+            self._update()
 
     # `trio.from_thread.run` starts a system task in the context of the thread that calls it, as our threads may be
     # abandoned. Tasks that this one starts inherit the context, but are no children of Trio's first task.
@@ -68,12 +116,26 @@ class HeldClock(trio.abc.Instrument):
 
     def _update(self) -> None:
         # What the user has set meanwhile stays: it is not ours to put back.
-        clock, running = self._clock, self._threads > len(self._guests)
+        clock, running = self._clock, self._threads > len(self._guests) or bool(self._waiting)
         if running and clock.autojump_threshold < PATIENCE:
             self._threshold = clock.autojump_threshold
             clock.autojump_threshold = PATIENCE
         elif not running and clock.autojump_threshold == PATIENCE:
             clock.autojump_threshold = self._threshold
+
+
+def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
+    """Return whether a task waits in ``trio.to_thread.run_sync`` for its thread, and not for a place or a guest."""
+    before = None
+    for frame, _ in task.iter_await_frames():
+        if before is _RUN_SYNC and frame.f_code is _RESCHEDULED:
+            return True
+        before = frame.f_code
+    return False
+
+
+_RUN_SYNC = trio.to_thread.run_sync.__code__
+_RESCHEDULED = trio.lowlevel.wait_task_rescheduled.__code__
 
 
 class HoldingLimiter:

@@ -176,6 +176,12 @@ class Step:
     complete: bool
     cut: bool
 
+    @property
+    def error_share(self) -> float:
+        """The share of the calls, from 0 to 1, that failed."""
+        failed = sum(self.errors.values())
+        return failed / (failed + self.calls) if failed else 0.0
+
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Step:
         """Return the figures of the samples of one step together."""

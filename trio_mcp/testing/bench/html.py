@@ -85,12 +85,12 @@ def _server(server: Measured, steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _bar(name: str, words: str, shares: Sequence[tuple[str, float]], whole: float) -> str:
-    # Shares that the browser divides up itself, and what is left of the whole.
-    rest = max(whole - sum(share for _, share in shares), 0.0)
-    spans = "".join(
-        f'<span class="{kind}" style="flex-grow:{share:.6g}"></span>' for kind, share in shares if share > 0
-    )
-    filler = f'<span style="flex-grow:{rest:.6g};min-width:0"></span>'
+    # Parts of one, and what is left of it: if the sum of the factors is below 1, as that of seconds is, the browser
+    # fills only that part of the row (CSS Flexible Box Layout, section 7.2).
+    parts = [(kind, share / whole) for kind, share in shares if share > 0]
+    spans = "".join(f'<span class="{kind}" style="flex-grow:{part:.6f}"></span>' for kind, part in parts)
+    rest = max(1.0 - sum(part for _, part in parts), 0.0)
+    filler = f'<span style="flex-grow:{rest:.6f};min-width:0"></span>'
     return (
         f'<tr><th>{name}</th><td>{words}</td><td class="wide"><div class="bar large" role="img" aria-label="{words}">'
         f"{spans}{filler}</div></td></tr>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,6 +31,9 @@ VERSION: Final = 1
 
 BUSY: Final = 0.9
 """The share of the time in which our process computes from which a figure may be its own limit (chosen)."""
+
+MOST_ERRORS: Final = 0.1
+"""The share of failed calls above which the figures of a step say nothing about a bend (chosen)."""
 
 ENDINGS: Final[Mapping[Ended, str]] = {
     "complete": "All steps were measured.",
@@ -78,14 +82,26 @@ class Measured:
 
     @property
     def bends(self) -> str:
-        """Where more calls in flight bring no more calls a second, in a sentence; empty with fewer than two steps."""
-        steps = [step for step in self.steps if step.p50 is not None]
+        """Where more calls in flight bring no more calls a second, in a sentence; empty with fewer than two steps.
+
+        Steps from the first on in which many calls fail don't count.
+        """
+        # Calls that fail are quick, or take the time of those that succeed: beyond the first step with many of them the
+        # figures are no longer those of the same work.
+        failing = next((step for step in self.steps if step.error_share > MOST_ERRORS), None)
+        steps = [*itertools.takewhile(lambda step: step is not failing, self.steps)]
+        steps = [step for step in steps if step.p50 is not None]
+        beyond = (
+            ""
+            if failing is None
+            else f"; with {failing.in_flight} in flight, {failing.error_share:.0%} of the calls fail"
+        )
         if len(steps) < 2:
-            return ""
+            return f"Whether it bends can't be said{beyond}." if failing is not None and len(self.steps) > 1 else ""
         at = bend(steps)
         if at is None:
             busy = f"; {_busy(steps[-1])}" if steps[-1].client_busy >= BUSY else ""
-            return f"It does not bend up to {steps[-1].in_flight} in flight{busy}."
+            return f"It does not bend up to {steps[-1].in_flight} in flight{beyond}{busy}."
         here, there = steps[at], steps[at + 1]
         assert here.p50 is not None
         assert there.p50 is not None

@@ -398,10 +398,23 @@ def structured_content_as_text(history: History) -> Iterator[Verdict]:
             continue
         blocks = result.get("content")
         texts = [each.get("text") for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
-        # FastMCP and the Python SDK wrap a single value as {"result": value} and repeat it bare, as our own server
-        # does. The text wants the JSON of the whole, so it counts, but as a SHOULD.
-        kept = any(isinstance(text, str) and _holds(text, result["structuredContent"]) for text in texts)
-        yield judged(kept, answer, "no text block has the structured content as JSON")
+        structured = result["structuredContent"]
+        kept = any(isinstance(text, str) and _repeats(text, structured) for text in texts)
+        problem = "no text block has the structured content as JSON: add one, beside what people are to read"
+        yield judged(kept, answer, problem)
+
+
+def _repeats(text: str, structured: Any) -> bool:
+    """Return whether an older client learns all from a text that is in structured content."""
+    if _holds(text, structured):
+        return True
+    # What is not an object needs a wrapper until 2025-11-25. FastMCP, the Python SDK and our own server name its only
+    # member so, and repeat the value without it: nothing is lost.
+    if isinstance(structured, dict) and [*structured] == ["result"]:
+        value = structured["result"]
+        return text == value if isinstance(value, str) else _holds(text, value)
+    # A text may be structured content itself from 2026-07-28 on.
+    return isinstance(structured, str) and text == structured
 
 
 def _holds(text: str, value: Any) -> bool:
