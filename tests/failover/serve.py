@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from tests.listening import config_of_held
 from tests.soak.record import Ledger
 from tests.soak.serve import end_with_the_driver
 from tests.soak.tools import digest
@@ -112,7 +113,8 @@ async def main(given: dict[str, Any]) -> None:
         shutdown = trio.Event()
 
         async def serve(task_status: trio.TaskStatus[str]) -> None:
-            await kinds[kind](port=given["ports"][kind], shutdown=shutdown, task_status=task_status)
+            config = config_of_held(given["ports"][kind])
+            await kinds[kind](config=config, shutdown=shutdown, task_status=task_status)
             nursery.cancel_scope.cancel()
 
         await nursery.start(serve)

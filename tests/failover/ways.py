@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from tests.soak.processes import Served, free_port
+from tests.soak.processes import Served
 from trio_mcp.testing import FaultProxy
 
 PATHS = {"websocket": "/mcp", "http": "/mcp", "sse": "/sse"}
@@ -30,9 +30,8 @@ class Way:
 
     def __init__(self, kind: str, out: Path) -> None:
         self.kind = kind
-        self.port = free_port()
-        self._served = Served(kind, out, module="tests.failover.serve", kind=kind, ports={kind: self.port})
-        self.proxy = FaultProxy(f"http://127.0.0.1:{self.port}{PATHS[kind]}")
+        self._served = Served(kind, out, module="tests.failover.serve", kind=kind, ports=[kind])
+        self.proxy = FaultProxy(f"http://127.0.0.1:{self._served.ports[kind]}{PATHS[kind]}")
         self.reached = 0
         self.up: list[tuple[float, float]] = []
         self.faults: Counter[str] = Counter()
@@ -47,6 +46,7 @@ class Way:
         if self._since is not None:
             self._note_down()
         await self._served.end(signal.SIGTERM)
+        self._served.release()
 
     def intervals(self) -> list[tuple[float, float]]:
         """Return the times during which it was up."""

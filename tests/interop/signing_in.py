@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import trio
 
+from tests.listening import on_held_port
 from trio_mcp import Context, Server
 from trio_mcp.auth import ResourceServer
 
 from .support import DEADLINE
-
-
-def free_port() -> int:
-    """Return a port for a server whose URL has to be known before it runs."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager
@@ -37,9 +30,9 @@ async def protected(issuer: str, path: str = "/mcp", **settings: Any) -> AsyncIt
     async def write() -> str:
         return "written"
 
-    port = free_port()
-    auth = ResourceServer(f"http://127.0.0.1:{port}{path}", issuers=[issuer], scopes=["read"], **settings)
-    with trio.fail_after(DEADLINE):
+    # The URL has to be known before the server runs.
+    with on_held_port() as (port, config), trio.fail_after(DEADLINE):
+        auth = ResourceServer(f"http://127.0.0.1:{port}{path}", issuers=[issuer], scopes=["read"], **settings)
         async with trio.open_nursery() as nursery:
-            yield await nursery.start(partial(server.serve_http, port=port, path=path, auth=auth))
+            yield await nursery.start(partial(server.serve_http, config=config, path=path, auth=auth))
             nursery.cancel_scope.cancel()

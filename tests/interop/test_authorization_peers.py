@@ -34,14 +34,14 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 
+from tests.listening import on_held_port
 from trio_mcp import Client
 from trio_mcp.auth import OAuth
 from trio_mcp.auth.testing import AuthorizationServer
 from trio_mcp.http.runner.serving import serve_asgi
-from trio_mcp.http.runner.settings import configured
 
 from .node_peers import NodePeers
-from .signing_in import free_port, protected
+from .signing_in import protected
 from .support import DEADLINE, PEERS
 from .test_client_servers import listening
 
@@ -217,33 +217,33 @@ class Verifier:
 @contextlib.asynccontextmanager
 async def official(issuer: str | None, **settings: Any) -> AsyncIterator[str]:
     """Serve mcp's server, which is its own authorization server unless there is an issuer; yield its URL."""
-    port = free_port()
-    origin = f"http://127.0.0.1:{port}"
-    server = MCPServer(
-        "official",
-        auth=AuthSettings(
-            issuer_url=issuer or origin,
-            resource_server_url=f"{origin}/mcp",
-            required_scopes=["read"],
-            client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write"]),
-            revocation_options=RevocationOptions(enabled=True),
-            validate_token_resource=True,
-        ),
-        **settings,
-    )
+    with on_held_port() as (port, config):
+        origin = f"http://127.0.0.1:{port}"
+        server = MCPServer(
+            "official",
+            auth=AuthSettings(
+                issuer_url=issuer or origin,
+                resource_server_url=f"{origin}/mcp",
+                required_scopes=["read"],
+                client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write"]),
+                revocation_options=RevocationOptions(enabled=True),
+                validate_token_resource=True,
+            ),
+            **settings,
+        )
 
-    @server.tool()
-    def whoami() -> str:
-        token = get_access_token()
-        assert token is not None
-        return str(token.subject)
+        @server.tool()
+        def whoami() -> str:
+            token = get_access_token()
+            assert token is not None
+            return str(token.subject)
 
-    app = server.streamable_http_app()
-    with trio.fail_after(DEADLINE):
-        async with server.session_manager.run(), trio.open_nursery() as nursery:
-            await nursery.start(partial(serve_asgi, app, configured("127.0.0.1", port)))
-            yield f"{origin}/mcp"
-            nursery.cancel_scope.cancel()
+        app = server.streamable_http_app()
+        with trio.fail_after(DEADLINE):
+            async with server.session_manager.run(), trio.open_nursery() as nursery:
+                await nursery.start(partial(serve_asgi, app, config))
+                yield f"{origin}/mcp"
+                nursery.cancel_scope.cancel()
 
 
 class Person:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from tests.listening import listens_on
+from tests.waiting import eventually
 from trio_mcp import (
     Client,
     ClientSession,
@@ -257,22 +258,15 @@ async def everything(request: pytest.FixtureRequest, everything_server: Launch) 
         yield everything_server.for_us()
         return
     ORIGINS.clear()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     process = await trio.lowlevel.open_process(
         [everything_server.command, *everything_server.args, kind],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**everything_server.env, "PORT": str(port)},
+        env={**everything_server.env, "PORT": "0"},
     )
     try:
-        with trio.fail_after(DEADLINE):
-            while True:
-                try:
-                    await (await trio.open_tcp_stream("localhost", port)).aclose()
-                    break
-                except OSError:
-                    await trio.sleep(0.05)
+        # It prints the port that it was given, and not the one that it has got.
+        port = await eventually(lambda: listens_on(process.pid))
         yield f"http://localhost:{port}/{'sse' if kind == 'sse' else 'mcp'}"
     finally:
         process.kill()

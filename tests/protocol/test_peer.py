@@ -28,7 +28,7 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
-from trio_mcp.jsonrpc.peer import MAX_EARLY, Peer
+from trio_mcp.jsonrpc.peer import EARLY_TIME, MAX_EARLY, Peer
 
 INVALID_REQUEST, PARSE_ERROR, INTERNAL_ERROR, OVERLOADED = -32600, -32700, -32603, -31429
 HUGE = "x" * 100_000
@@ -125,17 +125,51 @@ def test_cancelling_an_unsent_or_settled_request_sends_nothing() -> None:
     assert peer.receive(Response(initialize.request.id, {})) == ()
 
 
-@pytest.mark.parametrize("unordered", [True, False])
-def test_a_cancellation_may_overtake_its_request_only_where_messages_have_no_order(unordered: bool) -> None:
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("clock", [Clock(), None])
+def test_a_cancellation_may_overtake_its_request_only_where_messages_have_no_order(clock: Clock | None) -> None:
     """What is remembered is bounded, in number and in size."""
-    peer = Peer(unordered=unordered)
+    peer = Peer(clock=clock)
     for number in range(MAX_EARLY + 1):
         assert peer.receive(cancelled(number)) == ()
     peer.receive(cancelled("x" * 1000))
     forgotten, known = (peer.receive(Request(number, "tools/call")) for number in (0, 1))
     assert [type(event) for event in forgotten] == [RequestStarted]
-    assert [type(event) for event in known] == [RequestStarted, CancelRequested][: 1 + unordered]
+    assert [type(event) for event in known] == [RequestStarted, CancelRequested][: 1 + (clock is not None)]
     assert [type(event) for event in peer.receive(Request("x" * 1000, "tools/call"))] == [RequestStarted]
+
+
+@pytest.mark.parametrize(("seconds", "remembered"), [(EARLY_TIME, True), (EARLY_TIME + 0.1, False)])
+def test_a_cancellation_that_comes_first_is_remembered_for_a_short_time(seconds: float, remembered: bool) -> None:
+    clock = Clock()
+    peer = Peer(clock=clock)
+    peer.receive(cancelled(7))
+    clock.now += seconds
+    kinds = [type(event) for event in peer.receive(Request(7, "tools/call"))]
+    assert kinds == [RequestStarted, CancelRequested][: 1 + remembered]
+
+
+def test_a_late_cancellation_does_not_strike_a_request_that_uses_its_id_again() -> None:
+    """Ids MUST NOT be used twice in a session (`basic`, Requests), but some clients do."""
+    peer = Peer(clock=Clock())
+    peer.answer(started(peer, 7), {})
+    assert peer.receive(cancelled(7)) == ()
+    started(peer, 7)
+
+
+def test_a_cancellation_that_came_first_is_used_once() -> None:
+    peer = Peer(clock=Clock())
+    peer.receive(cancelled(7))
+    (begun, _) = peer.receive(Request(7, "tools/call"))
+    assert isinstance(begun, RequestStarted)
+    peer.finished(begun.incoming)
+    started(peer, 7)
 
 
 def test_late_messages_for_a_cancelled_request_are_ignored() -> None:

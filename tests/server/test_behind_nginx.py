@@ -19,6 +19,7 @@ import pytest
 import trio
 
 from tests.docs.pages import ROOT
+from tests.listening import port_of
 from tests.waiting import eventually
 from trio_mcp import Client, Context, HttpError, Server
 from trio_mcp.http.runner.settings import configured
@@ -76,14 +77,6 @@ class Behind:
     )
     waiting: set[str] = attrs.field(factory=set)
     cancelled: set[str] = attrs.field(factory=set)
-
-
-def free_ports() -> dict[str, int]:
-    with contextlib.ExitStack() as stack:
-        sockets = {front: stack.enter_context(socket.socket()) for front in FRONTS}
-        for each in sockets.values():
-            each.bind(("127.0.0.1", 0))
-        return {front: each.getsockname()[1] for front, each in sockets.items()}
 
 
 def advised(port: int, upstream: int, idle: str, largest: str) -> str:
@@ -153,21 +146,22 @@ async def behind_nginx(
         finally:
             behind.cancelled.add(name)
 
-    with folder_of_nginx() as folder:
+    with folder_of_nginx() as folder, contextlib.ExitStack() as stack:
+        fronts = {front: stack.enter_context(socket.create_server(("127.0.0.1", 0))) for front in FRONTS}
+        ports = {front: port_of(each) for front, each in fronts.items()}
         config = configured("127.0.0.1", 0)
         config.bind.append(f"unix:{folder}/socket")
         config.umask = 0  # nginx is another user
         config.keep_alive_max_requests = requests
         async with trio.open_nursery() as nursery:
             url = await nursery.start(partial(server.serve_http, config=config, runner=runner, websocket_path="/mcp"))
-            ports = free_ports()
             upstream = int(url.split(":")[2].partition("/")[0])
             behind = Behind(upstream, {front: f"http://127.0.0.1:{port}/mcp" for front, port in ports.items()})
             conf = CONF.format(
                 folder=folder, ports=ports, upstream=upstream, advised=advised(ports["kept"], upstream, idle, largest)
             )
             (folder / "nginx.conf").write_text(conf)
-            async with nginx(folder, list(ports.values())):
+            async with nginx(folder, list(fronts.values())):
                 yield behind
             nursery.cancel_scope.cancel()
         said = [
@@ -177,23 +171,21 @@ async def behind_nginx(
 
 
 @contextlib.asynccontextmanager
-async def nginx(folder: Path, ports: list[int]) -> AsyncIterator[None]:
+async def nginx(folder: Path, fronts: list[socket.socket]) -> AsyncIterator[None]:
     command = ["nginx", "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
     user = {} if os.geteuid() else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    process = await trio.lowlevel.open_process(command, stderr=subprocess.DEVNULL, **user)
-
-    async def listens() -> bool:
-        assert process.poll() is None, (folder / "error.log").read_text()
-        try:
-            for port in ports:
-                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-        except OSError:
-            return False
-        return True
-
+    # As when it replaces its own program: it takes the sockets of the addresses in its configuration over from there.
+    descriptors = [each.fileno() for each in fronts]
+    environment = {**os.environ, "NGINX": "".join(f"{each};" for each in descriptors)}
+    process = await trio.lowlevel.open_process(
+        command, stderr=subprocess.DEVNULL, env=environment, pass_fds=descriptors, **user
+    )
+    # From here on they are its own: connections wait until it accepts them, and are refused if it has ended.
+    for each in fronts:
+        each.close()
     try:
-        await eventually(listens)
         yield
+        assert process.poll() is None, (folder / "error.log").read_text()
     finally:
         process.terminate()
         with trio.CancelScope(shield=True):

@@ -6,32 +6,38 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import trio
 
+from tests.listening import hold, port_of
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def free_port() -> int:
-    """Find a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Served:
-    """A server process that can be ended and started again on the same ports."""
+    """A server process that can be ended and started again on the same ports, which are held for it meanwhile.
 
-    def __init__(self, name: str, out: Path, *, module: str = "tests.soak.serve", **given: Any) -> None:
+    Args:
+        name: Its name.
+        out: The folder of the run.
+        ports: What it serves, each on a port of its own.
+        module: What it runs.
+        given: What else that is told.
+    """
+
+    def __init__(
+        self, name: str, out: Path, *, ports: Iterable[str], module: str = "tests.soak.serve", **given: Any
+    ) -> None:
         self.name, self._out, self._module = name, out, module
-        self._given = {"kind": "http", "name": name, "out": str(out), **given}
+        self._held = {kind: hold() for kind in ports}
+        numbers = {kind: port_of(held) for kind, held in self._held.items()}
+        self._given = {"kind": "http", "name": name, "out": str(out), "ports": numbers, **given}
         self._process: trio.Process | None = None
         self.starts = 0
 
@@ -84,6 +90,11 @@ class Served:
             if self._process.stdin is not None:
                 await self._process.stdin.aclose()
         self._process = None
+
+    def release(self) -> None:
+        """Give up its ports: it is not started again."""
+        for held in self._held.values():
+            held.close()
 
     async def measured(self, number: int = signal.SIGUSR1) -> dict[str, Any]:
         """Have it write its figures; with SIGUSR2, after malloc has returned its free memory."""

@@ -23,7 +23,7 @@ from tests.server.http.certificate import over_tls
 from tests.soak.calls import ask, listen, log
 from tests.soak.figures import figures, trim
 from tests.soak.lanes import Lane, Load
-from tests.soak.processes import Served, free_port, kill_children_now_and_then, outside, restart_now_and_then
+from tests.soak.processes import Served, kill_children_now_and_then, outside, restart_now_and_then
 from tests.soak.record import Ledger, Record
 from tests.soak.serve import stdio_parameters
 from tests.soak.tools import make_server
@@ -79,10 +79,10 @@ class Soak:
             "max_events": self.plan.max_events,
             "runner": self.plan.runner,
         }
-        steady = {kind: free_port() for kind in ("stored", "plain", "stateless", "tls")}
+        steady = ("stored", "plain", "stateless", "tls")
         certificate = [config.certfile, config.keyfile]
         self.served["steady"] = Served("steady", self.out, ports=steady, certificate=certificate, **common)
-        self.served["mortal"] = Served("mortal", self.out, ports={"stored": free_port()}, **common)
+        self.served["mortal"] = Served("mortal", self.out, ports=["stored"], **common)
 
     def _make_proxies(self) -> None:
         upstreams = {
@@ -90,12 +90,11 @@ class Soak:
             "of-stdio": {"url": None, "mode": "auto"},
             "of-steady": {"url": self.torn["plain"].url, "mode": "2026-07-28"},
         }
-        ports = {kind: free_port() for kind in upstreams}
         self.served["proxies"] = Served(
             "proxies",
             self.out,
             kind="proxies",
-            ports=ports,
+            ports=upstreams,
             upstreams=upstreams,
             session_timeout=self.plan.session_timeout,
             runner=self.plan.runner,
@@ -210,6 +209,7 @@ class Soak:
                 with trio.CancelScope(shield=True):
                     for served in self.served.values():
                         await served.end(signal.SIGTERM)
+                        served.release()
         self.record.flush()
 
     async def _loaded(self, phase: str, seconds: float) -> None:

@@ -16,6 +16,7 @@ import trio
 from hypercorn.config import Config
 
 import trio_mcp
+from tests.listening import config_of_held
 from tests.soak.figures import on_signal
 from tests.soak.record import Ledger
 from tests.soak.tools import make_server
@@ -52,7 +53,7 @@ async def serve_http(given: dict[str, Any], nursery: trio.Nursery) -> list[Any]:
         if kind not in given["ports"]:
             continue
         config = Config()
-        config.bind = [f"127.0.0.1:{given['ports'][kind]}"]
+        config.bind = config_of_held(given["ports"][kind]).bind
         if kind == "tls":
             config.certfile, config.keyfile = given["certificate"]
             config.keep_alive_timeout = 30  # httpx does not know when a server closes an idle connection
@@ -73,7 +74,7 @@ async def serve_proxies(given: dict[str, Any], nursery: trio.Nursery) -> list[An
         )
         options = HttpOptions(session_timeout=given["session_timeout"], retry=0.2, runner=given["runner"])
         # Without its upstream a proxy does not start: the driver has started that before.
-        await nursery.start(functools.partial(upstream.serve_http, port=port, options=options))
+        await nursery.start(functools.partial(upstream.serve_http, config=config_of_held(port), options=options))
         servers.append(upstream)
     return servers
 

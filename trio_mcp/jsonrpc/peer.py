@@ -14,6 +14,7 @@ Life of one of their requests: queued -> running -> answered | cancelled, then `
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,7 +61,11 @@ DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
 """Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
 
 MAX_EARLY = 64
-"""Cancellations of unknown requests that are remembered. Chosen: one overtakes its request by milliseconds at most."""
+"""Cancellations of unknown requests that are remembered, and again ids of requests, to know which are late. Chosen."""
+
+EARLY_TIME = 10.0
+"""Seconds for which they are remembered. Chosen: one overtakes its request by milliseconds, but for the time that a new
+connection takes."""
 
 LONGEST_ID = 100
 """Characters, or bits, of an id that is remembered. Chosen: clients count, or use a UUID."""
@@ -75,7 +80,8 @@ class Peer:
         max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused likewise. A
             single request may exceed it.
         is_urgent: Returns whether a request from the peer overtakes others that wait for a place.
-        unordered: Whether a cancellation may arrive before its request, as over HTTP, where each is a POST of its own.
+        clock: Returns the time, in seconds, if a cancellation may arrive before its request, as over HTTP, where each
+            is a POST of its own; None if messages keep their order.
         is_client: Whether this side is the client, which answers nothing but requests.
 
     Attributes:
@@ -97,7 +103,7 @@ class Peer:
         max_queued: int = 1024,
         max_bytes: int = DEFAULT_MAX_INCOMING_BYTES,
         is_urgent: Callable[[Request], bool] = lambda request: False,
-        unordered: bool = False,
+        clock: Callable[[], float] | None = None,
         is_client: bool = False,
     ) -> None:
         self.revision: str | None = None
@@ -108,12 +114,14 @@ class Peer:
         self._max_queued = max_queued
         self._max_bytes = max_bytes
         self._is_urgent = is_urgent
-        self._unordered = unordered
         self._is_client = is_client
         self.faults = 0
-        # The ids and reasons of cancellations of unknown requests, the oldest first. Most are late, and never needed:
-        # an id is not used twice in a session (`basic`, Requests).
-        self._early: dict[RequestId, str | None] = {}
+        self._clock = clock
+        # The cancellations that came before their requests, by id, the oldest first: when they are forgotten, and their
+        # reasons. And the ids of the last requests, whose cancellations are late: an id is not to be used twice in a
+        # session (`basic`, Requests), but a client that does so must not lose its next call.
+        self._early: dict[RequestId, tuple[float, str | None]] = {}
+        self._recent: deque[RequestId] = deque(maxlen=MAX_EARLY)
         self.incoming_bytes = 0
         self.next_id = 1
         # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
@@ -342,9 +350,16 @@ class Peer:
         # Queued: it starts when `finished` hands it a place.
         incoming.running = not queued
         started = () if queued else (RequestStarted(incoming),)
+        if self._clock is None:
+            return started
+        if _is_short(request.id):
+            self._recent.append(request.id)
         if request.id not in self._early:
             return started
-        return (*started, *self._receive_cancelled({"requestId": request.id, "reason": self._early.pop(request.id)}))
+        until, reason = self._early.pop(request.id)
+        if until < self._clock():
+            return started
+        return (*started, *self._receive_cancelled({"requestId": request.id, "reason": reason}))
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
         error = ErrorResponse(request.id, ErrorData(code, text))
@@ -406,9 +421,9 @@ class Peer:
         # Cancellations that are malformed or name an unknown or finished request are ignored (`cancellation`, Error
         # Handling), and initialize must not be cancelled.
         if incoming is None or facts_of(incoming.request.method).handshake:
-            short = (request_id.bit_length() if isinstance(request_id, int) else len(request_id)) <= LONGEST_ID
-            if self._unordered and incoming is None and short:
-                self._early[request_id] = reason[:500] if isinstance(reason, str) else None
+            if self._clock is not None and request_id not in self._recent and _is_short(request_id):
+                short = reason[:500] if isinstance(reason, str) else None
+                self._early[request_id] = self._clock() + EARLY_TIME, short
                 if len(self._early) > MAX_EARLY:
                     del self._early[next(iter(self._early))]
             return self._receive_teardown(request_id, reason)
@@ -535,3 +550,7 @@ class Peer:
         while (queued := self._queue.take()) is not None:
             self._leave_queue(queued)
         return outgoing, [received for received in incoming if received.running]
+
+
+def _is_short(request_id: RequestId) -> bool:
+    return (request_id.bit_length() if isinstance(request_id, int) else len(request_id)) <= LONGEST_ID

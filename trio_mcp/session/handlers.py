@@ -207,6 +207,9 @@ async def run_handler(
         try:
             # The response is sent inside the scope, too: once the peer has cancelled, it need not wait for room.
             with incoming.scope:
+                # One that never waits would not notice that its request was cancelled before it began.
+                if incoming.cancelled:
+                    return
                 result = await hooks.received_request(context)
                 if type(result) is not dict:
                     result = {} if result is None else as_object(result, "a handler's result")

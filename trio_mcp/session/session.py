@@ -105,7 +105,7 @@ class BaseSession(EnteredOnce):
             max_bytes=limits.max_incoming_bytes,
             is_urgent=limits.is_urgent,
             # A session that is fed its messages has no link to keep them in order.
-            unordered=read is None,
+            clock=trio.current_time if read is None else None,
             is_client=self._is_client,
         )
         self._sink = self._way_out(write)

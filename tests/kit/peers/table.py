@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import functools
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 import attrs
 
 from tests.interop import node_peers, python_peers
+from tests.listening import listens_on
 
 HERE = Path(__file__).parent
 
@@ -93,18 +93,17 @@ class Server:
     def over_http(self) -> Iterator[str]:
         """Run it over HTTP, and yield its URL."""
         assert self.http is not None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
         command = [*self.command(), *self.http]
-        environment = os.environ | {"PORT": str(port)}  # the npm servers take it from there, ours choose their own
+        environment = os.environ | {"PORT": "0"}  # for the npm servers; ours choose a port in any case
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             assert process.stdout is not None
             try:
                 words = (line.split()[-1] for line in process.stdout if line.strip())
-                started = next(word.decode() for word in words if word.startswith(b"http://") or word == b"%d" % port)
+                started = next(word.decode() for word in words if word.startswith(b"http://") or word == b"0")
                 # What it prints from now on must not fill the pipe.
                 threading.Thread(target=collections.deque, args=(process.stdout, 0), daemon=True).start()
-                yield started if started.startswith("http://") else f"http://127.0.0.1:{port}/mcp"
+                # The npm servers print the port that they were given, and not the one that they have got.
+                yield started if started.startswith("http://") else f"http://127.0.0.1:{listens_on(process.pid)}/mcp"
             finally:
                 process.kill()
 

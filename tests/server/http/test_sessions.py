@@ -143,11 +143,28 @@ async def test_a_cancellation_that_overtakes_its_request_cancels_it() -> None:
         await raw.notify("notifications/cancelled", {"requestId": 7, "reason": "enough"})
         async with raw.call("wait", id=7) as r:
             assert (r.status_code, await r.aread()) == (202, b"")
-        assert not made.finished.is_set()
+        assert not made.started.is_set()
         async with raw.call("wait", {"progress": 1}, id=8) as r:
             await Events(r).message()
             made.go.set()
             await made.finished.wait()
+
+
+async def test_a_tool_whose_cancellation_overtook_the_call_does_not_begin() -> None:
+    """Not even one that does its work without ever waiting."""
+    ran: list[int] = []
+    async with session() as (made, raw):
+
+        @made.server.tool
+        async def act(number: int) -> None:
+            ran.append(number)
+
+        await raw.notify("notifications/cancelled", {"requestId": 7})
+        async with raw.call("act", {"number": 7}, id=7) as r:
+            assert (r.status_code, await r.aread()) == (202, b"")
+        assert (await raw.post("tools/call", {"name": "act", "arguments": {"number": 8}}, id=8)).status_code == 200
+        assert made.server.statistics().http[0].unanswered == 0
+    assert ran == [8]
 
 
 async def test_a_request_that_is_cancelled_before_its_stream_began_gets_202() -> None:

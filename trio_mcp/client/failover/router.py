@@ -278,7 +278,8 @@ class Router:
     def _acquit(self, carrier: Carrier) -> None:
         """Let the requests fail that a link has failed too often, as it has turned out to work."""
         for _, failure in carrier.in_doubt.values():
-            carrier.blamed = failure.message.error  # type: ignore[union-attr]
+            assert isinstance(failure.message, Failure)
+            carrier.blamed = failure.message.error
         # Before they fail: if the link is left because of them, they are repeated on the next.
         self._count_failure(carrier)
         for request_id, (_, failure) in carrier.in_doubt.items():
