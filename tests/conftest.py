@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests import effort  # noqa: F401 - Hypothesis's profiles must be there when its plugin looks for them
+from tests.waiting import limited
 from trio_mcp.http.server.options import RUNNERS
 
 APART = {
@@ -23,6 +25,17 @@ APART = {
     "again": "more time: whole suites once more, over each runner or without the legacy era; frameworks",
 }
 """Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
+
+
+ENDLESS = 300
+"""Seconds after which a test waits for what never comes; chosen: ten times what the longest takes on a busy machine."""
+ENDLESS_APART = 3600
+"""The same for what runs a whole suite, or installs the packages of others first; chosen."""
+
+# A shell has what it starts in the background, as in `nohup pytest &`, ignore SIGINT (POSIX, XCU 2.11).
+# Python then installs no handler, and every process that a test starts would ignore it as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def per_runner() -> list[Any]:
@@ -55,6 +68,14 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     out = left_out(config)
     items[:] = [item for item in items if not any(item.get_closest_marker(marker) for marker in out)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End a test that waits without an end, such as for another process, where it stands: a net, and no deadline."""
+    apart = any(item.get_closest_marker(marker) for marker in (*APART, "interop", "conformance"))
+    with limited(ENDLESS_APART if apart else ENDLESS):
+        return (yield)
 
 
 def left_out(config: pytest.Config) -> dict[str, str]:

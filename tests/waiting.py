@@ -1,13 +1,19 @@
-"""Waiting for conditions that no event announces, and for nothing to happen."""
+"""Waiting for conditions that no event announces, for nothing to happen, and not without an end."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
+import psutil
+import pytest
 import trio
 
-__all__ = ["eventually", "steps_within"]
+from tests import forks
+
+__all__ = ["eventually", "limited", "steps_within"]
 
 T = TypeVar("T")
 
@@ -40,3 +46,29 @@ async def steps_within(seconds: float) -> int:
     await trio.sleep(seconds)
     trio.lowlevel.remove_instrument(steps)
     return steps.others
+
+
+@contextlib.contextmanager
+def limited(seconds: float, *, cleanup: float = 30) -> Iterator[None]:
+    """After some seconds, kill all child processes and fail in what the main thread waits for, Trio's or not.
+
+    Args:
+        seconds: How long the block may take.
+        cleanup: How long what then leaves the block may wait, before it is interrupted as well.
+    """
+
+    def fail(*_: object) -> None:
+        # What waits for one, also on the way out, waits no longer, and nothing is left running.
+        for process in forks.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        # Not an `Exception`, which what it strikes might handle.
+        pytest.fail(f"this has waited for {seconds:g} seconds, without an end")
+
+    handler = signal.signal(signal.SIGALRM, fail)
+    around = signal.setitimer(signal.ITIMER_REAL, seconds, cleanup)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *around)
+        signal.signal(signal.SIGALRM, handler)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import sniffio
@@ -36,7 +36,6 @@ __all__ = [
     "check_url",
     "given_or_default",
     "validator",
-    "without_credentials",
 ]
 
 BundleT = TypeVar("BundleT")
@@ -315,22 +314,3 @@ class Filled(str):
 def as_written(text: str) -> str:
     """Return what a message may show of a text."""
     return text.shown if isinstance(text, Filled) else text
-
-
-def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return a text of a server without the credentials of the request, which some servers repeat as they refuse it.
-
-    Args:
-        text: The text.
-        fields: The header fields of the request.
-    """
-    for name, value in fields:
-        secret = value.rpartition(" ")[2].encode()
-        if name.lower() in _CREDENTIALS and len(secret) >= _SHORTEST:
-            text = text.replace(secret, b"***")
-    return text
-
-
-_CREDENTIALS: Final = frozenset({"authorization", "dpop"})
-_SHORTEST: Final = 8
-"""Characters from which a secret can be told from the words of a message; chosen."""

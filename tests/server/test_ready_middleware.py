@@ -193,6 +193,19 @@ async def test_logging_shows_parameters_on_request_only_and_cut(caplog: pytest.L
     )
 
 
+async def test_logging_masks_what_it_recognises_as_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with client_named(Counting(Logging(params=200)), revision=LEGACY) as client:
+        await client.get_prompt("greet", {"name": "password: hunter2"})
+        with pytest.raises(McpError):
+            await client.read_resource("note://1?key=hunter3")
+    begins = [line for line in lines(caplog) if "begins" in line]
+    assert begins == [
+        "INFO prompts/get 'greet' begins: {'name': 'greet', 'arguments': {'name': 'password: ***'}}",
+        "INFO resources/read 'note://1?key=***' begins: {'uri': 'note://1?key=***'}",
+    ]
+
+
 async def test_timing_tells_how_long_and_warns_of_the_slow(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:

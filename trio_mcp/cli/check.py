@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp._secrets import mask_words
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.reporting import check_writable, until_interrupted, write_text
 from trio_mcp.cli.signing_in import with_stored_token
@@ -87,8 +88,6 @@ def needs_kit() -> None:
 
 def shown_name(options: argparse.Namespace) -> str:
     """Return the name of a target that a URL does not name: as the user wrote it, without secrets."""
-    from trio_mcp.testing.transcript.masking import mask_words
-
     if options.process is not None:
         # Without the folder of the program, which tells of the user's machine and not of the target.
         return mask_words([Path(options.process[0]).name, *options.process[1:]])

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from trio_mcp._checks import as_written
+from trio_mcp._secrets import mask_text, mask_words
 from trio_mcp._version import __version__
 from trio_mcp.cli.messages import Style, paint
 from trio_mcp.cli.text import clean, clean_line, shorten
@@ -36,7 +37,7 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.link import Link
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.testing.transcript.masking import Masker, mask_text, mask_words
+from trio_mcp.testing.transcript.masking import Masker
 
 if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - the one that this package depends on

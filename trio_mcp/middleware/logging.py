@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_mcp._secrets import mask_text
 from trio_mcp.server.context import Context
 from trio_mcp.types.input_required import INPUT_REQUIRED
 
@@ -21,8 +22,13 @@ def described(context: Context[Any]) -> str:
     """Return a request's method, what it names, and on whose behalf it is made: ``tools/call 'add' for 'alice'``."""
     named = context.params.get("name", context.params.get("uri"))
     # The client's text: cut, and with its control characters escaped, so that it can't fill logs or forge lines.
-    text = context.method if type(named) is not str else f"{context.method} {named[:200]!r}"
+    text = context.method if type(named) is not str else f"{context.method} {_shown(named[:200])!r}"
     return text if context.principal is None else f"{text} for {context.principal.subject!r}"
+
+
+def _shown(name: str) -> str:
+    # Only a URI can hold a secret; a name is logged with each call.
+    return mask_text(name) if ":" in name else name
 
 
 def outcome_of(result: dict[str, Any]) -> str:
@@ -39,7 +45,8 @@ class Logging:
     Attributes:
         level: The level of the records.
         logger: The logger; ``trio_mcp.middleware`` by default.
-        params: How many characters of the parameters to log as well. They may hold secrets, so none by default.
+        params: How many characters of the parameters to log as well. They may hold secrets, so none by default; what
+            can be recognised as one is masked.
     """
 
     level: int = logging.INFO
@@ -50,7 +57,7 @@ class Logging:
         self, context: Context[Any], call_next: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         request = described(context)
-        given = f": {repr(context.params)[: self.params]}" if self.params else ""
+        given = f": {mask_text(repr(context.params)[: self.params])}" if self.params else ""
         self.logger.log(self.level, "%s begins%s", request, given)
         outcome = "cancelled"  # what else it may end with is an Exception
         try:

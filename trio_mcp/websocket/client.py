@@ -24,10 +24,10 @@ from trio_mcp._checks import (
     check_headers,
     check_seconds,
     check_url,
-    without_credentials,
 )
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp._platform import check_unix_sockets
+from trio_mcp._secrets import without_credentials
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.lines import CHUNK
 from trio_mcp.link import Link, connect_problem, tls_problem

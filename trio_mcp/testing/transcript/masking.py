@@ -1,104 +1,66 @@
-"""Masks secrets: nothing is written to a file or shown before it went through here.
+"""Masks the secrets of a transcript: nothing is written to a file or shown before it went through here.
 
-Two things give a secret away: the name that a value stands under, and its own look. A value keeps its type, so that a
-masked message is still a valid one; what the protocol itself names, such as ``progressToken``, stays.
+`trio_mcp._secrets` has the list of what counts as one. A value keeps its type, so that a masked message is still a
+valid one; what the protocol itself names, such as ``progressToken``, stays.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from enum import Enum
 from typing import Any, Final
 
 import attrs
 
+from trio_mcp._secrets import LABELS, MASK, Place, is_secret, mask_text, names_session, without_options
 from trio_mcp.testing.transcript.events import Event
 
-__all__ = ["MASK", "Masker", "mask_text", "mask_words"]
-
-MASK: Final = "***"
+__all__ = ["Masker"]
 
 MAX_DEPTH = 200
 """How deep a value is looked into; what lies deeper is masked as a whole. Chosen: Python's own limit is near 1000."""
-MAX_NAME = 200
-"""The longest name that is looked at as a whole (chosen); of longer ones, the beginning and the end."""
-
-# Of the protocol, and of schemas and sampling: no secrets, though their names look like it.
-_HARMLESS = re.compile(r"progress_?tokens?|(max|min|input|output|total|prompt|completion|stop)_?tokens?", re.IGNORECASE)
-# Mostly parts of names, wherever they stand: it is better to mask too much than to show what cannot be taken back.
-_SECRET = re.compile(
-    r"passw(or)?d|passphrase|(^|[_.-])(pass|pwd|pin)$|secret|credential|api_?-?key|(private|access|signing|encryption)_?-?key"
-    r"|authorization|^auth$|cookie|^dpop$|jwt|bearer|session_?-?id|tokens?$|(^|[_-])(token|sig|signature)([_-]|$)",
-    re.IGNORECASE,
-)
-_SESSIONS = re.compile(r"session_?-?id", re.IGNORECASE)
-
-# Every pattern takes linear time: no repetition stands inside another one, and none that may fail at its end begins
-# anew within what it has read.
-_LOOKS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?"), MASK),
-    (re.compile(r"\b(Bearer|Basic|Digest|Token)\s+(?=\S*[0-9+/=_.-])[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
-    # A JSON Web Token: the first one of a run, which may have other words before it.
-    (re.compile(r"(?<![\w-])((?:(?!\beyJ[\w-]{5})[\w-])*+)eyJ[\w-]{5,}+\.[\w-]++\.[\w-]*"), rf"\1{MASK}"),
-    (re.compile(r"\b(sk|pk|rk)[-_](live[-_]|test[-_]|proj[-_]|ant[-_])?[\w-]{16,}"), MASK),
-    (re.compile(r"\b(gh[pousr]|github_pat|glpat|xox[abprs]|hf|npm|pypi)[-_][\w-]{16,}"), MASK),
-    (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
-    (re.compile(r"\bAIza[\w-]{30,}"), MASK),
-    (re.compile(r"(?<=://)[^\s/?#@\"'<>]{1,300}@"), f"{MASK}@"),  # user and password in a URL
-)
+MAX_SESSIONS = 10_000
+"""How many ids of sessions a masker tells apart."""
 
 
-def _is_secret(name: str) -> bool:
-    # A peer may choose it, and it is looked at again for each item of a list.
-    if len(name) > MAX_NAME:
-        name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
-    return _SECRET.search(name) is not None and _HARMLESS.fullmatch(name) is None
+class _As(Enum):
+    """What a value is masked as, with all that stands below it."""
+
+    TEXT = "text"  # only what looks like a secret
+    SECRET = "secret"
+    CREDENTIALS = "credentials"  # of HTTP, behind their scheme
+    SESSION = "session"
 
 
-def mask_text(text: str) -> str:
-    """Return a text in which everything that looks like a secret is masked."""
-    for pattern, instead in _LOOKS:
-        text = pattern.sub(instead, text)
-    return "".join(_without_named(text))
+_WIRE: Final = frozenset({"headers", "env", "environ", "environment"})
+"""Members whose own members are header fields or environment variables."""
 
-
-# The end of a name, and how a value begins: in a query, in environment variables, in JSON, and in JSON within a text.
-_NAMED: Final = re.compile(r"""(?<![\w.-])([A-Za-z][\w.-]{0,60})(?:\\?"\s?:\s?\\?(")|\s?[=:]\s?(["']?))""")
-_VALUES: Final = {
-    '"': re.compile(r"""[^"\\]*"""),
-    "'": re.compile(r"[^']*"),
-    "": re.compile(r"""[^\s&;,"'\\<>{}\[\]]*"""),
+# A JSON schema describes a secret, but holds none: it keeps what says what the secret looks like, and no more.
+_SCHEMAS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
+_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_SIGNS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+_SIGNS_OF_MEMBERS: Final = _SIGNS | {"title", "description", "enum", "const", "default"}
+_DESCRIBES: Final = _SCHEMAS | {
+    *("$ref", "$schema", "$id", "$comment", "type", "title", "description", "format", "pattern", "required"),
+    *("minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "contentEncoding", "contentMediaType"),
 }
 
 
-def _without_named(text: str) -> Iterator[str]:
-    """Yield the pieces of a text, with a mask for each value that stands under the name of a secret."""
-    at = 0
-    for found in _NAMED.finditer(text):
-        # Inside a value that is masked already: an assignment in it would be shown from there on.
-        if found.start() < at or not _is_secret(found[1]):
-            continue
-        value = _VALUES[found[2] or found[3]].match(text, found.end())
-        if value is not None and value[0]:
-            yield text[at : found.end()] + MASK
-            at = value.end()
-    yield text[at:]
+@attrs.frozen
+class _Where:
+    """Where a value stands: the names of the two members around it, and how deep."""
 
+    name: str = ""
+    around: str = ""
+    depth: int = 0
 
-def mask_words(words: Iterable[str]) -> str:
-    """Return a command line without what looks like a secret, or follows an option with the name of one."""
-    shown: list[str] = []
-    last = ""
-    for word in words:
-        # Only after an option: a word that merely looks like one, such as a path with `token` in it, hides nothing
-        # behind it.
-        shown.append(MASK if last.startswith("-") and _is_secret(last.lstrip("-")) else mask_text(word))
-        last = word
-    return " ".join(shown)
+    def below(self, name: str) -> _Where:
+        return _Where(name, self.name, self.depth + 1)
 
-
-MAX_SESSIONS = 10_000
-"""How many ids of sessions a masker tells apart."""
+    @property
+    def place(self) -> Place:
+        return Place.WIRE if self.name.lower() in _WIRE else Place.FIELD
 
 
 class Masker:
@@ -134,41 +96,83 @@ class Masker:
                 del self._sessions[next(iter(self._sessions))]
         return name
 
-    def value(self, value: Any, name: str = "", depth: int = 0) -> Any:
+    def value(self, value: Any, name: str = "") -> Any:
         """Return a JSON value without its secrets.
 
         Args:
             value: The value; it is not changed.
             name: The name that it stands under.
-            depth: How deep it stands.
         """
-        if depth > MAX_DEPTH:
-            return MASK
-        if isinstance(value, dict):
-            return {
-                key: self.value(each, key if isinstance(key, str) else "", depth + 1) for key, each in value.items()
-            }
-        if isinstance(value, (list, tuple)):
-            # Of the same kind, so that what has not changed is equal to what it was.
-            if name == "headers" and all(isinstance(each, (list, tuple)) and len(each) == 2 for each in value):
-                return type(value)(
-                    type(pair)([pair[0], self.value(pair[1], str(pair[0]), depth + 1)]) for pair in value
-                )
-            return type(value)(self.value(each, name, depth + 1) for each in value)
-        # Neither can be a secret, and below true would pass for a number and come out as false.
-        if value is None or isinstance(value, bool):
-            return value
-        if not _is_secret(name):
-            return mask_text(value) if isinstance(value, str) else value
-        return self._secret(value, name)
+        return self._masked(value, _as(name, value), _Where(name))
 
-    def _secret(self, value: Any, name: str) -> Any:
-        if not isinstance(value, str):
-            return type(value)(0)  # a number stays one of its kind
-        # A name for each: with one mask for all, a request under the wrong session would look right.
-        if _SESSIONS.search(name) and value:
-            return self._session(value)
-        # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
-        # 11.4).
-        scheme, separator, rest = value.partition(" ")
-        return f"{scheme} {MASK}" if separator and rest and name.lower().endswith("authorization") else MASK
+    def _masked(self, value: Any, how: _As, where: _Where) -> Any:
+        if where.depth > MAX_DEPTH:
+            return MASK
+        match value:
+            case dict():
+                return self._object(value, how, where)
+            case list() | tuple():
+                # Of the same kind, so that what has not changed is equal to what it was.
+                return type(value)(self._items(value, how, where))
+            # Neither can be a secret, and below true would pass for a number and come out as false.
+            case None | bool():
+                return value
+            case str():
+                return self._text(value, how)
+            case _:
+                return value if how is _As.TEXT else type(value)(0)  # a number stays one of its kind
+
+    def _object(self, value: dict[Any, Any], how: _As, where: _Where) -> dict[Any, Any]:
+        schema = how is not _As.TEXT and _is_schema(value, where)
+        # Of a pair, one member has the name of what the other one holds.
+        names = {LABELS[label]: value[label] for label in LABELS if isinstance(value.get(label), str)}
+        if value.get("kind") == "Secret":  # of Kubernetes
+            names |= dict.fromkeys(("data", "stringData"), "secret")
+        masked = {}
+        for key, each in value.items():
+            by_name = how is _As.TEXT or (schema and key in _DESCRIBES)
+            own = _as(str(names.get(key, key)), each, where.place) if by_name else how
+            masked[key] = self._masked(each, own, where.below(str(key)))
+        return masked
+
+    def _items(self, value: list[Any] | tuple[Any, ...], how: _As, where: _Where) -> Iterable[Any]:
+        if how is _As.TEXT and all(isinstance(each, str) for each in value):
+            return without_options(value)  # it may be a command line
+        return (self._item(each, how, where) for each in value)
+
+    def _item(self, item: Any, how: _As, where: _Where) -> Any:
+        if how is _As.TEXT and where.place is Place.WIRE and isinstance(item, (list, tuple)) and len(item) == 2:
+            name, value = item
+            masked = self._masked(value, _as(str(name), value, Place.WIRE), where.below(str(name)))
+            return [name, masked] if isinstance(item, list) else (name, masked)
+        # A list adds no name, but it is a level.
+        return self._masked(item, how, _Where(where.name, where.around, where.depth + 1))
+
+    def _text(self, value: str, how: _As) -> str:
+        match how:
+            case _As.TEXT:
+                return mask_text(value)
+            # A name for each: with one mask for all, a request under the wrong session would look right.
+            case _As.SESSION if value:
+                return self._session(value)
+            # The scheme is not a secret, and a wrong one is a fault that the transcript should show (RFC 9110, section
+            # 11.4).
+            case _As.CREDENTIALS:
+                scheme, separator, rest = value.partition(" ")
+                return f"{scheme} {MASK}" if separator and rest else MASK
+        return MASK
+
+
+def _as(name: str, value: Any, place: Place = Place.FIELD) -> _As:
+    if not is_secret(name, place) or (isinstance(value, (int, float)) and name.lower().endswith("tokens")):
+        return _As.TEXT  # a number of tokens counts them
+    if name.lower().endswith("authorization"):
+        return _As.CREDENTIALS
+    return _As.SESSION if names_session(name) else _As.SECRET
+
+
+def _is_schema(value: dict[Any, Any], where: _Where) -> bool:
+    kinds = value.get("type")
+    if isinstance(kinds, (str, list)):
+        return all(isinstance(each, str) and each in _TYPES for each in ([kinds] if isinstance(kinds, str) else kinds))
+    return not value.keys().isdisjoint(_SIGNS_OF_MEMBERS if where.around in _SCHEMAS else _SIGNS)

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
-from trio_mcp._checks import without_credentials
+from trio_mcp._secrets import without_credentials
 from trio_mcp.errors import Disconnected, MessageTooLarge
 from trio_mcp.http.headers import Headers
 from trio_mcp.jsonrpc.codec import Pieces

@@ -1,0 +1,432 @@
+"""What counts as a secret: the one list of their names and looks, and how to take them out of a text.
+
+Three things give a secret away: the name that it stands under, the place where that name stands, and its own look. The
+names are those of the most used APIs and gateways: AWS, Azure, Google Cloud, GitHub, GitLab, Slack, Stripe, Twilio,
+SendGrid, Shopify, Atlassian, Notion, OpenAI, Anthropic, Cloudflare, Datadog, New Relic, PagerDuty, HubSpot, Kong; with
+OAuth, HTTP, Kubernetes and Vault.
+
+It is better to mask too much than to show what cannot be taken back. Still, a text in which nothing can be read helps
+nobody, so the names that only look like those of secrets are a list as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from trio_mcp._patterns import late_pattern
+
+__all__ = [
+    "LABELS",
+    "MASK",
+    "Place",
+    "is_secret",
+    "mask_text",
+    "mask_words",
+    "names_session",
+    "without_credentials",
+    "without_options",
+]
+
+MASK: Final = "***"
+
+MAX_NAME: Final = 200
+"""The longest name that is looked at as a whole (chosen); of longer ones, the beginning and the end."""
+
+
+class Place(IntEnum):
+    """Where a name stands. Each place has the names of those before it, and more."""
+
+    FIELD = 0
+    """In JSON, in a text, on a command line, where anything may have a name."""
+    WIRE = 1
+    """A header field, or an environment variable: nearly every ``…-KEY`` is one of an API."""
+    QUERY = 2
+    """The query of a URL, where ``key`` is an API's key and ``code`` one of OAuth (RFC 6749, section 4.1.2)."""
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+# Names are compared by their words, in lower case: `apiKey`, `API-KEY` and `api_key` are `_api_key_`.
+_WORD = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+# Wherever they stand, also without a sign between the words: PGPASSWORD, hapikey, accesstoken.
+_ANYWHERE = late_pattern(
+    "passw(or)?d|passphrase|passcode|secret(?!ar)|credential|cookie|jwt|bearer|authorization"
+    "|(api|access|private|signing|encryption|subscription|functions)key|accesssignature|connectionstring"
+    "|sess(ion)?id|dpop|samlresponse|(access|auth|bearer|csrf|id|identity|refresh|session|user)token"
+)
+_SESSION = late_pattern("sess(ion)?id")
+
+# Keys and codes that are secrets in JSON as well, where nearly all others are not.
+_KEYS: Final = (
+    "account|admin|aes|anon|app|application|auth|client|consumer|decryption|deploy|function|hmac|ingestion|insert"
+    "|integration|license|master|rapidapi|rest|role|routing|server|service|session|shared|sign|ssh|storage|symmetric"
+    "|webhook|write"
+)
+_CODES: Final = (
+    "access|activation|auth|backup|confirmation|device|fa|login|mfa|one_time|otp|pairing|recovery|security|sms|user"
+    "|verification"
+)
+_BY_PLACE: Final = {
+    Place.FIELD: late_pattern(
+        "_(token|csrf|xsrf|otp|totp|hotp|creds?)_|_(pass|pwd|pin|auth|tokens|client_assertion)_$"
+        rf"|_(code|oauth)_verifier_$|_({_KEYS})_keys?_((base_)?64_|pem_|data_|value_|hex_)?$|_({_CODES})_codes?_$"
+    ),
+    Place.WIRE: late_pattern("_(sig|signature|pat)_|[a-z0-9]_key_((base_)?64_)?$"),
+    Place.QUERY: late_pattern("^_(key|code|hmac|assertion)_$"),
+}
+
+# The words around it tell that a name is not that of a secret, though it contains one.
+_HARMLESS = late_pattern(
+    # Of language models, of the protocol, of parsers, of pages of results; of rates.
+    "_(progress|max|min|input|output|total|prompt|completion|stop|eos|bos|pad|unk|sep|cls|unexpected|next|prev|previous"
+    "|page|pagination|continuation|continue|sync|resume|starting)_tokens?_"
+    "|_(cached|limit|new|reasoning|remaining|special|thinking|used)_tokens_|_tokens_(left|per|remaining|used)_"
+    "|_token_(address|bucket|ids?|ring|symbol)_|ratelimit|_rate_limit_"
+    # Of tables and caches, of keyboards, and of WebSocket (RFC 6455, section 4.1).
+    "|_(primary|foreign|sort|partition|hash|range|row|cache|surrogate|idempotency|dedup|deduplication|public|publishable"
+    "|lookup|object|parent|group|composite|natural|unique|index|socket|translation|registry|hot|arrow|enter|shift"
+    "|ctrl|alt|tab|escape)_keys?_|_(gpio|led)_pin_"
+    # What tells of a secret: its type, where it comes from, how long it lasts.
+    "|_(types?|type_hint|endpoints?|ur[li]s?|supported|methods?|algs?|algorithms?|counts?|limits?|usage|length|size"
+    "|expiry|expires|expires_(in|at|on)|expiration|ttl|lifetime|policy|required|enabled|format|budget|servers?|names?"
+    "|prefix|file|path|dir|directory|version|status|details|description|issuer|audience|provider|scopes?)_$"
+    # Extensions of the protocol, which are named after what they do.
+    "|^_io_modelcontextprotocol_"
+)
+
+
+def is_secret(name: str, place: Place = Place.FIELD) -> bool:
+    """Return whether what stands under a name is to be masked.
+
+    Args:
+        name: The name, in any style.
+        place: Where it stands.
+    """
+    # A peer may choose it.
+    if len(name) > MAX_NAME:
+        name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
+    return _is_secret(name, place)
+
+
+@lru_cache(1024)
+def _is_secret(name: str, place: Place) -> bool:
+    # An environment variable, or a header field, wherever it is named.
+    if place is Place.FIELD and (name.isupper() or "-" in name):
+        place = Place.WIRE
+    words = f"_{'_'.join(_WORD.findall(name))}_".lower()
+    if _HARMLESS.search(words) is not None:
+        return False
+    joined = words.replace("_", "")
+    return _ANYWHERE.search(joined) is not None or any(
+        _BY_PLACE[each].search(words) is not None for each in Place if each <= place
+    )
+
+
+def names_session(name: str) -> bool:
+    """Return whether a name is that of the id of a session."""
+    return _SESSION.search("".join(_WORD.findall(name[:MAX_NAME])).lower()) is not None
+
+
+# --- looks ------------------------------------------------------------------------------------------------------------
+
+# Every pattern takes linear time, however hostile the text: a repetition has a small bound, or nothing that follows it
+# can fail, so that the search goes on behind what it has read. tests/test_secrets.py holds them to it.
+_Instead: TypeAlias = str | Callable[[re.Match[str]], str]
+
+
+def _where(asked: str, masked: Callable[[re.Match[str]], str] = lambda found: MASK) -> Callable[[re.Match[str]], str]:
+    """Return what to put instead of a match: a mask if its last part has what is asked, else the match itself."""
+    wanted = late_pattern(asked)
+    return lambda found: masked(found) if wanted.search(found[found.lastindex or 0]) else found[0]
+
+
+def _without_user(found: re.Match[str]) -> str:
+    _, at, host = found[0].rpartition("@")
+    return f"{MASK}@{host}" if at else found[0]
+
+
+_LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
+    # PEM (RFC 7468): to its end, or of the whole text that was cut; an old one has lines with hyphens at the top.
+    (
+        late_pattern(
+            r"-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |ANY |PGP )?PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:[^-]|-(?!-{4}END ))*+(?:-----END [A-Z ]{0,40}+-{0,5}+)?+"
+        ),
+        MASK,
+    ),
+    (late_pattern(r"PuTTY-User-Key-File-[0-9]:[\s\S]*"), MASK),
+    # Credentials of HTTP with their scheme (RFC 9110, section 11.4). In a sentence the next
+    # word has none of these characters.
+    (
+        late_pattern(r"\b(Bearer|DPoP|Negotiate|ApiKey|GenieKey|FlyV1)\s{1,16}+([\w.~+/=-]{8,}+)", re.IGNORECASE),
+        _where(r"[0-9+/=_.-]", lambda found: f"{found[1]} {MASK}"),
+    ),
+    (
+        late_pattern(r"\b(Basic|Token)\s{1,16}+([\w.~+/=-]{8,}+)", re.IGNORECASE),
+        _where(r"[0-9=]|[a-z][A-Z]", lambda found: f"{found[1]} {MASK}"),
+    ),
+    (
+        late_pattern(r"\b(Digest)\s{1,16}+([^\r\n]{8,}+)", re.IGNORECASE),
+        _where(r"response=", lambda found: f"{found[1]} {MASK}"),
+    ),
+    # A JSON Web Token, signed or encrypted: the first one of a run.
+    (late_pattern(r"\beyJ([\w.-]{5,}+)"), _where(r"\w\.[\w-]+\.")),
+    # Keys of APIs that begin so that they are found. Short words alone are a name: `hf_hub_enable_transfer`.
+    (
+        late_pattern(
+            r"\b((?:sk[-_]|[pr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat)-"
+            r"|xox[a-z][-.]|xapp-|shp[a-z]{2}_|hf_|npm_|pypi-|ntn_|pat-[a-z]{2}[0-9]-|gsk_|xai-|pplx-|r8_|lin_api_|PMAK-"
+            r"|NR[A-Z]{2}-|do[opr]_v1_|dp\.[a-z]{2}\.|gl(?:c|sa)_|sntry[su]_|figd_|sbp_|sb_secret_|tskey-|nfp_|fo1_|rubygems_"
+            r"|pscale_|ops_eyJ|hv[sbr]\.|ya29\.|GOCSPX-|AT[A-Z]TT3|ATBB|AGE-SECRET-KEY-1|SG\.|AIza|v1\.0-)[\w.-]{16,}+)"
+        ),
+        _where("[0-9]|[A-Za-z]{14}"),
+    ),
+    (late_pattern(r"\bsecret_[A-Za-z0-9]{40,}+"), MASK),  # of Notion
+    (late_pattern(r"\bdapi[0-9a-f]{32,}+"), MASK),  # of Databricks
+    (late_pattern(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), MASK),
+    (late_pattern(r"\bSK[0-9a-f]{32}\b"), MASK),  # of Twilio
+    (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # of Mailchimp
+    (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # of New Relic
+    (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a bot of Telegram
+    # Addresses that let whoever knows them write: webhooks of Slack and Discord.
+    (late_pattern(r"(?<=hooks\.slack\.com/)[\w/-]{8,}+"), MASK),
+    (late_pattern(r"(?<=/api/webhooks/)[\w/-]{8,}+"), MASK),
+    # The user and the password in a URL.
+    (late_pattern(r"(?<=://)[^\s/?#\"'<>\\]++"), _without_user),
+)
+
+
+def mask_text(text: str) -> str:
+    """Return a text in which everything that looks like a secret, or stands under the name of one, is masked."""
+    for pattern, instead in _LOOKS:
+        text = pattern.sub(instead, text)
+    return "".join(_without_named(text))
+
+
+# --- names in a text --------------------------------------------------------------------------------------------------
+
+# A name and how its value begins: in a query, in environment variables, in headers, on a command line, in JSON, YAML,
+# Python and XML, also within strings, where quotes have backslashes before them.
+_NAMED = late_pattern(
+    r"""(?:(?<![\w.%-])|(?<=%3F)|(?<=%26)|(?<=%23))(-{1,2}+)?+([A-Z0-9_][\w.-]{0,199}+)"""
+    r"""(?:\\{0,15}+["'`]?+[^\S\n]{0,64}+(?:={1,3}+>?+|:=?+|%3D)[^\S\n]{0,64}+(?:\n[ \t]{0,64}+)?+"""
+    r"""|>|(?(1)[ \t]{1,64}+|(?!)))"""
+    r"""(?:[brfu]{0,2}(\\{0,15}+)(["'`]))?+""",
+    re.IGNORECASE,
+)
+_CLOSING: Final = {quote: late_pattern(rf"(?<!\\)(\\{{0,63}}+){quote}") for quote in "\"'`"}
+_NAME = late_pattern(r"[\w.-]{1,200}+")
+_UNQUOTED = late_pattern(r"""[^\s&;,"'`\\<>{}\[\]]*+""")
+_ENCODED = late_pattern(r"""(?:(?!%26|%23)[^\s&;,"'`\\<>{}\[\]])*+""")
+_ENCODED_BEFORE = late_pattern("%(?:3F|26|23)", re.IGNORECASE)
+_INDENTED = late_pattern("[ ]*+")
+_LINE = late_pattern(r"(?:[^\r\n\\]|\\(?![rn]))*+")
+_BRACKET = late_pattern(r"""[\[\]{}]|(\\{0,15}+)(["'`])""")
+_SCHEME = late_pattern(r"(?:Basic|Bearer|Digest|DPoP|Negotiate|Token|ApiKey|AWS4-HMAC-SHA256) ", re.IGNORECASE)
+
+_NOTHING: Final = frozenset(
+    """true false null none nil undefined str string int integer number float bool boolean bytes object array any
+    optional required missing unset empty hidden redacted secretstr""".split()  # noqa: SIM905 - a list of words
+)
+"""Words in place of a value that give nothing away: literals, types, and what is said about it."""
+
+# A JSON schema describes a secret, but holds none; in a text it is known by what it begins with.
+_SCHEMA = late_pattern(
+    r"""\{\s{0,64}+\\{0,15}+["'](?:\$ref|title|description|(?:any|one|all)Of|type\\{0,15}+["']\s{0,8}+:\s{0,8}+"""
+    r"""(?:\[|\\{0,15}+["'](?:string|number|integer|boolean|object|array|null)))\\{0,15}+["']"""
+)
+
+LABELS: Final = {
+    "name": "value",
+    "key": "value",
+    "field": "value",
+    "header": "value",
+    "variable": "value",
+    "Name": "Value",
+    "Key": "Value",
+    "ParameterKey": "ParameterValue",
+}
+"""Members that name what another member holds: variables in Kubernetes, headers in HAR, parameters in AWS."""
+_LABELLED: Final = frozenset(LABELS.values())
+_LABEL_AHEAD = late_pattern(
+    r"""\\{0,15}+["'`]?+\s{0,64}+,?+\s{0,64}+\\{0,15}+["'`]?+"""
+    rf"""(?:{"|".join(LABELS)})\\{{0,15}}+["'`]?+\s{{0,64}}+[:=]\s{{0,64}}+\\{{0,15}}+["'`]?+([\w.-]{{1,200}}+)"""
+)
+_BETWEEN: Final = 80
+"""Characters that may stand between the name and the value of a pair; chosen."""
+
+
+def _without_named(text: str) -> Iterator[str]:
+    """Yield the pieces of a text, with a mask for each value that stands under the name of a secret."""
+    at = 0
+    label, label_end = "", -_BETWEEN
+    for found in _NAMED.finditer(text):
+        # Inside a value that is masked already: an assignment in it would be shown from there on.
+        if found.start() < at:
+            continue
+        name, begins = found[2], found.end()
+        if name in LABELS:
+            labelled = _NAME.match(text, begins)
+            if labelled is not None:
+                label, label_end = labelled[0], labelled.end()
+        if name in _LABELLED:
+            near = begins - label_end < _BETWEEN and not text[label_end : found.start(2)].strip(" \t\r\n,\"'\\-")
+            secret = is_secret(label if near else _label_ahead(text, found))
+        else:
+            secret = _is_named_secret(text, found)
+        if not secret:
+            continue
+        shown, end = _value(text, found)
+        if end > begins:
+            yield text[at:begins] + shown
+            at = end
+    yield text[at:]
+
+
+def _label_ahead(text: str, found: re.Match[str]) -> str:
+    """Return the name of a value that stands behind it."""
+    if found[4] is None:
+        return ""
+    ahead = _LABEL_AHEAD.match(text, _end_of_quoted(text, found.end(), found[3], found[4]))
+    return "" if ahead is None else ahead[1]
+
+
+def _is_named_secret(text: str, found: re.Match[str]) -> bool:
+    name, start = found[2], found.start()
+    before = text[max(0, start - 20) : start]
+    if text[found.end(2)] == ">" and not before.endswith("<"):
+        return False  # larger than something, where no element of XML begins
+    if before.endswith(("?", "&", "#", "%3F", "%26", "%23", "%3f")):
+        return is_secret(name, Place.QUERY)
+    # In prose a name has several words: "API key: …".
+    if before.endswith(" ") and (word := before[:-1].rpartition(" ")[2]).isalpha():
+        name = f"{word} {name}"
+    elif start == 0 and is_secret(name, Place.QUERY):
+        # The body of a form begins with its first name.
+        value = _UNQUOTED.match(text, found.end())
+        return is_secret(name) or (value is not None and text[value.end() : value.end() + 1] == "&")
+    return is_secret(name)
+
+
+def _value(text: str, found: re.Match[str]) -> tuple[str, int]:
+    """Return what to show instead of the value of a secret, and where the value ends."""
+    name, begins = found[2].lower(), found.end()
+    if found[4] is not None:
+        return MASK, _end_of_quoted(text, begins, found[3], found[4])
+    if text[begins : begins + 1] in ("{", "["):
+        # The members of a schema are looked at one by one.
+        return MASK, begins if _SCHEMA.match(text, begins) else _end_of_brackets(text, begins)
+    if name.endswith(("authorization", "cookie")):
+        return _line(text, found)
+    if "\n" in text[found.end(2) : begins]:
+        return _block(text, found)
+    value = (_ENCODED if _ENCODED_BEFORE.match(text, found.start() - 3) else _UNQUOTED).match(text, begins)
+    assert value is not None  # it may be empty
+    if value[0].lower() in _NOTHING or (name.endswith("tokens") and value[0].isdigit()):
+        return "", begins
+    return MASK, value.end()
+
+
+def _line(text: str, found: re.Match[str]) -> tuple[str, int]:
+    """Mask a header field to the end of its line, or of the quotes around it."""
+    begins = found.end()
+    quote = text[found.start() - 1 : found.start()]
+    if quote in _CLOSING:
+        end = _end_of_quoted(text, begins, "", quote)
+    else:
+        line = _LINE.match(text, begins)
+        end = begins if line is None else line.end()
+    scheme = _SCHEME.match(text, begins, end)
+    return (MASK, end) if scheme is None else (scheme[0] + MASK, end)
+
+
+def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
+    """Mask what begins on the line behind a name: a word, or in YAML all lines that are further to the right."""
+    begins = found.end()
+    head = text[max(0, found.start() - MAX_NAME) : found.start()].rpartition("\n")[2]
+    own = len(head) - len(head.lstrip(" -"))
+    first = text.rfind("\n", found.end(2), begins) + 1
+    if begins - first <= own:
+        # As far to the left as the name: a value, or the next name, whose own value is looked at by itself.
+        value = _UNQUOTED.match(text, begins)
+        return (MASK, begins if value is None or value[0].endswith(":") else value.end())
+    end = begins
+    while True:
+        next_line = text.find("\n", end)
+        if next_line < 0:
+            return MASK, len(text)
+        line = _INDENTED.match(text, next_line + 1)
+        if line is not None and len(line[0]) <= own and text[line.end() : line.end() + 1] not in ("", "\n"):
+            return MASK, next_line
+        end = next_line + 1
+
+
+def _end_of_quoted(text: str, begins: int, backslashes: str, quote: str) -> int:
+    """Return where a string ends that began behind a quote, which had backslashes before it if it is within others."""
+    # With each string around it, one backslash becomes two, and a quote gets another one.
+    outer = len(backslashes)
+    for closing in _CLOSING[quote].finditer(text, begins):
+        if len(closing[1]) % (2 * (outer + 1)) == outer:
+            return closing.end() - outer - 1
+    return len(text)
+
+
+def _end_of_brackets(text: str, begins: int) -> int:
+    """Return where the brackets close that open here."""
+    depth, at = 0, begins
+    for found in _BRACKET.finditer(text, begins):
+        if found.start() < at:
+            continue  # in a string
+        if found[2] is not None:
+            at = _end_of_quoted(text, found.end(), found[1], found[2]) + len(found[1]) + 1
+        else:
+            depth += 1 if found[0] in "[{" else -1
+            if depth == 0:
+                return found.end()
+    return len(text)
+
+
+# --- command lines ----------------------------------------------------------------------------------------------------
+
+
+def mask_words(words: Iterable[str]) -> str:
+    """Return a command line without what looks like a secret, or follows an option with the name of one."""
+    return " ".join(without_options(words))
+
+
+def without_options(words: Iterable[str]) -> Iterator[str]:
+    """Yield the words of a command line, with a mask for each that mask_words leaves out."""
+    last = ""
+    for word in words:
+        # Only after an option: a word that merely looks like one, such as a path with `token` in it, hides nothing
+        # behind it.
+        yield MASK if last.startswith("-") and is_secret(last.lstrip("-")) else mask_text(word)
+        last = word
+
+
+# --- what was sent ----------------------------------------------------------------------------------------------------
+
+_SENT = late_pattern(r"[^\s;,]+")
+_SHORTEST: Final = 8
+"""Characters from which a secret can be told from the words of a message; chosen."""
+
+
+def without_credentials(text: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
+    """Return a text of a server without the credentials of the request, which some servers repeat as they refuse it.
+
+    Args:
+        text: The text.
+        fields: The header fields of the request.
+    """
+    for name, value in fields:
+        if is_secret(name, Place.WIRE):
+            # Of a cookie, the value alone may be repeated.
+            for sent in _SENT.findall(value) + [value.partition("=")[2] for value in value.split("; ")]:
+                if len(sent) >= _SHORTEST:
+                    text = text.replace(sent.encode(), MASK.encode())
+    return text
