@@ -293,6 +293,18 @@ CHECKING = (
     Argument("--dry-run", action="store_true", help="connect, list, and say what would be done"),
     JSON,
 )
+# Options of the commands that a server may ask something for.
+ANSWERS = (
+    Argument(
+        "--answer",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="the value of a field, for forms that the server asks to be filled in; can be repeated",
+    ),
+    Argument("--sample", metavar="TEXT", help="what to say for a language model, if the server asks for one"),
+)
 # Options of `bench`. The defaults of what a library would also need are those of `Terms`, which imports more.
 BENCHING = (
     Argument(
@@ -390,17 +402,24 @@ COMMANDS = {
                 default=[],
             ),
             Argument("--total-timeout", type=SECONDS, metavar="SECONDS", help="how long the call may take in total"),
+            *ANSWERS,
             JSON,
         ),
         examples=(
             "trio-mcp call server.py price item=pear pieces=2",
             """trio-mcp call server.py price '{"item": "pear"}' --json""",
+            "trio-mcp call server.py order --answer pieces=3",
         ),
         has_target=True,
     ),
     "read": Command(
         "read a resource",
-        (Argument("uri", metavar="URI"), Argument("--output", metavar="FILE", help="write it to a file"), JSON),
+        (
+            Argument("uri", metavar="URI"),
+            Argument("--output", metavar="FILE", help="write it to a file"),
+            *ANSWERS,
+            JSON,
+        ),
         examples=("trio-mcp read server.py shop://hours", "trio-mcp read server.py shop://logo --output logo.png"),
         has_target=True,
     ),
@@ -409,6 +428,7 @@ COMMANDS = {
         (
             Argument("prompt", metavar="NAME", nargs="?"),
             Argument("arguments", nargs="*", type=_pair, metavar="name=value", default=[]),
+            *ANSWERS,
             JSON,
         ),
         examples=("trio-mcp prompt server.py ad item=pear",),
