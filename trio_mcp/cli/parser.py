@@ -662,7 +662,7 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
             except argparse.ArgumentTypeError as exc:
                 parser.error(f"argument name=value: {exc}")
             moved = None
-        # A file is no name of a tool, even if none is given; then the words after -- are the file's.
+        # A file can't be the name of a tool, so even if none is given, the words after -- are the file's.
         if moved is None and not (options.target.endswith(".py") and not options.arguments):
             setattr(options, what, options.target)
             options.target = None
