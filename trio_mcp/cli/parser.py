@@ -133,12 +133,20 @@ def _from_one(text: str) -> int:
     return value
 
 
+def _port(text: str) -> int:
+    value = _from_one(text)
+    if value > 65535:
+        raise ValueError(text)
+    return value
+
+
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SECONDS = _typed("a number of seconds", _above_zero)
 NUMBER = _typed("a number above 0", _above_zero)
 TIME = _typed("a time, such as 90s or 5m", _duration)
 WHOLE = _typed("a whole number", int)
 FROM_ONE = _typed("a whole number from 1", _from_one)
+PORT = _typed("a port from 1 to 65535", _port)
 
 
 def _ladder(text: str) -> tuple[int, ...]:
@@ -200,14 +208,15 @@ VERBOSE = Argument(
     action="store_true",
     help="show each message, and the heads of HTTP, on standard error, without secrets",
 )
+MODE = Argument(
+    "--mode",
+    default="auto",
+    choices=("auto", "legacy", *REVISIONS),
+    metavar="MODE",
+    help="auto (the default), legacy or a revision",
+)
 CONNECTION = (
-    Argument(
-        "--mode",
-        default="auto",
-        choices=("auto", "legacy", *REVISIONS),
-        metavar="MODE",
-        help="auto (the default), legacy or a revision",
-    ),
+    MODE,
     *REACHING,
     Argument("--root", action="append", default=[], metavar="DIR", help="a directory the server may work in"),
     Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to wait for a response"),
@@ -481,6 +490,13 @@ COMMANDS = {
             "trio-mcp bench server.py --compare server2.py --html figures.html",
         ),
         has_target=True,
+    ),
+    "dev": Command(
+        "open the MCP Inspector with a server, in your browser",
+        (MODE, Argument("--port", type=PORT, metavar="PORT", help="the port of its page")),
+        examples=("trio-mcp dev server.py", "trio-mcp dev https://host.example/mcp", "trio-mcp dev -- node server.js"),
+        has_target=True,
+        own_client=True,
     ),
     "record": Command(
         "record what a client and a server say to each other",
