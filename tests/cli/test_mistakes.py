@@ -32,6 +32,7 @@ LINES = {
     "logins": [],
     "check": ["TARGET"],
     "bench": ["TARGET"],
+    "dev": ["TARGET"],
     "record": ["new.jsonl", "TARGET"],
     "replay": ["old.jsonl", "TARGET"],
     "new": ["NAME"],

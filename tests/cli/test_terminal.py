@@ -11,10 +11,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.running import command, environment
+from tests.cli.running import command, environment, run
+from trio_mcp.cli.answers import Given
 
 ASKING = '''
 from pydantic import BaseModel, Field
@@ -43,6 +45,23 @@ async def visit(ctx: Context) -> str:
     """Ask for a visit."""
     answer = await ctx.elicit_url("Please sign in.", "https://shop.example/in?session=1")
     return str(getattr(answer, "action", answer))
+
+
+@server.tool
+async def think(ctx: Context) -> str:
+    """Ask a model."""
+    return (await ctx.sample("Say something.", max_tokens=10)).content.text
+
+
+@server.prompt
+async def ad(ctx: Context) -> str:
+    """Ask for what to advertise."""
+    return (await ctx.elicit("What would you like?", Order)).action
+
+
+@server.resource("asking://order")
+async def ordered(ctx: Context) -> str:
+    return (await ctx.elicit("What would you like?", Order)).action
 
 
 @server.tool
@@ -112,8 +131,9 @@ def test_a_form_is_filled_in_field_by_field_and_checked(tmp_path: Path, mode: st
         if "What: " not in there.seen:
             there.read_until(r"What: ")
         assert "An item of the shop." in there.seen
+        assert "item (string, at least 2 characters)" in there.seen
         there.type("x\n")
-        there.read_until(r"What: ")  # it is too short
+        there.read_until(r'  item: "x" is shorter than 2 characters\s+What: ')
         there.type("pear\n")
         there.read_until(r"\[1\]: ")
         there.type("9\n")
@@ -122,6 +142,8 @@ def test_a_form_is_filled_in_field_by_field_and_checked(tmp_path: Path, mode: st
         there.read_until(r"1  red\s+2  green\s+.*: ")
         there.type("2\n")
         there.read_until(r"\[n\]: ")
+        there.type("maybe\n")
+        there.read_until(r"  gift: must be y or n; got 'maybe'[^:]*\[n\]: ")
         there.type("y\n")
         there.read_until(r"Send this to asking\? \[Y/n\] ")
         there.type("\n")
@@ -182,4 +204,133 @@ def test_without_a_terminal_the_user_is_not_asked(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "'elicitation.form', which the client has not declared" in done.stderr
-    assert done.stderr.endswith(": the tool asks the user, so call it on a terminal\n")
+    assert done.stderr.endswith(": it asks the user, so use a terminal, or give --answer NAME=VALUE\n")
+
+
+# --- answers from the command line, for scripts ----------------------------------------------------------------------
+
+MODES = pytest.mark.parametrize("mode", ["2026-07-28", "2025-11-25"])
+NEEDED = ("--answer", "item=pear", "--answer", "colour=green")
+
+
+def scripted(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "asking.py").write_text(ASKING)
+    return run(folder, *words)
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (
+            ["order", *NEEDED, "--answer", "gift=yes"],
+            "accept {'item': 'pear', 'pieces': 1, 'colour': 'green', 'gift': True}",
+        ),
+        (["think", "--sample", "Something."], "Something."),
+    ],
+    ids=["a form", "a model"],
+)
+def test_a_script_answers_what_the_server_asks(tmp_path: Path, mode: str, words: list[str], output: str) -> None:
+    done = scripted(tmp_path, "call", "asking.py", *words, "--mode", mode)
+    assert (done.returncode, done.stdout) == (0, f"{output}\n"), done.stderr
+
+
+@MODES
+def test_a_form_that_lacks_something_is_declined_and_the_option_named(tmp_path: Path, mode: str) -> None:
+    done = scripted(tmp_path, "call", "asking.py", "order", "--answer", "item=pear", "--mode", mode)
+    assert done.stdout == "decline \n"
+    assert "trio-mcp call: the field 'colour' is missing: add --answer colour=red|green\n" in done.stderr
+    assert "trio-mcp call: so the form was declined\n" in done.stderr
+
+
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "item": {"type": "string", "minLength": 2},
+        "pieces": {"type": "integer", "minimum": 1, "maximum": 5, "default": 1},
+        "colour": {"type": "string", "enum": ["red", "green"]},
+        "gift": {"type": "boolean"},
+        "sizes": {"type": "array", "items": {"type": "string", "enum": ["s", "m", "l"]}},
+        "at": {"type": "string", "format": "date"},
+    },
+    "required": ["item", "pieces"],
+}
+ITEM = {"item": "pear"}
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "problem"),
+    [
+        ("item=pear", ITEM, None),
+        ("item=2=3", {"item": "2=3"}, None),
+        ("item=pear pieces=3", {**ITEM, "pieces": 3}, None),
+        ("item=pear gift=yes", {**ITEM, "gift": True}, None),
+        ("item=pear gift=false", {**ITEM, "gift": False}, None),
+        ("item=pear colour=green", {**ITEM, "colour": "green"}, None),
+        ("item=pear sizes=s sizes=l", {**ITEM, "sizes": ["s", "l"]}, None),
+        ("item=pear sizes=s,l", {**ITEM, "sizes": ["s", "l"]}, None),
+        ("item=x", {}, 'item: "x" is shorter than 2 characters'),
+        ("item=pear pieces=9", ITEM, "pieces: 9 is greater than the maximum of 5"),
+        ("item=pear pieces=many", ITEM, "pieces: must be integer; got 'many'"),
+        ("item=pear gift=maybe", ITEM, "gift: must be y or n; got 'maybe'"),
+        ("item=pear item=apple", {}, "item: given 2 times, but it takes one value"),
+        ("item=pear colour=blue", ITEM, "colour: must be one of red, green, or a number from 1 to 2; got 'blue'"),
+        ("item=pear at=today", ITEM, "at: the text is not a valid date"),
+    ],
+)
+def test_answers_are_read_by_the_schema_of_their_field(
+    words: str, content: dict[str, Any], problem: str | None
+) -> None:
+    given = Given(tuple(word.split("=", 1)) for word in words.split())  # type: ignore[misc]
+    filled = given.fill(FORM)
+    assert (filled.content, list(filled.problems.values())) == (content, [problem] if problem else [])
+    assert (filled.missing, given.unused) == ([], [])
+
+
+def test_what_is_required_and_has_no_default_is_missing() -> None:
+    given = Given([("gift", "y"), ("colur", "red")])
+    assert given.fill(FORM).missing == ["item"]
+    assert given.unused == ["colur"]
+
+
+def test_an_answer_that_no_form_asked_for_is_reported(tmp_path: Path) -> None:
+    done = scripted(tmp_path, "call", "asking.py", "order", *NEEDED, "--answer", "color=red")
+    assert done.returncode == 0
+    assert done.stderr.endswith("trio-mcp call: --answer color: no form had such a field\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [(["prompt", "asking.py", "ad"], "user: accept\n"), (["read", "asking.py", "asking://order"], "accept")],
+)
+def test_prompts_and_resources_are_answered_too(tmp_path: Path, words: list[str], output: str) -> None:
+    done = scripted(tmp_path, *words, *NEEDED)
+    assert (done.returncode, done.stdout) == (0, output), done.stderr
+    done = scripted(tmp_path, *words)
+    assert done.returncode == 1
+    assert done.stderr.endswith("or give --answer NAME=VALUE\n")
+
+
+def test_a_model_that_is_asked_for_is_named_with_its_option(tmp_path: Path) -> None:
+    done = scripted(tmp_path, "call", "asking.py", "think")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("it asks a language model; give what that would say with --sample TEXT\n")
+
+
+def test_on_a_terminal_only_what_is_not_given_is_asked(tmp_path: Path) -> None:
+    with terminal(tmp_path, "call", "asking.py", "order", *NEEDED) as there:
+        output, status = there.end()
+    assert (output, status) == ("accept {'item': 'pear', 'pieces': 1, 'colour': 'green', 'gift': False}\n", 0)
+    assert "Send this" not in there.seen
+    with terminal(tmp_path, "call", "asking.py", "order", "--answer", "item=x", "--answer", "colour=red") as there:
+        there.read_until(r'--answer item: "x" is shorter than 2 characters[^!]*![^"]*What: ')
+        there.type("pear\n")
+        there.read_until(r"\[1\]: ")
+        there.type("\n")
+        there.read_until(r"\[n\]: ")
+        there.type("\n")
+        there.read_until(r"Send this to asking\? \[Y/n\] ")
+        there.type("\n")
+        output, status = there.end()
+    assert (output, status) == ("accept {'item': 'pear', 'pieces': 1, 'colour': 'red', 'gift': False}\n", 0)
+    assert "1  red" not in there.seen

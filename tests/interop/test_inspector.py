@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
 import subprocess
+import sys
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -54,16 +59,19 @@ class Inspector:
         return result
 
 
+def _script(npm: NodePeers) -> Path:
+    return npm.modules / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients/launcher/build/index.js"
+
+
 @pytest.fixture(params=[("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern")], ids="-".join)
 def inspector(
     npm: NodePeers, url: str, environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Inspector:
     transport, era = request.param
-    script = npm.modules / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients/launcher/build/index.js"
     imported = ("tests.conformance.everything_questions", *forks.LOADED)
     process = forks.command("tests.conformance.everything_server", *imported, options=("-W", "error"))
     target = [*process, "stdio"] if transport == "stdio" else [url]
-    command = [str(npm.node), str(script), "--cli", "--format", "json", "--protocol-era", era, *target]
+    command = [str(npm.node), str(_script(npm)), "--cli", "--format", "json", "--protocol-era", era, *target]
     return Inspector(command, environment | {"HOME": str(tmp_path)})  # it leaves its catalog there
 
 
@@ -89,3 +97,46 @@ def test_tools_resources_and_prompts_give_what_they_hold(inspector: Inspector) -
     filled = ("--prompt-name", "test_prompt_with_arguments", "--prompt-args", "arg1=a", "arg2=b")
     (message,) = inspector.run("prompts/get", *filled)["messages"]
     assert message["content"]["text"] == "Prompt with arguments: arg1='a', arg2='b'"
+
+
+def test_dev_opens_its_page_with_the_server_and_ends_with_it(
+    npm: NodePeers, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """`trio-mcp dev`, with a script in place of npx, which would fetch the Inspector."""
+    (tmp_path / "bin").mkdir()
+    npx = tmp_path / "bin" / "npx"
+    npx.write_text(f'#!/bin/sh\nshift\nexec "{npm.node}" "{_script(npm)}" "$@"\n')
+    npx.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [sys.executable, "-m", "trio_mcp", "dev", "--port", str(port), "--", "node", "server.js"],
+        cwd=CHECKOUT,
+        env=environment
+        | {"HOME": str(tmp_path), "PATH": f"{npx.parent}:{environment['PATH']}", "MCP_AUTO_OPEN_ENABLED": "false"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        while (found := re.search(r"(http://\S+)\?MCP_INSPECTOR_API_TOKEN=(\w+)", said)) is None:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        url, token = found.groups()
+        request = urllib.request.Request(f"{url}/api/servers", headers={"x-mcp-remote-auth": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+            servers = json.load(response)["mcpServers"]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE)
+    assert url == f"http://127.0.0.1:{port}"
+    assert servers["node"] == {
+        "type": "stdio",
+        "command": "node",
+        "args": ["server.js"],
+        "env": {},
+        "protocolEra": "auto",
+    }
+    assert process.returncode == 130

@@ -73,6 +73,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
             from trio_mcp.cli.check import run
         case "bench":
             from trio_mcp.cli.bench import run
+        case "dev":
+            from trio_mcp.cli.dev import run
         case "record":
             from trio_mcp.cli.record import run
         case "replay":

@@ -12,9 +12,10 @@ from typing import Any
 import trio
 
 from trio_mcp._keywords import did_you_mean
+from trio_mcp.cli.answers import Given
 from trio_mcp.cli.arguments import as_whole, from_words
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
-from trio_mcp.cli.messages import paint
+from trio_mcp.cli.messages import complaint, paint
 from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar, has_terminal
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
@@ -39,12 +40,20 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "call":
         # Before a server is started: malformed arguments are wrong whatever the server is.
         options.whole = as_whole(options.arguments)
+    options.given = Given(getattr(options, "answer", ()))
 
     async def main() -> int:
         # What is raised in the block is reported after the server has ended, and so after all that it has to say on
         # standard error: lines of the two don't mix.
         async with connected(options, options.bar.clear) as client:
-            return await COMMANDS[options.command](client, options) or OK
+            try:
+                return await COMMANDS[options.command](client, options) or OK
+            except McpError as exc:
+                raise _with_remedy(exc) from None
+            finally:
+                for name in options.given.unused:
+                    text = f"--answer {name}: no form had such a field"
+                    print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
 
     return trio.run(main)
 
@@ -254,10 +263,6 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         result = await client.call_tool(
             options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
         )
-    except McpError as exc:
-        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY and "elicitation" in str(exc) and not has_terminal():
-            raise Exit(f"{exc}: the tool asks the user, so call it on a terminal", FAILED) from None
-        raise
     finally:
         # After an error or Ctrl-C as well: whatever is printed next begins on a clean line.
         bar.clear()
@@ -270,6 +275,17 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
         # A program that reads the output gets the text as it is; a terminal must not act on it.
         print(clean(text) if sys.stdout.isatty() else text)
     return FAILED if result.is_error else OK
+
+
+def _with_remedy(exc: McpError) -> McpError | Exit:
+    """Return an error, with what to do about it if the server could not ask what it wanted to."""
+    if exc.code != MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return exc
+    if "elicitation" in str(exc) and not has_terminal():
+        return Exit(f"{exc}: it asks the user, so use a terminal, or give --answer NAME=VALUE", FAILED)
+    if "sampling" in str(exc):
+        return Exit(f"{exc}: it asks a language model; give what that would say with --sample TEXT", FAILED)
+    return exc
 
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
@@ -302,6 +318,8 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     try:
         result = await client.read_resource(options.uri)
     except McpError as exc:
+        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+            raise
         raise Exit(f"{exc}{await _meant(client, 'resources', options.uri)}", FAILED) from None
     if options.json:
         print(dumps(result.to_wire()))
@@ -345,6 +363,8 @@ async def _prompt(client: Client, options: argparse.Namespace) -> None:
     try:
         filled = await client.get_prompt(options.prompt, dict(options.arguments))
     except McpError as exc:
+        if exc.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+            raise
         raise Exit(f"{exc}{await _meant(client, 'prompts', options.prompt)}", FAILED) from None
     if options.json:
         print(dumps(filled.to_wire()))

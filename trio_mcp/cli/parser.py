@@ -133,12 +133,20 @@ def _from_one(text: str) -> int:
     return value
 
 
+def _port(text: str) -> int:
+    value = _from_one(text)
+    if value > 65535:
+        raise ValueError(text)
+    return value
+
+
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SECONDS = _typed("a number of seconds", _above_zero)
 NUMBER = _typed("a number above 0", _above_zero)
 TIME = _typed("a time, such as 90s or 5m", _duration)
 WHOLE = _typed("a whole number", int)
 FROM_ONE = _typed("a whole number from 1", _from_one)
+PORT = _typed("a port from 1 to 65535", _port)
 
 
 def _ladder(text: str) -> tuple[int, ...]:
@@ -200,14 +208,15 @@ VERBOSE = Argument(
     action="store_true",
     help="show each message, and the heads of HTTP, on standard error, without secrets",
 )
+MODE = Argument(
+    "--mode",
+    default="auto",
+    choices=("auto", "legacy", *REVISIONS),
+    metavar="MODE",
+    help="auto (the default), legacy or a revision",
+)
 CONNECTION = (
-    Argument(
-        "--mode",
-        default="auto",
-        choices=("auto", "legacy", *REVISIONS),
-        metavar="MODE",
-        help="auto (the default), legacy or a revision",
-    ),
+    MODE,
     *REACHING,
     Argument("--root", action="append", default=[], metavar="DIR", help="a directory the server may work in"),
     Argument("--timeout", type=SECONDS, metavar="SECONDS", help="how long to connect, and to wait for a response"),
@@ -292,6 +301,18 @@ CHECKING = (
     Argument("--write-baseline", metavar="FILE", help="write the rules that are broken now as a baseline"),
     Argument("--dry-run", action="store_true", help="connect, list, and say what would be done"),
     JSON,
+)
+# Options of the commands that a server may ask something for.
+ANSWERS = (
+    Argument(
+        "--answer",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="the value of a field, for forms that the server asks to be filled in; can be repeated",
+    ),
+    Argument("--sample", metavar="TEXT", help="what to say for a language model, if the server asks for one"),
 )
 # Options of `bench`. The defaults of what a library would also need are those of `Terms`, which imports more.
 BENCHING = (
@@ -390,17 +411,24 @@ COMMANDS = {
                 default=[],
             ),
             Argument("--total-timeout", type=SECONDS, metavar="SECONDS", help="how long the call may take in total"),
+            *ANSWERS,
             JSON,
         ),
         examples=(
             "trio-mcp call server.py price item=pear pieces=2",
             """trio-mcp call server.py price '{"item": "pear"}' --json""",
+            "trio-mcp call server.py order --answer pieces=3",
         ),
         has_target=True,
     ),
     "read": Command(
         "read a resource",
-        (Argument("uri", metavar="URI"), Argument("--output", metavar="FILE", help="write it to a file"), JSON),
+        (
+            Argument("uri", metavar="URI"),
+            Argument("--output", metavar="FILE", help="write it to a file"),
+            *ANSWERS,
+            JSON,
+        ),
         examples=("trio-mcp read server.py shop://hours", "trio-mcp read server.py shop://logo --output logo.png"),
         has_target=True,
     ),
@@ -409,6 +437,7 @@ COMMANDS = {
         (
             Argument("prompt", metavar="NAME", nargs="?"),
             Argument("arguments", nargs="*", type=_pair, metavar="name=value", default=[]),
+            *ANSWERS,
             JSON,
         ),
         examples=("trio-mcp prompt server.py ad item=pear",),
@@ -461,6 +490,13 @@ COMMANDS = {
             "trio-mcp bench server.py --compare server2.py --html figures.html",
         ),
         has_target=True,
+    ),
+    "dev": Command(
+        "open the MCP Inspector with a server, in your browser",
+        (MODE, Argument("--port", type=PORT, metavar="PORT", help="the port of its page")),
+        examples=("trio-mcp dev server.py", "trio-mcp dev https://host.example/mcp", "trio-mcp dev -- node server.js"),
+        has_target=True,
+        own_client=True,
     ),
     "record": Command(
         "record what a client and a server say to each other",
@@ -643,7 +679,7 @@ def _assign(options: argparse.Namespace, parser: _Parser, rest: list[str]) -> No
             except argparse.ArgumentTypeError as exc:
                 parser.error(f"argument name=value: {exc}")
             moved = None
-        # A file is no name of a tool, even if none is given; then the words after -- are the file's.
+        # A file can't be the name of a tool, so even if none is given, the words after -- are the file's.
         if moved is None and not (options.target.endswith(".py") and not options.arguments):
             setattr(options, what, options.target)
             options.target = None

@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 import attrs
 
 from trio_mcp._keywords import did_you_mean
+from trio_mcp.cli.answers import Given
 from trio_mcp.cli.config import MODULE
 from trio_mcp.cli.exits import NO_CONNECTION, USAGE, Exit
 from trio_mcp.cli.messages import near_file
 from trio_mcp.cli.signing_in import asking, signed
-from trio_mcp.cli.terminal import Dialogue, has_terminal
+from trio_mcp.cli.terminal import Dialogue, Script, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.client import Client
@@ -160,15 +161,14 @@ async def connected(
 ) -> AsyncIterator[Client]:
     """Connect to the server named on the command line, while the block runs.
 
-    With a terminal, the server may ask its user. There is no language model to ask.
+    With a terminal, the server may ask its user. There is no language model to ask, but for ``--sample``.
 
     Args:
         options: The command line.
         before_asking: Called before the user is asked something on behalf of the server.
         may_ask: Whether the server may ask, if there is a terminal.
     """
-    # Without a terminal elicitation is not declared, so that the server knows not to ask.
-    dialogue = Dialogue(before_asking) if may_ask and has_terminal() else None
+    answers = _answers(options, before_asking) if may_ask else {}
     roots = [Path(root).resolve() for root in options.root] if options.root else None  # noqa: ASYNC240 - nothing runs yet
     settings: dict[str, Any] = {}
     if options.timeout is not None:
@@ -178,7 +178,7 @@ async def connected(
         settings |= {"log_level": options.log_level, "on_log": _show_log}
     target = traced(options, before_asking)
     try:
-        client = Client(target, mode=options.mode, answers=Answers(elicitation=dialogue, roots=roots), **settings)
+        client = Client(target, mode=options.mode, answers=Answers(roots=roots, **answers), **settings)
     except ValueError as exc:
         raise Exit(str(exc), USAGE) from None
     is_open = False
@@ -186,8 +186,8 @@ async def connected(
         async with client:
             is_open = True
             # Known only once connected.
-            if dialogue is not None and client.server_info is not None:
-                dialogue.asker = client.server_info.name
+            if (asking := answers.get("elicitation")) is not None and client.server_info is not None:
+                asking.asker = client.server_info.name
             yield client
     except ProcessExited as exc:
         # If it was `trio-mcp run` and could not load the file, it has said why, and its status is the right one.
@@ -203,6 +203,20 @@ async def connected(
         if exc.status == HTTPStatus.NOT_FOUND and not urlsplit(url).path and "/mcp" not in exc.excerpt:
             raise Exit(f"{exc}; did you mean {url}/mcp?", NO_CONNECTION) from None
         raise
+
+
+def _answers(options: argparse.Namespace, before_asking: Callable[[], object]) -> dict[str, Any]:
+    """Return the arguments of `Answers`: what the user is asked on a terminal, and what the command line answers."""
+    found: dict[str, Any] = {}
+    given: Given | None = getattr(options, "given", None)
+    if has_terminal():
+        found["elicitation"] = Dialogue(before_asking, given)
+    # Otherwise elicitation is not declared, so that the server knows not to ask.
+    elif given:
+        found |= {"elicitation": Script(given, options.command, before_asking), "elicitation_modes": ("form",)}
+    if (text := getattr(options, "sample", None)) is not None:
+        found["sampling"] = lambda params: text
+    return found
 
 
 def traced(options: argparse.Namespace, before: Callable[[], object] = lambda: None) -> Target:

@@ -12,20 +12,18 @@ from urllib.parse import urlsplit
 
 import trio
 
-from trio_mcp.cli.arguments import value_of
+from trio_mcp.cli.answers import NO, YES, Given, choices_of, read_field
 from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.messages import complaint
 from trio_mcp.cli.text import clean, clean_line, paragraph, shorten
-from trio_mcp.schema.forms import Form
-from trio_mcp.schema.validator import SchemaError
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
 from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["Dialogue", "ProgressBar", "has_terminal"]
+__all__ = ["Dialogue", "ProgressBar", "Script", "has_terminal"]
 
 MAX_LINE = 64 * 1024  # bytes; chosen: more than anyone types, and a bound on what a paste or a pipe can fill
 # Leaves most of an 80-column line to the message.
 BAR_LENGTH = 24
-YES, NO = ("y", "yes"), ("n", "no")
 
 
 class _Stopped(Exception):
@@ -44,11 +42,13 @@ class Dialogue:
 
     Args:
         before: Called before anything is written, to clear the current line of the terminal.
+        given: What the command line gives for the fields of forms. A form that lacks nothing then asks nothing.
     """
 
-    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, before: Callable[[], object] = lambda: None, given: Given | None = None) -> None:
         self.asker = "the server"
         self.before = before
+        self._given = given or Given(())
         self._turn = trio.Lock()
         self._typed = b""
 
@@ -78,10 +78,18 @@ class Dialogue:
     async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | str:
         fields = schema.get("properties") or {}
         required = schema.get("required") or []
+        filled = self._given.fill(schema)
+        content = filled.content
+        for problem in filled.problems.values():
+            _say(f"  {clean_line(f'--answer {problem}')}")
+        if content and not filled.problems and not filled.missing:
+            _say(f"  {_answered(content)}")
+            return content
         if fields:
             _say("(Press Return to accept the value in [ ]; ! declines; Ctrl-D cancels.)")
-        content: dict[str, Any] = {}
         for name, field in fields.items():
+            if name in content:
+                continue
             value = await self._field(name, field, name in required)
             if value is not None:
                 content[name] = value
@@ -92,24 +100,18 @@ class Dialogue:
 
     async def _field(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
         """Ask for a field until its value is valid; return None if it is left out."""
-        choices = _choices(field)
+        choices = choices_of(field)
         _say(_described(name, field, choices, required))
         default = field.get("default")
         shown = f" [{clean_line(_shown(default))}]" if default is not None else "" if required else " [leave out]"
-        # A form of this one field: its value is checked as it is typed, not after the last field.
-        form = Form({"type": "object", "properties": {name: dict(field)}})
         while True:
             text = await self._ask(f"{clean_line(str(field.get('title') or name))}{shown}: ")
             if text == "" and (default is not None or not required):
                 return default
             try:
-                value = _read(name, text, field, choices)
-                problem = form.problem({name: value})
-            except (Exit, SchemaError) as exc:
-                problem = str(exc)
-            if problem is None:
-                return value
-            _say(f"  {clean_line(problem)}")
+                return read_field(name, [text], field)
+            except Exit as exc:  # checked as it is typed, not after the last field
+                _say(f"  {clean_line(str(exc))}")
 
     async def _agrees(self, question: str, *, default: bool) -> bool:
         while True:
@@ -149,30 +151,54 @@ class Dialogue:
         return line.decode("utf-8", "replace").strip()
 
 
+class Script:
+    """The callback ``elicitation=`` of `Answers` where there is no terminal: fills in forms from the command line.
+
+    A form for which something is missing, or wrong, is declined.
+
+    Args:
+        given: What the command line gives.
+        command: The command, for what is written to standard error.
+        before: Called before anything is written.
+    """
+
+    def __init__(self, given: Given, command: str, before: Callable[[], object]) -> None:
+        self.asker = "the server"
+        self.before = before
+        self._given = given
+        self._command = command
+
+    def __call__(self, params: ElicitRequestFormParams) -> dict[str, Any] | str:
+        """Return the content of the form, or ``"decline"``."""
+        schema = params.requested_schema.to_wire()
+        filled = self._given.fill(schema)
+        self.before()
+        _say(f"{clean_line(self.asker)} asks: {clean_line(params.message)}")
+        problems = [f"--answer {problem}" for problem in filled.problems.values()]
+        for name in filled.missing:
+            values = "|".join(choices_of(schema["properties"][name])) or "VALUE"
+            problems.append(f"the field {name!r} is missing: add --answer {name}={values}")
+        if not problems:
+            _say(f"  {_answered(filled.content)}")
+            return filled.content
+        for problem in problems:
+            _say(complaint(self._command, clean_line(problem), hint=False))
+        _say(complaint(self._command, "so the form was declined", hint=False))
+        return "decline"
+
+
+def _answered(content: Mapping[str, Any]) -> str:
+    return clean_line(", ".join(f"{name}: {_shown(value)}" for name, value in content.items()) or "yes")
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _choices(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values to choose from, with their titles."""
-    items = field.get("items")
-    # A choice of several is an array, whose items list the values (`client/elicitation`).
-    source: Mapping[str, Any] = items if isinstance(items, dict) else field
-    titled = source.get("oneOf", source.get("anyOf"))
-    if isinstance(titled, list):
-        options = [each for each in titled if isinstance(each, dict) and isinstance(each.get("const"), str)]
-        return {each["const"]: str(each.get("title", each["const"])) for each in options}
-    listed, names = source.get("enum"), source.get("enumNames")
-    values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-    # `enumNames` is the titles' older form; one of another length can't be matched to the values.
-    titles = names if isinstance(names, list) and len(names) == len(values) else values
-    return dict(zip(values, map(str, titles), strict=True))
-
-
 # The keywords that the forms of the specification may use (`client/elicitation`, Requested Schema).
 LIMITS = (
-    ("minLength", "at least {} characters"),
-    ("maxLength", "at most {} characters"),
+    ("minLength", "at least {} character{s}"),
+    ("maxLength", "at most {} character{s}"),
     ("minimum", "at least {}"),
     ("maximum", "at most {}"),
     ("minItems", "at least {} of them"),
@@ -184,7 +210,8 @@ LIMITS = (
 def _described(name: str, field: Mapping[str, Any], choices: Mapping[str, str], required: bool) -> str:
     kind = field["type"] if isinstance(field.get("type"), str) else "value"
     what = {"boolean": "y or n", "array": "numbers, with commas"}.get(kind, "one of these" if choices else kind)
-    limits = [form.format(field[key]) for key, form in LIMITS if field.get(key) is not None]
+    given = [(form, field[key]) for key, form in LIMITS if field.get(key) is not None]
+    limits = [form.format(limit, s="" if limit == 1 else "s") for form, limit in given]
     facts = ", ".join([what, *limits, *([] if required else ["optional"])])
     lines = [f"\n{clean_line(name)} ({clean_line(facts)})"]
     if field.get("description"):
@@ -199,36 +226,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, str]) -> Any:
-    """Return the user's line as a value.
-
-    Raises:
-        Exit: If it can't be read as one.
-    """
-    if field.get("type") == "array":
-        return [_chosen(each.strip(), choices) for each in text.split(",") if each.strip()]
-    if choices:
-        return _chosen(text, choices)
-    if field.get("type") == "boolean" and text.lower() in YES + NO:
-        return text.lower() in YES
-    # Without a root for references: a form is flat and has none (`client/elicitation`, Requested Schema).
-    return value_of(name, text, field, {})
-
-
-def _chosen(text: str, choices: Mapping[str, str]) -> str:
-    """Return a choice by its number, its value or its title."""
-    values = list(choices)
-    if text in choices:
-        return text
-    # At most six digits: int() of a long text takes quadratic time.
-    if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
-        return values[int(text[:6]) - 1]
-    found = [value for value, title in choices.items() if title.lower() == text.lower()]
-    if len(found) != 1:
-        raise Exit(f"choose a number from 1 to {len(values)}")
-    return found[0]
 
 
 class ProgressBar:

@@ -1,0 +1,142 @@
+"""Answers given on the command line: ``--answer NAME=VALUE`` for the fields of forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from trio_mcp.cli.arguments import value_of
+from trio_mcp.cli.exits import Exit
+from trio_mcp.schema.forms import Form
+from trio_mcp.schema.validator import SchemaError
+
+__all__ = ["NO", "YES", "Filled", "Given", "choices_of", "read_field"]
+
+YES, NO = ("y", "yes"), ("n", "no")
+
+
+@attrs.frozen
+class Filled:
+    """A form as far as the command line fills it in.
+
+    Attributes:
+        content: The values of fields.
+        problems: What is wrong with what was given, by the names of the fields.
+        missing: The required fields that nothing was given for, and that have no default.
+    """
+
+    content: dict[str, Any]
+    problems: dict[str, str]
+    missing: list[str]
+
+
+class Given:
+    """What the command line gives for the fields of forms, in any form that has fields of these names.
+
+    Args:
+        pairs: The names and the texts; a list may be given item by item.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._texts: dict[str, list[str]] = {}
+        for name, text in pairs:
+            self._texts.setdefault(name, []).append(text)
+        self._used: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    @property
+    def unused(self) -> list[str]:
+        """The names that no form had a field for so far."""
+        return [name for name in self._texts if name not in self._used]
+
+    def fill(self, schema: Mapping[str, Any]) -> Filled:
+        """Fill in a form; each value is read, and checked, as the schema of its field says."""
+        fields = schema.get("properties") or {}
+        filled = Filled({}, {}, [])
+        for name, field in fields.items():
+            if name not in self._texts:
+                continue
+            self._used.add(name)
+            try:
+                filled.content[name] = read_field(name, self._texts[name], field)
+            except Exit as exc:
+                filled.problems[name] = str(exc)
+        done = filled.content.keys() | filled.problems.keys()
+        filled.missing.extend(
+            name for name in schema.get("required") or () if name not in done and "default" not in fields.get(name, {})
+        )
+        return filled
+
+
+def choices_of(field: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values that a field lets one choose from, with their titles."""
+    items = field.get("items")
+    # A choice of several is an array, whose items list the values (`client/elicitation`).
+    source: Mapping[str, Any] = items if isinstance(items, dict) else field
+    titled = source.get("oneOf", source.get("anyOf"))
+    if isinstance(titled, list):
+        options = [each for each in titled if isinstance(each, dict) and isinstance(each.get("const"), str)]
+        return {each["const"]: str(each.get("title", each["const"])) for each in options}
+    listed, names = source.get("enum"), source.get("enumNames")
+    values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    # `enumNames` is the titles' older form; one of another length can't be matched to the values.
+    titles = names if isinstance(names, list) and len(names) == len(values) else values
+    return dict(zip(values, map(str, titles), strict=True))
+
+
+def read_field(name: str, texts: Sequence[str], field: Mapping[str, Any]) -> Any:
+    """Return a text as the value of a field; an array may be given in several.
+
+    Raises:
+        Exit: If it can't be read as one, or the field does not take that value.
+    """
+    choices = choices_of(field)
+    values = [_read(name, text, field, choices) for text in texts]
+    if len(values) == 1:
+        value = values[0]
+    elif all(isinstance(each, list) for each in values):
+        value = [item for each in values for item in each]
+    else:
+        raise Exit(f"{name}: given {len(values)} times, but it takes one value")
+    try:
+        problem = Form({"type": "object", "properties": {name: dict(field)}}).problem({name: value})
+    except SchemaError as exc:
+        problem = str(exc)
+    if problem is not None:
+        # Without the place in the form, which has one field.
+        raise Exit(f"{name}: {problem.removeprefix(f'[{name!r}]: ')}")
+    return value
+
+
+def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, str]) -> Any:
+    if field.get("type") == "array":
+        return [_chosen(name, each.strip(), choices) for each in text.split(",") if each.strip()]
+    if choices:
+        return _chosen(name, text, choices)
+    if field.get("type") == "boolean":
+        if text.lower() in YES + NO:
+            return text.lower() in YES
+        if text.lower() not in ("true", "false"):
+            raise Exit(f"{name}: must be y or n; got {text!r}")
+    # Without a root for references: a form is flat and has none (`client/elicitation`, Requested Schema).
+    return value_of(name, text, field, {})
+
+
+def _chosen(name: str, text: str, choices: Mapping[str, str]) -> str:
+    """Return a choice by its number, its value or its title."""
+    values = list(choices)
+    if text in choices:
+        return text
+    # At most six digits: int() of a long text takes quadratic time.
+    if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
+        return values[int(text[:6]) - 1]
+    found = [value for value, title in choices.items() if title.lower() == text.lower()]
+    if len(found) != 1:
+        raise Exit(
+            f"{name}: must be one of {', '.join(values[:10])}, or a number from 1 to {len(values)}; got {text!r}"
+        )
+    return found[0]

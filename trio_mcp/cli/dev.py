@@ -1,0 +1,132 @@
+"""``trio-mcp dev``: opens the MCP Inspector, a program of the npm registry, with a server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
+from trio_mcp.cli.signing_in import with_stored_token
+from trio_mcp.cli.targets import target_of
+from trio_mcp.client.config.reading import Configured
+from trio_mcp.client.failover.parameters import FailoverParameters
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.types.versions import LEGACY_REVISIONS
+
+__all__ = ["run"]
+
+PACKAGE = "@modelcontextprotocol/inspector"
+
+GRACE = 5.0
+"""Seconds that the Inspector gets to end after a signal, and what it has started after its end (chosen)."""
+
+POLL = 0.05
+"""Seconds between two looks at whether they have ended; they are not our children, so no event tells."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Start the Inspector, and wait until it ends, or is ended by Ctrl-C."""
+    entry = _entry(options, with_stored_token(target_of(options)))
+    npx = shutil.which("npx")
+    if npx is None:
+        raise Exit(
+            "the Inspector is started by npx, which is not in PATH: it comes with Node.js (https://nodejs.org)", FAILED
+        )
+    environment = dict(os.environ)
+    if options.port is not None:
+        environment["CLIENT_PORT"] = str(options.port)
+    # In a file rather than as arguments, which every user of the machine can read: it may hold secrets. The folder is
+    # private to this user.
+    with tempfile.TemporaryDirectory(prefix="trio-mcp-") as folder:
+        file = Path(folder) / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": {_name(options): entry}}))
+        print("trio-mcp dev: starts the MCP Inspector; Ctrl-C ends it", file=sys.stderr, flush=True)
+        return trio.run(_inspect, [npx, PACKAGE, "--config", str(file)], environment)
+
+
+def _entry(options: argparse.Namespace, target: Configured) -> dict[str, Any]:
+    """Return the target as an entry of ``mcpServers``."""
+    if isinstance(target, FailoverParameters):
+        raise Exit("the Inspector takes one way to a server, not several")
+    mode = options.mode
+    era = mode if mode in ("auto", "legacy") else "legacy" if mode in LEGACY_REVISIONS else "modern"
+    entry: dict[str, Any] = {"protocolEra": era}
+    if isinstance(target, StdioServerParameters):
+        entry |= {"type": "stdio", "command": target.command, "args": list(target.args), "env": dict(target.env)}
+        return entry | ({} if target.cwd is None else {"cwd": str(target.cwd)})
+    if isinstance(target, HttpServerParameters) and target.kind != "ws":
+        kind = "sse" if target.kind == "sse" else "streamable-http"
+        return entry | {"type": kind, "url": str(target.url), "headers": dict(target.headers)}
+    # The Inspector has no other transport, but a bridge has them all.
+    words = ["-m", "trio_mcp", "bridge", options.target, "--mode", mode]
+    given = {
+        "header": [": ".join(pair) for pair in options.header],
+        "variable": ["=".join(p) for p in options.variable],
+    }
+    words += [f"--{name}={each}" for name, values in given.items() for each in values]
+    return entry | {"type": "stdio", "command": sys.executable, "args": words, "env": {}}
+
+
+def _name(options: argparse.Namespace) -> str:
+    source = options.target or Path(options.process[0]).name
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", source.removesuffix(".py")).strip("-")[:64] or "server"
+
+
+async def _inspect(command: list[str], environment: dict[str, str]) -> int:
+    """Run a command until it ends, and pass on signals; nothing of its group survives.
+
+    Returns:
+        The exit status of ours.
+    """
+    received: list[int] = []
+    patience = trio.CancelScope()
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        # A session of its own rather than a group: npx asks on the terminal whether it may install the Inspector, and a
+        # group in the background of ours could not read the answer.
+        process = await trio.lowlevel.open_process(command, env=environment, start_new_session=True)
+
+        async def pass_on() -> None:
+            async for number in signals:
+                # A second signal means impatience.
+                _signal(process.pid, signal.SIGKILL if received else number)
+                received.append(number)
+                patience.deadline = trio.current_time() + GRACE
+
+        try:
+            async with background_nursery() as nursery:
+                nursery.start_soon(pass_on)
+                with patience:
+                    await process.wait()
+                    patience.deadline = min(patience.deadline, trio.current_time() + GRACE)
+                    while _signal(process.pid, 0):  # noqa: ASYNC110 - see POLL
+                        await trio.sleep(POLL)
+        finally:
+            _signal(process.pid, signal.SIGKILL)
+            with trio.CancelScope(shield=True):  # a killed process ends at once
+                await process.wait()
+    if received:
+        return INTERRUPTED if received[0] == signal.SIGINT else OK
+    return FAILED if process.returncode else OK
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send a signal to a group; return whether there still is one."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # something in it runs as another user
+    return True
