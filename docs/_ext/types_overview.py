@@ -38,7 +38,7 @@ class MethodsOverview(SphinxDirective):
             )
             for method, spec in newest.items()
         ]
-        return [table(("method", "kind", "sent by", "revisions", "parameters", "result"), rows)]
+        return [table(("method", "kind", "sent by", "revisions", "parameters", "result"), rows, "wrapped")]
 
 
 class TypesOverview(SphinxDirective):

@@ -51,7 +51,7 @@ def test_an_existing_folder_stays_as_it_is(project: Path) -> None:
     assert (project / "README.md").read_text() == "mine"
 
 
-def test_from_a_clone_both_it_and_the_readme_install_the_clone(
+def test_from_a_clone_it_installs_the_clone_and_the_readme_names_no_folder_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,8 +59,10 @@ def test_from_a_clone_both_it_and_the_readme_install_the_clone(
     found = type(metadata.distribution("trio-mcp"))
     monkeypatch.setattr(found, "read_text", lambda *_: '{"url": "file:///a%20clone"}')
     assert main(["new", "word-counter"]) == 0
-    for text in (capsys.readouterr().out, (tmp_path / "word-counter" / "README.md").read_text()):
-        assert ".venv/bin/pip install '/a clone' -e \".[test]\"\n" in text
+    assert ".venv/bin/pip install '/a clone' -e \".[test]\"\n" in capsys.readouterr().out
+    readme = (tmp_path / "word-counter" / "README.md").read_text()
+    assert '.venv/bin/pip install path/to/trio-mcp -e ".[test]"\n' in readme
+    assert "/a clone" not in readme
 
 
 @pytest.mark.again

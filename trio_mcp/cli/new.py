@@ -173,18 +173,22 @@ def run(options: argparse.Namespace) -> int:
     name = options.name
     module = _module(name)
     folder = Path(name)
+    source = _own_source()
+    # A README goes to other machines, which have a clone in another folder.
+    install = _install("path/to/trio-mcp" if source.startswith("/") else source)
     try:
         folder.mkdir()
         for path, text in FILES.items():
             file = folder / Template(path).substitute(module=module)
             file.parent.mkdir(parents=True, exist_ok=True)
-            filled = Template(text).substitute(name=name, module=module, install=_install())
+            filled = Template(text).substitute(name=name, module=module, install=install)
             file.write_text(filled, encoding="utf-8")
     except FileExistsError:
         raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
     except OSError as exc:
         raise Exit(f"can't make {name}: {exc.strerror or exc}", FAILED) from None
-    print("\n  ".join([f"{name}/ has a server, its tests, and a README. What to do next:", *_next(name, module)]))
+    steps = _next(name, module, _install(source))
+    print("\n  ".join([f"{name}/ has a server, its tests, and a README. What to do next:", *steps]))
     return OK
 
 
@@ -207,16 +211,15 @@ def _module(name: str) -> str:
     return module
 
 
-def _next(name: str, module: str) -> Iterator[str]:
+def _next(name: str, module: str, install: str) -> Iterator[str]:
     yield f"cd {name}"
     yield "python3 -m venv .venv"
-    yield _install()
+    yield install
     yield ".venv/bin/pytest"
     yield f".venv/bin/trio-mcp inspect src/{module}/server.py"
 
 
-def _install() -> str:
-    source = _own_source()
+def _install(source: str) -> str:
     return f'.venv/bin/pip install {f"{shlex.quote(source)} " if source else ""}-e ".[test]"'
 
 
