@@ -35,6 +35,13 @@ def first_paragraph(document: nodes.document) -> str:
     return ""
 
 
+def name_drawings_once(document: nodes.document) -> None:
+    """Leave one of the images of each drawing: they differ in colours and in size, and have the same description."""
+    for image in list(document.findall(nodes.image)):
+        if "only-dark" in image["classes"] or "narrow" in image.parent["classes"]:
+            image.parent.remove(image)
+
+
 def write(app: Sphinx, exception: Exception | None) -> None:
     """Write both files once the pages have been written."""
     if exception is not None or app.builder.name not in ("html", "dirhtml"):
@@ -55,6 +62,7 @@ def write(app: Sphinx, exception: Exception | None) -> None:
             gap = [] if listed[-1].startswith("- [") else [""]
             listed += [*gap, f"- [{title}]({app.builder.get_target_uri(page)}): {about}"]
         if page not in LEFT_OUT:
+            name_drawings_once(document)
             writer = TextWriter(text)
             writer.write(document, StringOutput(encoding="unicode"))
             whole.append(writer.output.strip())
