@@ -120,6 +120,7 @@ STATED = {
     "DPoP proofs that a protected server remembers": constant("MAX_PROOFS"),
     "tokens that an issuer is asked about at once": constant("MAX_INTROSPECTIONS"),
     "the first line of a client on a socket of trio-mcp record": constant("FIRST_LINE"),
+    "resuming a stream over HTTP, whatever retry the server asks for": constant("MIN_WAIT"),
     "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),
     "opening HTTP sessions only to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
     "closing an HTTP link": constant("CLOSE_TIMEOUT"),

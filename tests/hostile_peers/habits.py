@@ -120,6 +120,7 @@ class Hostile:
         well: What it does until then.
         taken: The messages that it has got.
         sent: The messages that it has sent.
+        budget: How many it may send.
     """
 
     habit: Habit
@@ -127,6 +128,7 @@ class Hostile:
     well: Callable[[Any], list[bytes]] = lambda message: []
     taken: list[bytes] = attrs.Factory(list)
     sent: int = 0
+    budget: int = BUDGET
 
     def moves(self, text: bytes) -> list[Move]:
         """Return what it does about a message."""
@@ -140,7 +142,7 @@ class Hostile:
             moves += self.well(message)
         else:
             moves += self.habit(message, text)
-        moves = moves[: max(0, BUDGET - self.sent)]
+        moves = moves[: max(0, self.budget - self.sent)]
         self.sent += len(moves)
         return moves
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from math import inf
 from typing import Any, TypeAlias, get_args
 
 import trio
@@ -167,6 +168,8 @@ class Connection:
                             subscriptions=self._subscriptions,
                             probing=probing,
                         )
+                        if self._ways is not None:
+                            session.max_faults = inf  # each way has a bound of its own, and costs only itself
                         # Before the session reads anything: a legacy server may ask as soon as it is initialized.
                         self.inputs.attach(session)
                         async with session:
@@ -177,7 +180,7 @@ class Connection:
                                 raise
                             probing.end(legacy=not session.modern)
                             # From here on the session's own timeouts count.
-                            connecting.deadline = float("inf")
+                            connecting.deadline = inf
                             # Not before: a call that could be made earlier would not know the revision.
                             self._session = session
                             task_status.started()

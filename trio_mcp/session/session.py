@@ -70,11 +70,13 @@ class BaseSession(EnteredOnce):
     Subclasses may override `received_request`, `received_notification` and `received_error`.
 
     Attributes:
+        max_faults: How many faults of the peer in a row end the session.
         on_arrival: Called in the session's task with each message and the transport's metadata for it, before the next
             message is read; returns the metadata to use. It must neither block nor raise. None to call nothing.
     """
 
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    max_faults: float = MAX_FAULTS
     _is_client = False
 
     def __init__(
@@ -364,8 +366,8 @@ class BaseSession(EnteredOnce):
                     self._reply(SessionMessage(event.message))
                 case Fault():
                     self._notices.put(event.error)
-                    if peer.faults >= MAX_FAULTS:  # before the reply to this one
-                        lost = too_many_faults("the peer", MAX_FAULTS, event.error)
+                    if peer.faults >= self.max_faults:  # before the reply to this one
+                        lost = too_many_faults("the peer", peer.faults, event.error)
                         logger.warning("the session is ended: %s", lost)
                         raise LinkLostError(lost)
 

@@ -78,6 +78,20 @@ async def test_a_malformed_message_is_400_and_the_session_lives_on() -> None:
         assert (await events.message())["id"] == 9
 
 
+async def test_a_client_that_answers_each_error_with_garbage_loses_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors come on the stream, which ends with the session."""
+    monkeypatch.setattr("trio_mcp.session.session.BaseSession.max_faults", 20)
+    headers, errors = {"content-type": "application/json"}, 0
+    async with served(BOTH) as (_, http, _), opened(http) as (raw, events):
+        for _ in range(19):
+            assert (await http.post(raw.path, content=b"{", headers=headers)).status_code == 400
+        await http.post(raw.path, content=b"{", headers=headers)
+        async for event in events:
+            errors += b"-32700" in event.data
+        assert errors == 19
+        assert (await http.post(raw.path, content=b"{", headers=headers)).status_code == 404
+
+
 async def test_other_methods_are_refused() -> None:
     """To a client of later revisions 405 means "not supported"."""
     async with served(BOTH) as (_, http, _):

@@ -29,7 +29,7 @@ class Carrier:
     Attributes:
         in_flight: The session's requests that it has been given, by id, until they are answered or cancelled.
         own: Our own requests that wait for their answer, and those answers; the session sees neither.
-        received: How many messages have come.
+        received: How many messages have come that are valid.
         garbage: How many of the last messages in a row were none.
         in_doubt: Requests that have been tried here too often, by id, with their last failure: they fail if the link
             turns out to work, and are repeated elsewhere if it does not.

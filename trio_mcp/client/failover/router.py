@@ -63,8 +63,8 @@ LONGEST_PAUSE: Final = 1.0
 """Seconds between these. Chosen: new calls wait as well, and a way that is about to fail gets the time to do so."""
 
 MAX_GARBAGE: Final = MAX_FAULTS // 2
-"""Lines in a row, or their like, that are not messages, after which a way has failed. Chosen: below the bound of the
-session, which would cost the other ways, too."""
+"""Lines in a row, or their like, that are not messages, after which a way has failed. Chosen: half of what ends a
+session on a single way, as there is another one."""
 
 MAX_QUESTIONS: Final = 4096
 """The server's requests under way that are kept track of. Chosen: more than a session lets in."""
@@ -326,9 +326,11 @@ class Router:
         """Look at a message from a link; return what the session gets of it, if anything."""
         message = item.message
         kind = type(message)
-        if kind is not Failure:  # which comes from our own end of the link
+        # The one comes from our own end of the link, and the other proves nothing: a program that works no more may
+        # answer anything with a line of text.
+        if kind is not Failure and kind is not Malformed:
             carrier.received += 1
-            if carrier.garbage and kind is not Malformed:
+            if carrier.garbage:
                 carrier.garbage = 0
         if kind is Response or kind is ErrorResponse:
             sent = carrier.in_flight.pop(message.id, None)  # type: ignore[union-attr, arg-type]

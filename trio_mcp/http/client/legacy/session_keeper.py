@@ -38,6 +38,9 @@ __all__ = ["LegacySession", "LegacySessions"]
 MIN_WAIT: Final = 0.1
 """Seconds between two attempts to resume a stream, whatever the server asks for. Chosen: ``retry: 0`` must not make
 the client reconnect in a tight loop."""
+MAX_MIN_WAIT: Final = 3.0
+"""Seconds up to which that is doubled while the connections bring no message, however well they end. Chosen: a server
+that has its client come back without an end costs little, and what it says at last comes soon enough."""
 RENEWAL_TIMEOUT: Final = 30.0
 """Seconds for a server to open a new session. Chosen."""
 LISTENING_PATIENCE: Final = 0.5
@@ -74,6 +77,7 @@ class EventStream:
     answered: trio.Event = attrs.field(factory=trio.Event)
     _finished: bool = False
     _lively: bool = False
+    _useful: bool = False
 
     async def follow(self, *, at_once: bool) -> None:
         """Connect, read, and reconnect until nothing more is wanted.
@@ -86,6 +90,7 @@ class EventStream:
             TransportError: If all attempts failed.
         """
         remote, attempt, asked = self.session.keeper.remote, 0, self.decoder.retry
+        least = MIN_WAIT
         last: Exception | None = None
         while not self._finished:
             if not at_once:
@@ -96,9 +101,9 @@ class EventStream:
                     raise TransportError(f"{what} was given up after {attempt} further attempts{why}")
                 # The wait also applies after a connection that ended well: the server may close it and be polled
                 # (`retry`, SEP-1699).
-                await trio.sleep(max(wait, MIN_WAIT))
+                await trio.sleep(max(wait, least))
                 attempt += 1
-            at_once, self._lively = False, False
+            at_once, self._lively, self._useful = False, False, False
             try:
                 await self._connect()
                 last = None
@@ -113,6 +118,7 @@ class EventStream:
             # A connection that brought events counts as success, so the attempts start over.
             if self._lively:
                 attempt = 0
+            least = MIN_WAIT if self._useful else min(2 * least, MAX_MIN_WAIT)
             asked = self.decoder.retry
 
     async def _connect(self) -> None:
@@ -132,6 +138,7 @@ class EventStream:
             while chunk := await response.receive():
                 for event in self.decoder.feed(chunk):
                     self._lively = True
+                    self._useful |= isinstance(event, Malformed) or bool(event.data)
                     self._finished = await self.take(event)
                     del event  # a long one would stay in memory until the next one
 
