@@ -24,6 +24,7 @@ from trio_mcp.testing.report.junit import junit
 from trio_mcp.testing.report.sarif import as_sarif
 from trio_mcp.testing.report.table import table
 from trio_mcp.testing.report.view import coverage
+from trio_mcp.testing.transcript.events import Event
 
 RULES = [outcome.rule.id for outcome in report().outcomes]
 
@@ -216,6 +217,23 @@ def test_what_could_not_be_decided_is_not_green_in_any_form(trouble: dict[str, A
     assert invocation == {"executionSuccessful": False, "exitCode": 2}
     # What is broken for certain comes before what can't be said.
     assert attrs.evolve(report(), **trouble).status == 1
+
+
+def test_standard_error_is_one_line_of_a_table_and_whole_on_a_page() -> None:
+    """Some servers print a page for each message, which would hide the exchange."""
+    (outcome, *others) = report().outcomes
+    assert outcome.failure is not None
+    at = outcome.failure.at
+    said = tuple(
+        Event("mark", "kit", time=0.1, text=f"trouble {number}".encode(), facts={"what": "stderr"})
+        for number in range(1, 10)
+    )
+    events = (*outcome.failure.transcript[:at], *said, *outcome.failure.transcript[at:])
+    failure = attrs.evolve(outcome.failure, transcript=events, at=at + len(said))
+    found = attrs.evolve(report(), outcomes=(attrs.evolve(outcome, failure=failure), *others))
+    lines = [line for line in table(found).splitlines() if "standard error" in line or "trouble" in line]
+    assert [line.split("·")[1].strip() for line in lines] == ["standard error  9 lines, the first: trouble 1"]
+    assert all(f"trouble {number}" in html(found) for number in range(1, 10))
 
 
 def test_the_last_lines_say_what_ended_the_check_and_whether_more_time_would_help() -> None:

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:
     from trio_mcp.testing.report.table import event_line
-    from trio_mcp.testing.report.view import shown
+    from trio_mcp.testing.report.view import folded, shown
     from trio_mcp.testing.rules.catalogue import RULES
 
     for line in found.differences:
@@ -65,7 +65,7 @@ def _lines(found: Replayed, is_plan: bool) -> Iterator[str]:
         yield f"broken: {id_} ({RULES[id_].level}): {clean_line(verdict.problem or '')}"
         at = next((place for place, each in enumerate(found.events) if each is verdict.event), len(found.events) - 1)
         prologue, rest = shown(found.events[: at + 1], at)
-        for each in (rest or prologue)[-MOST_EVENTS:]:
+        for each in folded(rest or prologue)[-MOST_EVENTS:]:
             yield event_line(each)
     if found.masked:
         yield f"note: {found.masked} of the client's messages had a mask in place of a secret"

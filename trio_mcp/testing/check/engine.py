@@ -51,6 +51,12 @@ MOST_DEAD: Final = 3
 """After how many examples in a row that the target did not survive the check ends, and after how many floods
 (chosen)."""
 
+MEETING: Final = 5.0
+"""Seconds that a target has to answer the handshake and list what it offers, however short the check is (chosen)."""
+
+UNCOUNTED: Final = 2.0
+"""Seconds of that which don't count as time of the check, at most (chosen)."""
+
 OVERTIME: Final = 4.0
 """Seconds after its time at which a check is cut short, whatever it does: what is open then has been waited for, and a
 last probe, too. Chosen, so that with the start of the program and the end of the target it is ten at most."""
@@ -140,6 +146,7 @@ class Check:
         self._options = options
         self._on_progress = on_progress
         self._began = clock.perf_counter()
+        self._time = options.time
         self._examples = self._requests = 0
         self._generating = 0.0
         self._ended: Ended | None = None
@@ -167,25 +174,28 @@ class Check:
         """
         # Real time, as on a virtual clock the waits cost nothing.
         begun = math.inf if is_virtual() else trio.current_time()
-        end = begun + self._options.time
-        self._terms = attrs.evolve(self._options.terms, end=end)
-        with trio.CancelScope(deadline=end + OVERTIME) as scope:
-            await self._check_all(end)
+        await self._meet(max(self._options.time, MEETING))
+        # Or a short check of a target that is slow to start would have no time left.
+        self._time += min(clock.perf_counter() - self._began, UNCOUNTED)
+        self._terms = attrs.evolve(self._options.terms, end=begun + self._time)
+        with trio.CancelScope(deadline=self._terms.end + OVERTIME) as scope:
+            await self._check_revisions()
         if scope.cancelled_caught:
             self._ended = "time"
             # In the middle of an example, and not while a connection was closed. The report judges what came until now.
             if self._life is not None and self._life.is_busy:
                 self._undecided.append("the target was still busy with an example when the time of the check was up")
 
-    async def _check_all(self, end: float) -> None:
-        """Meet the target, and check each revision."""
-        with trio.CancelScope(deadline=end) as scope:
-            self.facts = await meet(self._open_wire, attrs.evolve(self._options, terms=self._terms))
+    async def _meet(self, seconds: float) -> None:
+        with trio.CancelScope(deadline=math.inf if is_virtual() else trio.current_time() + seconds) as scope:
+            self.facts = await meet(self._open_wire, self._options)
         if scope.cancelled_caught:
             raise TransportError(
-                f"the time of the check, {self._options.time:g} seconds, was up before the target had answered the "
-                "handshake and listed what it offers"
+                f"the target has not answered the handshake and listed what it offers within {seconds:g} seconds, the "
+                "time of the check"
             )
+
+    async def _check_revisions(self) -> None:
         # What one revision leaves of the examples and the time goes to those after it.
         for number, facts in enumerate(self.facts):
             left = len(self.facts) - number
@@ -206,7 +216,7 @@ class Check:
 
     @property
     def _time_left(self) -> float:
-        return self._options.time - (clock.perf_counter() - self._began)
+        return self._time - (clock.perf_counter() - self._began)
 
     @property
     def _all_broken(self) -> bool:

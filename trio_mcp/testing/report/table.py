@@ -12,6 +12,7 @@ from trio_mcp.testing.report.view import (
     clean,
     counted,
     ending,
+    folded,
     headline,
     problem_of,
     repeats,
@@ -84,6 +85,8 @@ def failure_lines(outcome: Outcome) -> Iterator[str]:
     # A prologue that broke the rule itself is what matters.
     if any(each.is_bad for each in prologue):
         prologue, rest = [], prologue + rest
+    # The whole is in the page, and in the file that replays it.
+    rest = folded(rest)
     if prologue:
         yield f"    (after {len(prologue)} events of connecting and listing)"
     for shown in rest[:MAX_EVENTS]:

@@ -30,6 +30,7 @@ __all__ = [
     "counted",
     "coverage",
     "ending",
+    "folded",
     "headline",
     "page_title",
     "repeats",
@@ -257,6 +258,26 @@ def shown(transcript: Sequence[Event], at: int) -> tuple[list[Shown], list[Shown
     began = events[first].time if first < len(events) else 0.0
     found = [_shown(event, began, place == at) for place, event in enumerate(events)]
     return found[:first], found[first:]
+
+
+def folded(events: Sequence[Shown]) -> list[Shown]:
+    """Return events with the standard error of each connection in one line, where the first line of it was."""
+    said: dict[int, list[Shown]] = {}
+    for each in events:
+        if _is_stderr(each):
+            said.setdefault(each.event.connection, []).append(each)
+    found = []
+    for each in events:
+        if _is_stderr(each) and len(lines := said[each.event.connection]) > 1:
+            if each is lines[0]:
+                found.append(attrs.evolve(each, detail=f"{len(lines)} lines, the first: {each.detail}"))
+        else:
+            found.append(each)
+    return found
+
+
+def _is_stderr(shown: Shown) -> bool:
+    return shown.event.facts.get("what") == "stderr" and not shown.is_bad
 
 
 def problem_of(outcome: Outcome) -> str:

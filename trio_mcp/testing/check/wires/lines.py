@@ -296,7 +296,9 @@ class ProcessWire(LinesWire):
         self.notes.close("client", "done", **facts)
 
     async def _close_input(self) -> None:
-        await trio.aclose_forcefully(self._child.stdin)
+        # Shielded: it does not wait, but in a cancelled scope it would raise, and the process would never be ended.
+        with trio.CancelScope(shield=True):
+            await trio.aclose_forcefully(self._child.stdin)
 
     def _hear(self, line: str) -> None:
         self._heard += 1
