@@ -476,6 +476,12 @@ async def test_a_call_waits_no_longer_than_its_own_time_limit(
             started = trio.current_time()
             assert list((await group.list_tools(**limits)).errors) == ["a"]
             assert trio.current_time() - started == pytest.approx(waits)
+            # A shortened name that this group has not seen yet: it asks for the lists first.
+            shortened = ClientGroup({"a": silent}).join("a", "t" * 300)
+            started = trio.current_time()
+            with pytest.raises(UnknownTool):
+                await group.call_tool(shortened, **limits)
+            assert trio.current_time() - started == pytest.approx(waits)
 
 
 async def test_what_a_call_has_waited_for_its_server_counts_in_its_total(

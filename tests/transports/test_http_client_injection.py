@@ -140,7 +140,9 @@ class Fallback(OldServer, Path):
     mode = "auto"
 
 
-HANDSHAKES = [pytest.param(path, marks=pytest.mark.legacy) for path in (Renewal, Unannounced, Resumption, Listening, Fallback)]
+HANDSHAKES = [
+    pytest.param(path, marks=pytest.mark.legacy) for path in (Renewal, Unannounced, Resumption, Listening, Fallback)
+]
 PATHS = pytest.mark.parametrize("path", [Streaming, *HANDSHAKES])
 
 
