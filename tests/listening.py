@@ -47,7 +47,7 @@ def _config_of(bound: socket.socket) -> Config:
 
 
 def hold() -> socket.socket:
-    """Choose a port for processes of ours, and hold it for them, one after the other, until the socket is closed.
+    """Choose a port for other processes of this user, and hold it for them, one at a time, until the socket is closed.
 
     While none of them listens, connections are refused.
     """
@@ -68,7 +68,7 @@ def config_of_held(port: int) -> Config:
 
 
 def listens_on(pid: int) -> int | None:
-    """Return the port that a process listens on; None while there is none."""
+    """Return the port that a process listens on; None if it does not listen yet."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for each in psutil.Process(pid).net_connections("tcp"):
             if each.status == psutil.CONN_LISTEN:

@@ -478,6 +478,16 @@ async def test_a_call_waits_no_longer_than_its_own_time_limit(
             assert trio.current_time() - started == pytest.approx(waits)
 
 
+async def test_nor_for_the_lists_in_which_it_looks_up_a_shortened_name(autojump_clock: trio.testing.MockClock) -> None:
+    silent = played(say_nothing)
+    shortened = ClientGroup({"a": silent}).join("a", "t" * 300)
+    async with ClientGroup({"a": silent}, require="none", max_wait=3) as group:
+        started = trio.current_time()
+        with pytest.raises(UnknownTool):
+            await group.call_tool(shortened, timeout=1)
+        assert trio.current_time() - started == pytest.approx(1)
+
+
 async def test_what_a_call_has_waited_for_its_server_counts_in_its_total(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -60,6 +60,22 @@ class Renewal(Restarting, Path):
                 nursery.start_soon(super().walk, client, server)
 
 
+class Unannounced(Restarting, Path):
+    """The server forgets each other session before it is announced as open."""
+
+    def handlers(self) -> dict[str, Any]:
+        return {**super().handlers(), "notifications/initialized": self.initialized}
+
+    async def initialized(self, asked: Asked) -> None:
+        if self.number % 2:
+            self.number += 1
+        await asked.status(202 if self.knows(asked) else 404)
+
+    async def walk(self, client: Client, server: HttpPeer) -> None:
+        self.number += 1  # odd again: what is opened in its place is forgotten likewise
+        await super().walk(client, server)
+
+
 class Resumption(Path):
     """The stream of a response breaks off, is resumed, ends, and is resumed again."""
 
@@ -124,7 +140,9 @@ class Fallback(OldServer, Path):
     mode = "auto"
 
 
-HANDSHAKES = [pytest.param(path, marks=pytest.mark.legacy) for path in (Renewal, Resumption, Listening, Fallback)]
+HANDSHAKES = [
+    pytest.param(path, marks=pytest.mark.legacy) for path in (Renewal, Unannounced, Resumption, Listening, Fallback)
+]
 PATHS = pytest.mark.parametrize("path", [Streaming, *HANDSHAKES])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import trio
@@ -11,7 +11,7 @@ import trio
 from trio_mcp import Server, TransportError
 from trio_mcp.client.targets import link_factory
 from trio_mcp.convert import another
-from trio_mcp.jsonrpc.messages import Failure, Request, SessionMessage
+from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, SessionMessage
 from trio_mcp.link import Link
 from trio_mcp.testing import FaultLinks
 
@@ -66,9 +66,11 @@ class ExchangeWay(Way):
         failing: How many more calls fail.
         reached: Whether they reach the server.
         error: What they fail with.
+        crossing: Makes what comes for a request as its cancellation leaves, given its id, if anything does.
     """
 
     failing, reached = 0, True
+    crossing: Callable[[Any], Incoming] | None = None
     error: Exception = Broken("the connection broke")
 
     @contextlib.asynccontextmanager
@@ -86,8 +88,11 @@ class ExchangeWay(Way):
                         if isinstance(error, Broken):
                             error.sent = self.reached
                         await near.send(SessionMessage(Failure(error, message.id)))
-                    else:
-                        await link.write.send(item)
+                        continue
+                    cancels = isinstance(message, Notification) and message.method == "notifications/cancelled"
+                    if cancels and self.crossing is not None:
+                        await near.send(SessionMessage(self.crossing(message.params["requestId"])))
+                    await link.write.send(item)
 
             async def back() -> None:
                 async for item in link.read:

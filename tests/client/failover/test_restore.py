@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from pydantic import BaseModel
 
-from tests.client.failover.fakes import Way
+from tests.client.failover.fakes import Broken, ExchangeWay, Way
 from tests.client.failover.test_switch import BOTH, LEGACY, MODERN, connected, scene
 from tests.waiting import eventually
 from trio_mcp import (
@@ -22,7 +22,8 @@ from trio_mcp import (
     SessionOptions,
     ToolsListChanged,
 )
-from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.jsonrpc.messages import Failure, Malformed, Request
+from trio_mcp.types import INVALID_REQUEST
 
 
 class Form(BaseModel):
@@ -67,6 +68,35 @@ async def test_subscriptions(mode: str, planned: bool, autojump_clock: trio.test
         await eventually(lambda: len(made.switches) > switches)
         methods = {each.method for each in carrier.passed[before:] if isinstance(each, Request)}
         assert not {"resources/subscribe", "subscriptions/listen"} & methods
+
+
+@pytest.mark.parametrize(
+    "comes",
+    [
+        lambda request_id: Failure(Broken("the connection broke"), request_id),
+        lambda request_id: Malformed(INVALID_REQUEST, "half a response", request_id, expects_answer=False),
+    ],
+    ids=["failure", "malformed"],
+)
+async def test_a_subscription_that_has_moved_does_not_fail_with_its_old_exchange(
+    comes: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The exchange may break just as it is given up on the way that carried before."""
+    made = scene()
+    first = made.ways[0]
+    second = made.ways[1] = ExchangeWay(first.server, "b")
+    second.crossing = comes
+    async with connected(made, MODERN, settle=1) as client:
+        first.down()
+        await eventually(lambda: client.transport.carrier == "b")
+        async with client.listen(resources=["shop://sign"]) as events:
+            first.accept()
+            await eventually(lambda: client.transport.carrier == "a")
+            await eventually(lambda: not second.open)
+            while events.waiting:
+                await anext(events)
+            first.server.notify_resource_updated("shop://sign")
+            assert await take(events, 1) == [ResourceUpdated("shop://sign")]
 
 
 async def test_the_log_level_of_a_legacy_session(autojump_clock: trio.testing.MockClock) -> None:

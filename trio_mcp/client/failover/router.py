@@ -387,7 +387,8 @@ class Router:
             return None
         if not message.expects_answer and message.id is not None:
             # The session fails the call because of it, so there is nothing to repeat if the link fails later.
-            carrier.in_flight.pop(message.id, None)
+            if carrier.in_flight.pop(message.id, None) is None and carrier is not self.carrier:
+                return None  # as in `_take_failure`
         return item
 
     def _suspect(self, carrier: Carrier) -> None:
@@ -516,7 +517,8 @@ class Router:
             return None
         sent = carrier.in_flight.pop(request_id, None)
         if sent is None:
-            return item
+            # As in `_take_stray`: what has moved on from a link that has carried before is served elsewhere.
+            return item if carrier is self.carrier else None
         if self.remembered.server is None and _rules_out(error):
             # Nothing has worked yet: the way is of no use, whatever the reason.
             self.waiting[request_id] = sent

@@ -475,7 +475,7 @@ class Exchange:
 
     def _unresumed(self, response: HttpResponse, cause: TransportError) -> Disconnected:
         """Return the error of a request whose stream broke and can't be resumed."""
-        # Not `cause`: a refusal, or a missing login, says nothing about the request, which the server has begun.
+        # The cause is not raised itself: a refusal, or a missing login, says nothing about a request that has begun.
         lost = isinstance(cause, HttpError) and cause.trouble == "session_lost"
         why = "the server has forgotten the session" if lost else str(cause)
         text = f"the event stream of {response.target} broke, and can't be resumed: {why}"
