@@ -40,6 +40,7 @@ extensions = [
     "sphinx_design",
     "types_overview",
     "changelog_draft",
+    "dates",
     "llms_txt",
     "requirements_table",
     "statements_table",
