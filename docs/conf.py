@@ -41,6 +41,7 @@ extensions = [
     "drawing_directive",
     "types_overview",
     "changelog_draft",
+    "dates",
     "llms_txt",
     "requirements_table",
     "statements_table",

@@ -5,8 +5,8 @@ names are those of the most used APIs and gateways: AWS, Azure, Google Cloud, Gi
 SendGrid, Shopify, Atlassian, Notion, OpenAI, Anthropic, Cloudflare, Datadog, New Relic, PagerDuty, HubSpot, Kong; with
 OAuth, HTTP, Kubernetes and Vault.
 
-It is better to mask too much than to show what cannot be taken back. Still, a text in which nothing can be read helps
-nobody, so the names that only look like those of secrets are a list as well.
+It is better to mask too much than to show what cannot be taken back. Still, a text that shows nothing is of no use, so
+the names that only look like those of secrets are a list as well.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # of Mailchimp
     (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # of New Relic
     (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a bot of Telegram
-    # Addresses that let whoever knows them write: webhooks of Slack and Discord.
+    # Addresses that are keys themselves: webhooks of Slack and Discord.
     (late_pattern(r"(?<=hooks\.slack\.com/)[\w/-]{8,}+"), MASK),
     (late_pattern(r"(?<=/api/webhooks/)[\w/-]{8,}+"), MASK),
     # The user and the password in a URL.

@@ -51,18 +51,37 @@ def test_an_existing_folder_stays_as_it_is(project: Path) -> None:
     assert (project / "README.md").read_text() == "mine"
 
 
-def test_from_a_clone_it_installs_the_clone_and_the_readme_names_no_folder_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("installed_from", "said", "written"),
+    [
+        ('{"url": "file:///a%20clone"}', "'/a clone' ", '"$TRIO_MCP" '),
+        (
+            '{"url": "https://host/x", "vcs_info": {"vcs": "git", "commit_id": "f00"}}',
+            "git+https://host/x@f00 ",
+            "git+https://host/x@f00 ",
+        ),
+        (None, "", ""),  # a package index
+    ],
+)
+def test_it_installs_what_this_was_installed_from_but_its_readme_names_no_folder_of_this_machine(
+    installed_from: str | None,
+    said: str,
+    written: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # In the class of the one that is found: packages that were imported may have put another finder in place.
     found = type(metadata.distribution("trio-mcp"))
-    monkeypatch.setattr(found, "read_text", lambda *_: '{"url": "file:///a%20clone"}')
+    monkeypatch.setattr(found, "read_text", lambda *_: installed_from)
     assert main(["new", "word-counter"]) == 0
-    assert ".venv/bin/pip install '/a clone' -e \".[test]\"\n" in capsys.readouterr().out
     readme = (tmp_path / "word-counter" / "README.md").read_text()
-    assert '.venv/bin/pip install path/to/trio-mcp -e ".[test]"\n' in readme
-    assert "/a clone" not in readme
+    assert f'  .venv/bin/pip install {said}-e ".[test]"\n' in capsys.readouterr().out
+    assert f'$ .venv/bin/pip install {written}-e ".[test]"\n' in readme
+    assert ("`TRIO_MCP` is the folder of a clone" in readme) == ("TRIO_MCP" in written)
+    assert "/a" not in readme
+    assert "\n\n\n" not in readme
 
 
 @pytest.mark.again

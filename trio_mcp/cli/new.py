@@ -9,7 +9,6 @@ import keyword
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from string import Template
@@ -23,6 +22,11 @@ __all__ = ["run"]
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
 """Modules that the project itself has or installs, besides this package and what it needs."""
+
+CLONE = '"$TRIO_MCP"'
+WHERE = """
+`TRIO_MCP` is the folder of a clone of trio_mcp. Leave it out once `trio-mcp` is on the package index.
+"""
 
 FILES = {
     "pyproject.toml": """\
@@ -63,7 +67,7 @@ $$ .venv/bin/pytest
 $$ .venv/bin/trio-mcp inspect src/$module/server.py
 $$ .venv/bin/trio-mcp call src/$module/server.py count text="one two"
 ```
-
+$where
 `.venv/bin/trio-mcp install claude-desktop src/$module/server.py` shows what to tell Claude Desktop; it knows
 Claude Code, Cursor, VS Code, Gemini CLI, Goose and Zed as well, and `--write` does it. For any other host, the command
 is the absolute path of `.venv/bin/$name`.
@@ -174,20 +178,24 @@ def run(options: argparse.Namespace) -> int:
     module = _module(name)
     folder = Path(name)
     source = _own_source()
-    # A README goes to other machines, which have a clone in another folder.
-    install = _install("path/to/trio-mcp" if source.startswith("/") else source)
+    quoted = source and shlex.quote(source)
+    # The README goes to other machines, which have no folder of this one.
+    local = source.startswith("/")
+    install = _install(CLONE if local else quoted)
+    where = WHERE if local else ""
     try:
         folder.mkdir()
         for path, text in FILES.items():
             file = folder / Template(path).substitute(module=module)
             file.parent.mkdir(parents=True, exist_ok=True)
-            filled = Template(text).substitute(name=name, module=module, install=install)
+            filled = Template(text).substitute(name=name, module=module, install=install, where=where)
             file.write_text(filled, encoding="utf-8")
     except FileExistsError:
         raise Exit(f"there is already a file or folder {name}: choose another name, or remove it") from None
     except OSError as exc:
         raise Exit(f"can't make {name}: {exc.strerror or exc}", FAILED) from None
-    steps = _next(name, module, _install(source))
+    steps = [f"cd {name}", "python3 -m venv .venv", _install(quoted), ".venv/bin/pytest"]
+    steps.append(f".venv/bin/trio-mcp inspect src/{module}/server.py")
     print("\n  ".join([f"{name}/ has a server, its tests, and a README. What to do next:", *steps]))
     return OK
 
@@ -211,16 +219,8 @@ def _module(name: str) -> str:
     return module
 
 
-def _next(name: str, module: str, install: str) -> Iterator[str]:
-    yield f"cd {name}"
-    yield "python3 -m venv .venv"
-    yield install
-    yield ".venv/bin/pytest"
-    yield f".venv/bin/trio-mcp inspect src/{module}/server.py"
-
-
 def _install(source: str) -> str:
-    return f'.venv/bin/pip install {f"{shlex.quote(source)} " if source else ""}-e ".[test]"'
+    return f'.venv/bin/pip install {source} -e ".[test]"' if source else '.venv/bin/pip install -e ".[test]"'
 
 
 def _own_source() -> str:
