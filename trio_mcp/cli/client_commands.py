@@ -47,13 +47,13 @@ def run(options: argparse.Namespace) -> int:
         # standard error: lines of the two don't mix.
         async with connected(options, options.bar.clear) as client:
             try:
-                return await COMMANDS[options.command](client, options) or OK
+                status = await COMMANDS[options.command](client, options) or OK
             except McpError as exc:
                 raise _with_remedy(exc) from None
-            finally:
-                for name in options.given.unused:
-                    text = f"--answer {name}: no form had such a field"
-                    print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
+        for name in options.given.unused:
+            text = f"--answer {name}: no form had such a field"
+            print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
+        return status
 
     return trio.run(main)
 
