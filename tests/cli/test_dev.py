@@ -136,7 +136,7 @@ def test_without_npx_it_says_where_that_comes_from(shop: Path, monkeypatch: pyte
     )
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 0)])
 def test_a_signal_is_passed_on_and_nothing_is_left_behind(
     shop: Path, npx: Path, number: signal.Signals, status: int
 ) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import io
 import itertools
 import threading
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
-from trio_mcp import Client, Server
+from trio_mcp import Client, Context, Server
 from trio_mcp.cli import main
 from trio_mcp.cli.client_commands import COMMANDS
 from trio_mcp.cli.messages import has_colour, paint
@@ -86,7 +88,52 @@ async def test_inspect_prints_no_python(
         return
     assert "    tasks: list, cancel, requests.tools.call\n    tools: listChanged\n" in shown
     assert "    experimental: x.a = [1, null]\n" in shown
-    assert '    choose(colour: "red" | true)\n' in shown
+    assert "    choose(colour: red|true)\n" in shown
+
+
+class Status(enum.Enum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Where(BaseModel):
+    city: str
+
+
+CIRCLE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"circle": {"$ref": "#/$defs/a"}, "nowhere": {"$ref": "#/$defs/b"}, "deep": {"$ref": "#/$defs/c"}},
+    "$defs": {
+        "a": {"$ref": "#/$defs/a"},
+        "c": {"type": "array", "items": {"$ref": "#/$defs/c"}},
+    },
+}
+
+
+async def test_a_parameter_by_reference_is_shown_as_one_has_to_type_it(capsys: pytest.CaptureFixture[str]) -> None:
+    async def add_odd(context: Context, call_next: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        result = await call_next()
+        return {**result, "tools": [*result["tools"], {"name": "odd", "inputSchema": CIRCLE}]}
+
+    tickets = Server("tickets", middleware=[add_odd])
+
+    @tickets.tool
+    async def search(
+        text: str,
+        status: Status | None = None,
+        several: list[Status] = [],  # noqa: B006
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> None: ...
+
+    async with Client(tickets) as client:
+        await COMMANDS["list"](client, Namespace(json=False, kinds=["tools"]))
+    shown = capsys.readouterr().out
+    assert (
+        "  search(text: string, status?: open|closed|null, several?: array of open|closed, where?: object | null,"
+        " limit?: integer | null)\n"
+    ) in shown
+    assert "  odd(circle?, nowhere?, deep?: array of array" in shown
 
 
 titled = Server("titled")

@@ -17,6 +17,8 @@ import pytest
 
 from tests.cli.running import command, environment, run
 from trio_mcp.cli.answers import Given
+from trio_mcp.cli.terminal import Script
+from trio_mcp.types import ElicitRequestFormParams
 
 ASKING = '''
 from pydantic import BaseModel, Field
@@ -285,6 +287,34 @@ def test_answers_are_read_by_the_schema_of_their_field(
     filled = given.fill(FORM)
     assert (filled.content, list(filled.problems.values())) == (content, [problem] if problem else [])
     assert (filled.missing, given.unused) == ([], [])
+
+
+OPTIONAL: dict[str, Any] = {"type": "object", "properties": {"size": {"type": "string", "default": "m"}}}
+EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+NAMED: dict[str, Any] = {"type": "object", "properties": {"agree": {"type": "boolean"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words", "answer", "said"),
+    [
+        (EMPTY, "agree=yes", {}, "  yes\n"),
+        (EMPTY, "size=l", "decline", "it only asks to agree: add --answer agree=yes to send it as it is"),
+        (EMPTY, "agree=no", "decline", "it only asks to agree: add --answer agree=yes to send it as it is"),
+        (OPTIONAL, "agree=yes", {}, "  yes\n"),
+        (OPTIONAL, "size=l", {"size": "l"}, "  size: l\n"),
+        (OPTIONAL, "other=1", "decline", "nothing is given for its fields (size): add --answer agree=yes to send"),
+        (NAMED, "agree=no", {"agree": False}, "  agree: n\n"),
+        ({**EMPTY, "required": ["ghost"]}, "agree=yes", "decline", "'ghost' is missing: add --answer ghost=VALUE"),
+    ],
+)
+def test_no_form_is_sent_that_nothing_was_given_for(
+    schema: dict[str, Any], words: str, answer: object, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An answer to one question must not count as consent to another."""
+    given = Given(tuple(word.split("=", 1)) for word in words.split())  # type: ignore[misc]
+    params = ElicitRequestFormParams.from_wire({"message": "Really?", "requestedSchema": schema})
+    assert Script(given, "call", lambda: None)(params) == answer
+    assert said in capsys.readouterr().err
 
 
 def test_what_is_required_and_has_no_default_is_missing() -> None:

@@ -43,9 +43,9 @@ async def url_of(nursery: trio.Nursery, tls: Path) -> AsyncIterator[Callable[[st
 
 WRONG: tuple[tuple[str, str, type[TrioMcpError], str], ...] = (
     ("http", "https", Disconnected, "RemoteProtocolError: Server disconnected.*; does its URL begin with https://?"),
-    ("https", "http", Disconnected, "WRONG_VERSION_NUMBER.*; does its URL begin with http://?"),
+    ("https", "http", Disconnected, "SSL.*; does its URL begin with http://?"),
     ("ws", "http", HttpError, "That of a server over HTTP begins with http:// or https://"),
-    ("wss", "http", TransportError, "WRONG_VERSION_NUMBER.*; does its URL begin with ws://?"),
+    ("wss", "http", TransportError, "SSL.*; does its URL begin with ws://?"),
     ("ws", "https", TransportError, "did not answer the handshake.*; does its URL begin with wss://?"),
     ("http", "ws", TrioMcpError, "a client's URL begins with ws:// or wss://"),
     ("tls", "http", TransportError, "is it without TLS"),

@@ -16,6 +16,9 @@ __all__ = ["NO", "YES", "Filled", "Given", "choices_of", "read_field"]
 
 YES, NO = ("y", "yes"), ("n", "no")
 
+AGREE = "agree"
+"""The name that stands for a whole form, unless the form has a field of this name."""
+
 
 @attrs.frozen
 class Filled:
@@ -25,11 +28,13 @@ class Filled:
         content: The values of fields.
         problems: What is wrong with what was given, by the names of the fields.
         missing: The required fields that nothing was given for, and that have no default.
+        agreed: Whether anything was given that is about this form, so that it may be sent if nothing is wrong.
     """
 
     content: dict[str, Any]
     problems: dict[str, str]
     missing: list[str]
+    agreed: bool
 
 
 class Given:
@@ -54,9 +59,16 @@ class Given:
         return [name for name in self._texts if name not in self._used]
 
     def fill(self, schema: Mapping[str, Any]) -> Filled:
-        """Fill in a form; each value is read, and checked, as the schema of its field says."""
+        """Fill in a form; each value is read, and checked, as the schema of its field says.
+
+        `AGREE` sends a form as it is: with its defaults, or without any field.
+        """
         fields = schema.get("properties") or {}
-        filled = Filled({}, {}, [])
+        agreed = [text.lower() for text in self._texts.get(AGREE, ()) if AGREE not in fields]
+        if agreed:
+            self._used.add(AGREE)
+        about = bool(fields.keys() & self._texts.keys() or {*agreed} & {*YES, "true"})
+        filled = Filled({}, {}, [], about)
         for name, field in fields.items():
             if name not in self._texts:
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.exits import Exit
 
-__all__ = ["as_json_object", "as_whole", "check_form", "from_words", "value_of"]
+__all__ = ["accepted", "as_json_object", "as_whole", "check_form", "followed", "from_words", "value_of"]
 
 # Chosen: generous for a real field, and a moment's work for a hostile one.
 MAX_PARTS = 200
@@ -119,7 +119,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
     Raises:
         Exit: If it can't be read as any type that the schema allows.
     """
-    types, items, choices = _accepted(field, root)
+    types, items, choices = accepted(field, root)
     # Listed values first, so that "1" becomes the number or the string, whichever the schema lists.
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
@@ -132,7 +132,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
             return value
     if "array" in types:
         # An array of arrays is not read item by item; its inner text is passed as it is.
-        return [text if "array" in _accepted(items, root)[0] else value_of(name, text, items, root)]
+        return [text if "array" in accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text
     if types:
@@ -141,7 +141,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
     return text if value is NO_VALUE else value
 
 
-def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
+def accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
     """Return the types that a schema allows (none means any), the schema of an array's items, and the listed values."""
     types: set[str] = set()
     items: Any = True
@@ -155,7 +155,7 @@ def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[
         if not isinstance(part, dict):
             continue
         if isinstance(reference := part.get("$ref"), str):
-            waiting.append(_followed(reference, root))
+            waiting.append(followed(reference, root))
         elif "const" in part:
             choices.append(part["const"])
         elif isinstance(listed := part.get("enum"), list):
@@ -171,7 +171,7 @@ def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[
     return types, items, choices
 
 
-def _followed(reference: str, root: Mapping[str, Any]) -> Any:
+def followed(reference: str, root: Mapping[str, Any]) -> Any:
     """Follow a reference within the schema (RFC 6901); return True, the schema of anything, if it leads nowhere."""
     found: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:

@@ -13,7 +13,7 @@ import trio
 
 from trio_mcp._keywords import did_you_mean
 from trio_mcp.cli.answers import Given
-from trio_mcp.cli.arguments import as_whole, from_words
+from trio_mcp.cli.arguments import accepted, as_whole, followed, from_words
 from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
 from trio_mcp.cli.messages import complaint, paint
 from trio_mcp.cli.targets import connected
@@ -47,13 +47,13 @@ def run(options: argparse.Namespace) -> int:
         # standard error: lines of the two don't mix.
         async with connected(options, options.bar.clear) as client:
             try:
-                return await COMMANDS[options.command](client, options) or OK
+                status = await COMMANDS[options.command](client, options) or OK
             except McpError as exc:
                 raise _with_remedy(exc) from None
-            finally:
-                for name in options.given.unused:
-                    text = f"--answer {name}: no form had such a field"
-                    print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
+        for name in options.given.unused:
+            text = f"--answer {name}: no form had such a field"
+            print(complaint(options.command, clean_line(text), hint=False), file=sys.stderr)
+        return status
 
     return trio.run(main)
 
@@ -220,29 +220,41 @@ def _parameters(schema: Mapping[str, Any]) -> str:
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
-    return ", ".join(
-        f"{clean_line(name)}{'' if name in needed else '?'}{_type(field)}" for name, field in properties.items()
-    )
+    shown = []
+    for name, field in properties.items():
+        kind = _type(field, schema)
+        shown.append(f"{clean_line(name)}{'' if name in needed else '?'}{f': {kind}' if kind else ''}")
+    return ", ".join(shown)
 
 
-def _type(field: Any) -> str:
-    """Describe the type of a parameter, if a word or two can."""
-    if not isinstance(field, dict):
+def _type(field: Any, root: Mapping[str, Any], depth: int = 4) -> str:
+    """Describe the type of a parameter, if a word or two can; listed values as one has to type them.
+
+    Args:
+        field: The schema of the parameter.
+        root: The schema of the tool, for references.
+        depth: How many schemas within each other are looked at: those of a server may be circular.
+    """
+    if not isinstance(field, dict) or not depth:
         return ""
+    types, _, choices = accepted(field, root)
+    if choices and types <= {"null"}:
+        texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in choices[:8]]
+        return clean_line("|".join([*texts, *types]))
+    if isinstance(reference := field.get("$ref"), str):
+        return _type(followed(reference, root), root, depth - 1)
     options = field.get("anyOf", field.get("oneOf"))
     if isinstance(options, list):
         # A few alternatives only: the schema is the server's, and the line is for people.
-        names = [_type(each)[2:] for each in options[:5]]
-        return f": {' | '.join(names)}" if all(names) else ""
-    if isinstance(field.get("enum"), list):
-        return ": " + " | ".join(clean_line(json.dumps(each, ensure_ascii=False)) for each in field["enum"][:8])
+        names = [_type(each, root, depth - 1) for each in options[:5]]
+        return " | ".join(names) if all(names) else ""
     named = field.get("type")
     if isinstance(named, list):
         named = " | ".join(str(each) for each in named[:5])
     if not isinstance(named, str):
         return ""
-    inner = _type(field.get("items"))[2:] if named == "array" else ""
-    return f": {clean_line(named)}" + (f" of {inner}" if inner else "")
+    inner = _type(field.get("items"), root, depth - 1) if named == "array" else ""
+    return clean_line(named) + (f" of {inner}" if inner else "")
 
 
 # --- a tool: its result to standard output; its errors, and its progress, to standard error ---------------------------

@@ -88,13 +88,14 @@ async def _inspect(command: list[str], environment: dict[str, str]) -> int:
     """Run a command until it ends, and pass on signals; nothing of its group survives.
 
     Returns:
-        The exit status of ours.
+        The exit status of this program.
     """
     received: list[int] = []
     patience = trio.CancelScope()
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    # SIGHUP as well, by which the system says that the terminal is closed: the session below has none, and is not told.
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         # A session of its own rather than a group: npx asks on the terminal whether it may install the Inspector, and a
-        # group in the background of ours could not read the answer.
+        # group in the background of its own could not read the answer.
         process = await trio.lowlevel.open_process(command, env=environment, start_new_session=True)
 
         async def pass_on() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from trio_mcp.cli.answers import NO, YES, Given, choices_of, read_field
+from trio_mcp.cli.answers import AGREE, NO, YES, Given, choices_of, read_field
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.messages import complaint
 from trio_mcp.cli.text import clean, clean_line, paragraph, shorten
@@ -82,7 +82,7 @@ class Dialogue:
         content = filled.content
         for problem in filled.problems.values():
             _say(f"  {clean_line(f'--answer {problem}')}")
-        if content and not filled.problems and not filled.missing:
+        if filled.agreed and not filled.problems and not filled.missing:
             _say(f"  {_answered(content)}")
             return content
         if fields:
@@ -175,9 +175,13 @@ class Script:
         self.before()
         _say(f"{clean_line(self.asker)} asks: {clean_line(params.message)}")
         problems = [f"--answer {problem}" for problem in filled.problems.values()]
+        fields = schema.get("properties") or {}
         for name in filled.missing:
-            values = "|".join(choices_of(schema["properties"][name])) or "VALUE"
+            values = "|".join(choices_of(fields.get(name, {}))) or "VALUE"
             problems.append(f"the field {name!r} is missing: add --answer {name}={values}")
+        if not (filled.agreed or problems):
+            names = f"nothing is given for its fields ({', '.join(fields)})" if fields else "it only asks to agree"
+            problems.append(f"{names}: add --answer {AGREE}=yes to send it as it is")
         if not problems:
             _say(f"  {_answered(filled.content)}")
             return filled.content

@@ -71,9 +71,9 @@ async def logged(
         # All texts are the client's, so they are escaped: no line of the log is forged, and no terminal controlled.
         ACCESS.info(
             "%s %s %s %s %.1f ms%s",
-            quote(str(client[0]), safe=":") if client else "-",
-            quote(scope.get("method", "GET")[:LONGEST]),
-            quote(scope["path"][:LONGEST]),
+            _escaped(str(client[0]), ":") if client else "-",
+            _escaped(scope.get("method", "GET")),
+            _escaped(scope["path"]),
             entry.status or "-",
             (trio.current_time() - started) * 1000,
             entry.said,
@@ -104,7 +104,13 @@ def _described(message: Incoming) -> str:
         return f"batch of {len(message.items)}"
     if not isinstance(message, Request | Notification):
         return type(message).__name__.lower()
-    method = quote(message.method[:LONGEST])
+    method = _escaped(message.method)
     # Not a URI, which may hold secrets.
     name = (message.params or {}).get("name")
-    return f"{method} {name[:LONGEST]!r}" if isinstance(name, str) else method
+    return f"{method} {name[:LONGEST]!a}" if isinstance(name, str) else method
+
+
+def _escaped(text: str, safe: str = "/") -> str:
+    """Return a text without spaces and in ASCII, so that it is one word of a line."""
+    # JSON may escape half of a surrogate pair, which has no UTF-8.
+    return quote(text[:LONGEST], safe, errors="backslashreplace")
