@@ -385,10 +385,14 @@ class Router:
         if carrier.garbage >= MAX_GARBAGE:
             self.lose(carrier, too_many_faults("it", MAX_GARBAGE, message.reason))
             return None
-        if not message.expects_answer and message.id is not None:
+        if (
+            not message.expects_answer
+            and message.id is not None
             # The session fails the call because of it, so there is nothing to repeat if the link fails later.
-            if carrier.in_flight.pop(message.id, None) is None and carrier is not self.carrier:
-                return None  # as in `_take_failure`
+            and carrier.in_flight.pop(message.id, None) is None
+            and carrier is not self.carrier
+        ):
+            return None  # as in `_take_failure`
         return item
 
     def _suspect(self, carrier: Carrier) -> None:
