@@ -450,7 +450,7 @@ async def test_a_call_waits_no_longer_than_max_wait(autojump_clock: trio.testing
         ({}, {"timeout": 10}, 3),
         ({}, {"timeout": None}, 3),
         ({"timeout": 1}, {}, 1),
-        ({"options": SessionOptions(calls=CallOptions(total_timeout=1))}, {}, 1),
+        ({"options": SessionOptions(calls=CallOptions(timeout=1))}, {}, 1),
         ({"timeout": 1}, {"timeout": 2}, 2),
     ],
 )

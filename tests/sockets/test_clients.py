@@ -16,6 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.injection import cancel_everywhere
+from tests.listening import hold, port_of
 from tests.sockets.support import KINDS, contexts, served
 from trio_mcp import Client, TransportError, tcp_client, unix_client
 
@@ -59,13 +60,6 @@ async def test_wrong_arguments(arguments: Any, kind: type[Exception], error: str
             pass
 
 
-def unused_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 def leave_behind(path: Path) -> None:
     path.unlink()
     with socket.socket(socket.AF_UNIX) as sock:
@@ -73,10 +67,11 @@ def leave_behind(path: Path) -> None:
 
 
 async def test_nobody_listens(tmp_path: Path) -> None:
-    port = unused_port()
-    with pytest.raises(TransportError, match=f"can't connect to tcp://127.0.0.1:{port}: Connection refused"):
-        async with tcp_client(f"tcp://127.0.0.1:{port}"):
-            pass
+    with hold() as held:
+        port = port_of(held)
+        with pytest.raises(TransportError, match=f"can't connect to tcp://127.0.0.1:{port}: Connection refused"):
+            async with tcp_client(f"tcp://127.0.0.1:{port}"):
+                pass
     path = tmp_path / "mcp.sock"
     for make, error in (
         (lambda: None, "No such file or directory"),

@@ -17,6 +17,7 @@ import attrs
 import pytest
 import trio
 
+from tests.listening import on_held_port
 from trio_mcp import Client, Context, Server, StdioServerParameters
 from trio_mcp._nursery import background_nursery
 from trio_mcp.auth import FileTokens, JwtVerifier, MemoryTokens, ResourceServer
@@ -57,15 +58,13 @@ class Site:
 
     async def serve(self) -> None:
         self.token, self.stop = trio.lowlevel.current_trio_token(), trio.Event()
-        async with self.issuer.served() as issuer, background_nursery() as nursery:
-            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            port = listener.socket.getsockname()[1]
-            await listener.aclose()
+        with on_held_port() as (port, config):
             self.url = f"http://127.0.0.1:{port}/mcp"
-            auth = ResourceServer(self.url, issuers=[issuer], scopes=["read"], verifier=JwtVerifier())
-            await nursery.start(partial(make_server().serve_http, port=port, auth=auth))
-            self.ready.set()
-            await self.stop.wait()
+            async with self.issuer.served() as issuer, background_nursery() as nursery:
+                auth = ResourceServer(self.url, issuers=[issuer], scopes=["read"], verifier=JwtVerifier())
+                await nursery.start(partial(make_server().serve_http, config=config, auth=auth))
+                self.ready.set()
+                await self.stop.wait()
 
     def open(self, url: str) -> bool:
         """Be a browser, and the person before it."""
