@@ -40,13 +40,18 @@ async def use(target: object, mode: str) -> int:
     """Connect, do what a client does, wait, and leave; return how many steps tasks took while nothing happened."""
     busy = 0
     options = SessionOptions(on_error=lambda error: None)
-    async with within(2 * TIMEOUT + 3 * TIMEOUT + 150 + CLOSING):
+    async with within(2 * TIMEOUT + 4 * TIMEOUT + 160 + CLOSING):
         connecting = trio.current_time()
         try:
             async with Client(target, mode=mode, timeout=TIMEOUT, options=options) as client:  # type: ignore[arg-type]
                 for call in (client.list_tools, partial(client.call_tool, "x"), client.ping):
                     async with within(TIMEOUT + 1):
                         await call()
+                async with within(TIMEOUT + 11):
+                    async with client.listen(tools_list_changed=True) as events:
+                        with trio.move_on_after(10):
+                            async for _ in events:
+                                pass
                 # Timers of the transport, such as pings, come and go meanwhile.
                 await trio.sleep(50)
                 busy = await steps_within(100)
