@@ -14,6 +14,8 @@ from tests.hostile_peers.test_servers import ANSWERED, use
 from tests.http_peer import Asked, Handler, event, peer, plain
 from trio_mcp import HttpServerParameters
 
+pytestmark = pytest.mark.legacy
+
 OFTEN = 100
 """HTTP requests of a client in a test: it makes three calls, and waits for two minutes and a half. It may try some of
 them several times, and look after a stream at times."""
