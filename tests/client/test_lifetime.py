@@ -200,6 +200,18 @@ async def test_the_timeout_of_calls_shortens_connecting_unless_that_has_its_own(
     assert trio.current_time() - started == pytest.approx(seconds)
 
 
+async def test_the_timeout_of_calls_does_not_hurry_a_list_of_ways(autojump_clock: trio.testing.MockClock) -> None:
+    """It needs some seconds to give up a way that connects and says nothing."""
+    async with Client([played(say_nothing), make_server()], timeout=2) as client:
+        assert trio.current_time() > 2
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+    with pytest.raises(TransportError, match="within connect_timeout=3 seconds"):
+        async with Client(
+            [played(say_nothing)] * 2, options=SessionOptions(calls=CallOptions(timeout=2, connect_timeout=3))
+        ):
+            pass
+
+
 async def test_a_short_timeout_leaves_time_for_the_handshake_with_a_server_that_ignores_the_probe(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

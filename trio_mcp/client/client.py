@@ -117,8 +117,8 @@ class Client(EnteredOnce):
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
         timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
-            overrides ``options.calls.timeout``. Connecting has 30 seconds, or as many as this, if they are
-            fewer; ``options.calls.connect_timeout`` sets another limit for it.
+            overrides ``options.calls.timeout``. Connecting has 30 seconds, or over a single way as many as
+            this, if they are fewer; ``options.calls.connect_timeout`` sets another limit for it.
         client_info: The name and version that the client gives the server.
         capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
             program answers itself, and extensions of the protocol, each with its settings:

@@ -15,6 +15,7 @@ from trio_mcp._checks import check_choice, check_hook
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.client.failover.link import FailoverConnector
 from trio_mcp.client.failover.parameters import TransportStatus, WayStatus
 from trio_mcp.client.failover.router import WriteEnd
 from trio_mcp.client.subscriptions import Subscriptions
@@ -117,7 +118,9 @@ class Connection:
             self._extensions |= extensions_of(auth)
         self._mode = mode
         self._client_info = client_info
-        self._limit, self._patience = _limit_of_connecting(options.calls)
+        self._limit, self._patience = _limit_of_connecting(
+            options.calls, several=isinstance(self._open_link, FailoverConnector)
+        )
         # A server that ignores the probe, as some legacy ones do, has as much time left for the handshake.
         probing = min(options.calls.probe_timeout, self._patience / 2)
         self._options = attrs.evolve(options, calls=attrs.evolve(options.calls, probe_timeout=probing))
@@ -322,13 +325,14 @@ class Connection:
             await call_back(self._on_message, notification)
 
 
-def _limit_of_connecting(calls: CallOptions) -> tuple[str, float]:
-    """Return the limit that bounds connecting: its name, and its seconds."""
+def _limit_of_connecting(calls: CallOptions, *, several: bool) -> tuple[str, float]:
+    """Return the limit that bounds connecting, over several ways or one: its name, and its seconds."""
     if calls.connect_timeout is not None:
         return "connect_timeout", calls.connect_timeout
     # Who waits no longer than this for a response does not mean to wait longer for a server that never starts. A larger
-    # one says that a tool is slow, and nothing about the start.
-    if calls.timeout is not None and calls.timeout < CONNECT_TIMEOUT:
+    # one says that a tool is slow, and nothing about the start. A list of ways needs time to give up the first, and has
+    # limits of its own.
+    if calls.timeout is not None and calls.timeout < CONNECT_TIMEOUT and not several:
         return "timeout", calls.timeout
     return "connect_timeout", CONNECT_TIMEOUT
 

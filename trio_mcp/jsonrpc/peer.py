@@ -309,7 +309,7 @@ class Peer:
         hold: Hold | None,
         batch: BatchInProgress | None,
     ) -> tuple[Event, ...]:
-        if self.revision in MODERN_REVISIONS:  # then this is the client: see `_protest`
+        if self.revision in MODERN_REVISIONS:  # then this is the client: see `_may_protest`
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
             return self._fault(RemoteProtocolError(text))
         if self.faults:

@@ -54,7 +54,8 @@ class CallOptions:
         total_timeout: How many seconds a call may take in all; progress never extends them. None sets no such limit.
         reset_on_progress: Whether progress restarts ``timeout``.
         connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together.
-            With None, the default, they are 30, or as many as ``timeout`` has, if that is less.
+            With None, the default, they are 30, or as many as ``timeout`` has, if that is less and the client has a
+            single way to its server.
         probe_timeout: How many seconds to wait for the response that tells the server's era; a server that stays silent
             counts as a legacy one. A `Client` waits for at most half of the time that it has to connect.
         result_types: The values of ``resultType`` that the client's extensions add; a result of an unknown type is an

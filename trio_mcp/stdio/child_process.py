@@ -265,6 +265,7 @@ class StderrCopier:
         # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes | Held](PENDING)
         self._rest = b""
+        self._passing_on = False
         # What is held back until the client knows the server's era.
         self._held = Held(self._catch_up)
         probing = PROBING.get()
@@ -296,19 +297,24 @@ class StderrCopier:
 
     def _catch_up(self) -> None:
         """Take what the child has printed until now, while it is being held back."""
-        # Bounded, as a child may print without an end: what is held is, and each turn adds to that.
-        while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
-            lines = self._cut(chunk)
-            self.tail.extend(map(_text, lines))
-            self._held.add(lines)
+        # Bounded, as a child may print without an end: what is held is, and each turn adds to that. Why a pipe fails is
+        # for the reader to find out.
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while self._can_hold() and (chunk := self._stream.receive_nowait(LONGEST_LINE)):
+                lines = self._cut(chunk)
+                self.tail.extend(map(_text, lines))
+                self._held.add(lines)
 
     def _can_hold(self) -> bool:
         """Return whether lines may be held now; what is held is shown in its turn."""
         if not self._held.begun:
+            # Not between two lines that were read together. And a sink that is so slow gets everything.
+            if self._passing_on:
+                return False
             try:
                 self._pending.send_nowait(self._held)
             except (trio.WouldBlock, trio.ClosedResourceError):
-                return False  # a sink that is so slow gets everything
+                return False
             self._held.begun = True
         return not self._held.over.is_set()
 
@@ -324,8 +330,10 @@ class StderrCopier:
         if self._held.wants(lines) and self._can_hold():
             self._held.add(lines)
         elif self._sink != "discard":
+            self._passing_on = True
             for line in lines:
                 await self._pending.send(line)
+            self._passing_on = False
 
     async def deliver(self) -> None:
         """Hand the lines to the sink, however long it takes: the second task."""

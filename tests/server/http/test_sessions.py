@@ -244,3 +244,18 @@ async def test_a_malformed_response_fails_its_call() -> None:
         assert (await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": 5})).status_code == 400
         answer: Any = await events.message()
         assert "error" in answer or answer["result"]["isError"]
+
+
+async def test_faults_in_a_row_end_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What belongs to no session, such as a POST that is not JSON, is refused without being counted."""
+    monkeypatch.setattr("trio_mcp.session.session.BaseSession.max_faults", 5)
+    stray = {"jsonrpc": "2.0", "id": "x", "result": {}}
+    async with session() as (_, raw):
+        for _ in range(10):
+            assert (await raw.http.post("/mcp", content=b"{", headers=raw.headers())).status_code >= 400
+        for _ in range(4):
+            assert (await raw.send(stray)).status_code == 202
+        assert (await raw.post("ping")).status_code == 200
+        for _ in range(5):
+            assert (await raw.send(stray)).status_code == 202
+        assert (await raw.post("ping")).status_code == 404
