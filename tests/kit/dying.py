@@ -36,7 +36,7 @@ PROGRAM = Path(__file__).with_name("dying_server.py")
 OVERTIME = 10.0
 """Seconds by which a check may be longer than it was told to be: docs/reference/cli.md."""
 
-MOST_AFTER = 40
+MOST_AFTER = 25
 """Messages after which something goes wrong, at most (chosen: every run gets there)."""
 
 TERMINATED = 128 + signal.SIGTERM
