@@ -31,6 +31,7 @@ def target():
 test_ours = conformance_tests(server, **LIMITS)
 test_twice = conformance_tests(fixture="target", **LIMITS)
 test_known = conformance_tests(TWICE, baseline="known.yml", **LIMITS)
+test_dying = conformance_tests(StdioServerParameters(sys.executable, [DYING, "", "stdio", "exits", "9"]), **LIMITS)
 test_away = conformance_tests("http://127.0.0.1:9/mcp", **LIMITS)
 """
 
@@ -38,7 +39,8 @@ test_away = conformance_tests("http://127.0.0.1:9/mcp", **LIMITS)
 def test_a_test_for_each_rule(tmp_path: Path) -> None:
     from tests.cli.test_check import TWICE
 
-    (tmp_path / "test_shop.py").write_text(MODULE)
+    dying = ROOT / "tests" / "kit" / "dying_server.py"
+    (tmp_path / "test_shop.py").write_text(f"DYING = {str(dying)!r}\n{MODULE}")
     (tmp_path / "twice.py").write_text(TWICE)
     (tmp_path / "known.yml").write_text("answered-once: fixed in the next version\n")
     ended = subprocess.run(
@@ -68,6 +70,10 @@ def test_a_test_for_each_rule(tmp_path: Path) -> None:
     assert (
         "the target could not be checked: can't connect to http://127.0.0.1:9/mcp: Connection refused" in ended.stdout
     )
+    # A server that ends by itself, with no request open, breaks no rule; but none can be said to hold.
+    assert "FAILED test_shop.py::test_dying[answered-once] - " in ended.stdout
+    assert "PASSED test_shop.py::test_dying" not in ended.stdout
+    assert "but that is not decided: the target ended the connection" in ended.stdout
     assert "Traceback" not in ended.stdout
 
 

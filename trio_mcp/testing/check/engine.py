@@ -434,12 +434,16 @@ class Check:
         """Note that the target has ended by itself, or floods: no rule forbids it, but it is not well."""
         if any(event.facts.get("what") == "flood" for event in events):
             self._floods += 1
+        main = life.runner.talks[0].wire
+        # Over HTTP there is no such connection: a server that has ended can't be reached any more.
+        if main.transport in ("http", "sse"):
+            return
         # Seldom: most connections are closed by this side.
         if not any(event.kind == "close" and event.sender == "server" for event in events):
             return
         # Of the main connection alone: a target need not serve others beside it.
         for connection in History(events):
-            if connection.number == life.runner.talks[0].wire.number and ended_without_cause(connection):
+            if connection.number == main.number and ended_without_cause(connection):
                 facts = connection.close.facts if connection.close is not None else {}
                 status = "" if facts.get("status") is None else f", exit status {facts['status']}"
                 example = life.plans[-1][0] if life.plans else 0

@@ -638,7 +638,7 @@ class SseWire(HttpWire):
     def _goes_on(self, exchange: _Exchange, by: str) -> float | None:
         # Responses come on the one stream; with it the connection ends.
         if exchange.method == "GET":
-            self.notes.close("server", "the stream ended")
+            self.notes.close("client" if by == "client" else "server", "the stream ended")
             return None
         # The response to a POST comes on the stream: its wait goes on, but there is nothing to resume.
         return math.inf if 200 <= exchange.status < 300 else None
