@@ -327,7 +327,7 @@ def lines_run(text: str) -> int:
     ],
 )  # fmt: skip
 def test_twice_the_text_takes_twice_the_steps(piece: str) -> None:
-    """Also where no pattern, but what is done with its matches, reads on: to a closing quote, or bracket, or line."""
+    """What is done with the matches of patterns reads on as well: to a closing quote, or bracket, or line."""
     once, twice = lines_run(piece * 300), lines_run(piece * 600)
     assert twice <= 2.1 * once + 50
 

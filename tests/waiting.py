@@ -58,11 +58,11 @@ def limited(seconds: float, *, cleanup: float = 30) -> Iterator[None]:
     """
 
     def fail(*_: object) -> None:
-        # What waits for one, also on the way out, waits no longer, and nothing is left running.
+        # Then nothing waits for one any longer, on the way out either, and nothing is left running.
         for process in forks.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        # Not an `Exception`, which what it strikes might handle.
+        # It is no `Exception`, which the code that it strikes might handle.
         pytest.fail(f"this has waited for {seconds:g} seconds, without an end")
 
     handler = signal.signal(signal.SIGALRM, fail)
