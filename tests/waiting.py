@@ -62,7 +62,7 @@ def limited(seconds: float, *, cleanup: float = 30) -> Iterator[None]:
         for process in forks.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        # It is no `Exception`, which the code that it strikes might handle.
+        # This does not raise an `Exception`: the code that it strikes might handle one.
         pytest.fail(f"this has waited for {seconds:g} seconds, without an end")
 
     handler = signal.signal(signal.SIGALRM, fail)
