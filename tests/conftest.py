@@ -5,7 +5,6 @@ from __future__ import annotations
 import compileall
 import gc
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import effort  # noqa: F401 - Hypothesis's profiles must be there when its plugin looks for them
-from tests.waiting import limited
+from tests.waiting import allow_ctrl_c, limited
 from trio_mcp.http.server.options import RUNNERS
 
 APART = {
@@ -32,10 +31,7 @@ ENDLESS = 300
 ENDLESS_APART = 3600
 """The same for what runs a whole suite, or installs the packages of others first; chosen."""
 
-# A shell has what it starts in the background, as in `nohup pytest &`, ignore SIGINT (POSIX, XCU 2.11).
-# Python then installs no handler, and every process that a test starts would ignore it as well.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+allow_ctrl_c()
 
 
 def per_runner() -> list[Any]:

@@ -19,6 +19,7 @@ from functools import partial
 import attrs
 import trio
 
+from tests.waiting import allow_ctrl_c
 from trio_mcp import Client, ProxyServer, Server
 from trio_mcp._nursery import background_nursery, start
 
@@ -119,6 +120,7 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    allow_ctrl_c()
     logging.disable()  # a call that Ctrl-C cuts off is logged
     rng = random.Random(options.seed)
     ends: Counter[str] = Counter()

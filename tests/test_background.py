@@ -26,7 +26,7 @@ def test_a_run_in_the_background_of_a_shell_has_its_ctrl_c(processes: int) -> No
 
 
 def test_a_wait_for_a_process_without_an_end_fails_and_ends_the_process() -> None:
-    # As if the time were up, once this waits.
+    # The process tells this one that the time is up, once this one waits for it.
     script = "read go; kill -ALRM $PPID; exec sleep 1000"
     with (
         pytest.raises(pytest.fail.Exception, match="waited for 500 seconds"),

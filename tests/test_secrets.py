@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -293,6 +295,41 @@ def test_every_pattern_takes_linear_time(pattern: re.Pattern[str]) -> None:
 def test_a_pattern_that_takes_longer_is_noticed(pattern: str) -> None:
     with pytest.raises(AssertionError):
         assert steps(PARSER.parse(pattern), last=True) <= MOST
+
+
+def lines_run(text: str) -> int:
+    """Return how many lines of the module run to mask a text."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal counted
+        if frame.f_code.co_filename != _secrets.__file__:
+            return None
+        counted += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        mask_text(text)
+    finally:
+        sys.settrace(before)
+    return counted
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("password=", "token: ", "key=", "value='", 'value: "', "value=`'", r"\"value\":\"", '"', "\\", "%3Fcode%3D"),
+        *("--token ", '{"credentials": ', "credentials: [", '{"token": {"type": "string", ', "token:\n "),
+        *("token:\n", " - name: x\n", "<token>"),
+        *("Authorization: x\\n", "'cookie: ", "name: password, ", "value=''name=", "eyJaaaaa-", "://a"),
+    ],
+)  # fmt: skip
+def test_twice_the_text_takes_twice_the_steps(piece: str) -> None:
+    """What is done with the matches of patterns reads on as well: to a closing quote, or bracket, or line."""
+    once, twice = lines_run(piece * 300), lines_run(piece * 600)
+    assert twice <= 2.1 * once + 50
 
 
 def test_labels_are_names_in_json() -> None:

@@ -13,7 +13,7 @@ import trio
 
 from tests import forks
 
-__all__ = ["eventually", "limited", "steps_within"]
+__all__ = ["allow_ctrl_c", "eventually", "limited", "steps_within"]
 
 T = TypeVar("T")
 
@@ -58,11 +58,11 @@ def limited(seconds: float, *, cleanup: float = 30) -> Iterator[None]:
     """
 
     def fail(*_: object) -> None:
-        # What waits for one, also on the way out, waits no longer, and nothing is left running.
+        # Then nothing waits for one any longer, on the way out either, and nothing is left running.
         for process in forks.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        # Not an `Exception`, which what it strikes might handle.
+        # This does not raise an `Exception`: the code that it strikes might handle one.
         pytest.fail(f"this has waited for {seconds:g} seconds, without an end")
 
     handler = signal.signal(signal.SIGALRM, fail)
@@ -72,3 +72,13 @@ def limited(seconds: float, *, cleanup: float = 30) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, *around)
         signal.signal(signal.SIGALRM, handler)
+
+
+def allow_ctrl_c() -> None:
+    """Give this process Python's handler of SIGINT, and what it starts the default, if it began without.
+
+    A shell has what it starts in the background, as in ``nohup pytest &``, ignore SIGINT (POSIX, XCU 2.11). Python then
+    installs no handler, and every process that a test starts would ignore it as well.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

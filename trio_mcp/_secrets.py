@@ -53,7 +53,7 @@ class Place(IntEnum):
 # Names are compared by their words, in lower case: `apiKey`, `API-KEY` and `api_key` are `_api_key_`.
 _WORD = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-# Wherever they stand, also without a sign between the words: PGPASSWORD, hapikey, accesstoken.
+# These may stand anywhere in a name, and need no sign between the words: PGPASSWORD, hapikey, accesstoken.
 _ANYWHERE = late_pattern(
     "passw(or)?d|passphrase|passcode|secret(?!ar)|credential|cookie|jwt|bearer|authorization"
     "|(api|access|private|signing|encryption|subscription|functions)key|accesssignature|connectionstring"
@@ -61,7 +61,7 @@ _ANYWHERE = late_pattern(
 )
 _SESSION = late_pattern("sess(ion)?id")
 
-# Keys and codes that are secrets in JSON as well, where nearly all others are not.
+# These keys and codes are secrets in JSON as well, where nearly all others are not.
 _KEYS: Final = (
     "account|admin|aes|anon|app|application|auth|client|consumer|decryption|deploy|function|hmac|ingestion|insert"
     "|integration|license|master|rapidapi|rest|role|routing|server|service|session|shared|sign|ssh|storage|symmetric"
@@ -82,20 +82,20 @@ _BY_PLACE: Final = {
 
 # The words around it tell that a name is not that of a secret, though it contains one.
 _HARMLESS = late_pattern(
-    # Of language models, of the protocol, of parsers, of pages of results; of rates.
+    # These tokens are counted by language models, or belong to the protocol, to parsers and to pages of results.
     "_(progress|max|min|input|output|total|prompt|completion|stop|eos|bos|pad|unk|sep|cls|unexpected|next|prev|previous"
     "|page|pagination|continuation|continue|sync|resume|starting)_tokens?_"
     "|_(cached|limit|new|reasoning|remaining|special|thinking|used)_tokens_|_tokens_(left|per|remaining|used)_"
     "|_token_(address|bucket|ids?|ring|symbol)_|ratelimit|_rate_limit_"
-    # Of tables and caches, of keyboards, and of WebSocket (RFC 6455, section 4.1).
+    # These keys belong to tables and caches, to keyboards, and to WebSocket (RFC 6455, section 4.1).
     "|_(primary|foreign|sort|partition|hash|range|row|cache|surrogate|idempotency|dedup|deduplication|public|publishable"
     "|lookup|object|parent|group|composite|natural|unique|index|socket|translation|registry|hot|arrow|enter|shift"
     "|ctrl|alt|tab|escape)_keys?_|_(gpio|led)_pin_"
-    # What tells of a secret: its type, where it comes from, how long it lasts.
+    # These words tell of a secret: its type, where it comes from, how long it lasts.
     "|_(types?|type_hint|endpoints?|ur[li]s?|supported|methods?|algs?|algorithms?|counts?|limits?|usage|length|size"
     "|expiry|expires|expires_(in|at|on)|expiration|ttl|lifetime|policy|required|enabled|format|budget|servers?|names?"
     "|prefix|file|path|dir|directory|version|status|details|description|issuer|audience|provider|scopes?)_$"
-    # Extensions of the protocol, which are named after what they do.
+    # Extensions of the protocol are named after what they do.
     "|^_io_modelcontextprotocol_"
 )
 
@@ -107,7 +107,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
         name: The name, in any style.
         place: Where it stands.
     """
-    # A peer may choose it.
+    # A peer may choose it, of any length.
     if len(name) > MAX_NAME:
         name = f"{name[: MAX_NAME // 2]} {name[-MAX_NAME // 2 :]}"
     return _is_secret(name, place)
@@ -115,7 +115,7 @@ def is_secret(name: str, place: Place = Place.FIELD) -> bool:
 
 @lru_cache(1024)
 def _is_secret(name: str, place: Place) -> bool:
-    # An environment variable, or a header field, wherever it is named.
+    # It is an environment variable or a header field, wherever it is named.
     if place is Place.FIELD and (name.isupper() or "-" in name):
         place = Place.WIRE
     words = f"_{'_'.join(_WORD.findall(name))}_".lower()
@@ -151,7 +151,8 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
-    # PEM (RFC 7468): to its end, or of the whole text that was cut; an old one has lines with hyphens at the top.
+    # PEM (RFC 7468) reaches to its last line, or to the end of a text that was cut. An old one has lines with hyphens
+    # at the top.
     (
         late_pattern(
             r"-----BEGIN (?:RSA |EC |DSA |OPENSSH |ENCRYPTED |ANY |PGP )?PRIVATE KEY(?: BLOCK)?-----"
@@ -160,8 +161,8 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         MASK,
     ),
     (late_pattern(r"PuTTY-User-Key-File-[0-9]:[\s\S]*"), MASK),
-    # Credentials of HTTP with their scheme (RFC 9110, section 11.4). In a sentence the next
-    # word has none of these characters.
+    # Credentials of HTTP have their scheme before them (RFC 9110, section 11.4). In a sentence, the word behind one has
+    # none of these characters.
     (
         late_pattern(r"\b(Bearer|DPoP|Negotiate|ApiKey|GenieKey|FlyV1)\s{1,16}+([\w.~+/=-]{8,}+)", re.IGNORECASE),
         _where(r"[0-9+/=_.-]", lambda found: f"{found[1]} {MASK}"),
@@ -174,9 +175,9 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
         late_pattern(r"\b(Digest)\s{1,16}+([^\r\n]{8,}+)", re.IGNORECASE),
         _where(r"response=", lambda found: f"{found[1]} {MASK}"),
     ),
-    # A JSON Web Token, signed or encrypted: the first one of a run.
+    # A JSON Web Token, signed or encrypted, begins with an object; what follows in the same run goes with it.
     (late_pattern(r"\beyJ([\w.-]{5,}+)"), _where(r"\w\.[\w-]+\.")),
-    # Keys of APIs that begin so that they are found. Short words alone are a name: `hf_hub_enable_transfer`.
+    # Many APIs have their keys begin so that they are found. Short words alone are a name: `hf_hub_enable_transfer`.
     (
         late_pattern(
             r"\b((?:sk[-_]|[pr]k_(?:live|test)_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat)-"
@@ -193,10 +194,10 @@ _LOOKS: Final[tuple[tuple[re.Pattern[str], _Instead], ...]] = (
     (late_pattern(r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"), MASK),  # of Mailchimp
     (late_pattern(r"\b[0-9a-f]{36}NRAL\b"), MASK),  # of New Relic
     (late_pattern(r"\b[0-9]{8,10}:AA[\w-]{33}"), MASK),  # of a bot of Telegram
-    # Addresses that are keys themselves: webhooks of Slack and Discord.
+    # The addresses of webhooks, here of Slack and Discord, are keys themselves.
     (late_pattern(r"(?<=hooks\.slack\.com/)[\w/-]{8,}+"), MASK),
     (late_pattern(r"(?<=/api/webhooks/)[\w/-]{8,}+"), MASK),
-    # The user and the password in a URL.
+    # A URL may hold a user and a password.
     (late_pattern(r"(?<=://)[^\s/?#\"'<>\\]++"), _without_user),
 )
 
@@ -210,8 +211,8 @@ def mask_text(text: str) -> str:
 
 # --- names in a text --------------------------------------------------------------------------------------------------
 
-# A name and how its value begins: in a query, in environment variables, in headers, on a command line, in JSON, YAML,
-# Python and XML, also within strings, where quotes have backslashes before them.
+# This finds a name, and how its value begins: in a query, in environment variables, in headers, on a command line, in
+# JSON, YAML, Python and XML. Within strings, quotes have backslashes before them.
 _NAMED = late_pattern(
     r"""(?:(?<![\w.%-])|(?<=%3F)|(?<=%26)|(?<=%23))(-{1,2}+)?+([A-Z0-9_][\w.-]{0,199}+)"""
     r"""(?:\\{0,15}+["'`]?+[^\S\n]{0,64}+(?:={1,3}+>?+|:=?+|%3D)[^\S\n]{0,64}+(?:\n[ \t]{0,64}+)?+"""
@@ -266,7 +267,7 @@ def _without_named(text: str) -> Iterator[str]:
     at = 0
     label, label_end = "", -_BETWEEN
     for found in _NAMED.finditer(text):
-        # Inside a value that is masked already: an assignment in it would be shown from there on.
+        # It is inside a value that is masked already: an assignment in it would be shown from there on.
         if found.start() < at:
             continue
         name, begins = found[2], found.end()
@@ -352,7 +353,7 @@ def _block(text: str, found: re.Match[str]) -> tuple[str, int]:
     own = len(head) - len(head.lstrip(" -"))
     first = text.rfind("\n", found.end(2), begins) + 1
     if begins - first <= own:
-        # As far to the left as the name: a value, or the next name, whose own value is looked at by itself.
+        # It is as far to the left as the name: a value, or the next name, whose own value is looked at by itself.
         value = _UNQUOTED.match(text, begins)
         return (MASK, begins if value is None or value[0].endswith(":") else value.end())
     end = begins

@@ -196,6 +196,16 @@ def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
     assert wire.errors.strip() in (b"", b"SLEEPING")
 
 
+def test_a_server_in_the_background_of_a_shell_ignores_an_interrupt_and_ends_on_sigterm() -> None:
+    """A shell starts what it puts into the background so; docs/how-to/serving.md says it."""
+    with process_peer(["sh", "-c", 'trap "" INT; exec "$@"', "sh", *NOISY]) as wire:
+        wire.process.send_signal(signal.SIGINT)
+        wire.send(call(1, "big", size=10))
+        assert wire.receive()["id"] == 1
+        wire.process.send_signal(signal.SIGTERM)
+        assert wire.process.wait(PROMPT) == -signal.SIGTERM
+
+
 def test_sigterm_ends_a_server_whose_client_never_reads() -> None:
     """Answers wait in the pipe and in bounded queues (`tests/session/test_limits.py` measures them)."""
     with process_peer(NOISY) as wire:

@@ -23,8 +23,8 @@ NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 TAKEN = ("pytest", "pytest_trio", "tests")
 """Modules that the project itself has or installs, besides this package and what it needs."""
 
-CLONE = '"$TRIO_MCP"'
-WHERE = """
+_CLONE = '"$TRIO_MCP"'
+_WHERE = """
 `TRIO_MCP` is the folder of a clone of trio_mcp. Leave it out once `trio-mcp` is on the package index.
 """
 
@@ -181,8 +181,8 @@ def run(options: argparse.Namespace) -> int:
     quoted = source and shlex.quote(source)
     # The README goes to other machines, which have no folder of this one.
     local = source.startswith("/")
-    install = _install(CLONE if local else quoted)
-    where = WHERE if local else ""
+    install = _install(_CLONE if local else quoted)
+    where = _WHERE if local else ""
     try:
         folder.mkdir()
         for path, text in FILES.items():

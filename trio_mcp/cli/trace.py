@@ -112,8 +112,7 @@ class Trace:
             case Malformed(reason=reason):
                 self._write(mark, "malformed", f" {mask_text(reason)}", style="error")
             case Failure(error=exc):
-                # It may quote a command line.
-                self._write(NOTE, "lost", f" {mask_words(mask_text(str(exc)).split(' '))}", style="error")
+                self._write(NOTE, "lost", f" {mask_text(str(exc))}", style="error")
 
     def _to(self, mark: str, id_: RequestId | None) -> str:
         if id_ is None:

@@ -82,7 +82,7 @@ async def served(
     options = attrs.evolve(options or HttpOptions(), runner=chosen.runner())
     made, stop = made or Made(), trio.Event()
     serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop, **arguments)
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             url = await nursery.start(serve)
             base = "/".join(url.split("/")[:3])

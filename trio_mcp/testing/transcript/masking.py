@@ -124,7 +124,7 @@ class Masker:
 
     def _object(self, value: dict[Any, Any], how: _As, where: _Where) -> dict[Any, Any]:
         schema = how is not _As.TEXT and _is_schema(value, where)
-        # Of a pair, one member has the name of what the other one holds.
+        # One member of a pair has the name of what the other one holds.
         names = {LABELS[label]: value[label] for label in LABELS if isinstance(value.get(label), str)}
         if value.get("kind") == "Secret":  # of Kubernetes
             names |= dict.fromkeys(("data", "stringData"), "secret")
