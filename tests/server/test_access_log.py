@@ -125,7 +125,7 @@ HOSTILE = (
         *("POST", "/mcp", {}, b'{"jsonrpc": "2.0", "id": 1, "method": "a\\udfff"}'),
         r"127.0.0.1 POST /mcp 400 (malformed|a%5Cudfff)",
     ),
-    ("what is no UTF-8", "GET", "/%ff%fe", {}, b"", r"127.0.0.1 GET /\S+ 404"),
+    ("bytes that are not UTF-8", "GET", "/%ff%fe", {}, b"", r"127.0.0.1 GET /\S+ 404"),
 )
 
 

@@ -271,7 +271,7 @@ async def test_a_running_tool_ends_before_the_lifespan_exits() -> None:
     assert recorder.events == ["in", "tool ended", "out"]
 
 
-# --- what `Server.run` raises: the caller's line and one of ours, not the dozens of frames between them ---------------
+# --- what `Server.run` raises: the caller's line and one of the library, without what is between -------------------
 
 
 def _shown(run: Callable[[], None]) -> tuple[str, list[str]]:

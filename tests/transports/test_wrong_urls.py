@@ -31,10 +31,10 @@ async def url_of(nursery: trio.Nursery, tls: Path) -> AsyncIterator[Callable[[st
     https: str = await nursery.start(lambda task_status: server.serve_http(config=config, task_status=task_status))
     ws: str = await nursery.start(lambda task_status: server.serve_websocket(port=0, task_status=task_status))
     listener = trio.socket.socket()
-    await listener.bind(("127.0.0.1", 0))  # bound, and nobody listens
+    await listener.bind(("127.0.0.1", 0))  # bound, but not listening
     places = {
         **{name: url.partition("://")[2] for name, url in {"http": http, "https": https, "ws": ws}.items()},
-        "nobody": f"127.0.0.1:{listener.getsockname()[1]}/mcp",
+        "none": f"127.0.0.1:{listener.getsockname()[1]}/mcp",
     }
     yield places.__getitem__
     listener.close()
@@ -50,7 +50,7 @@ WRONG: tuple[tuple[str, str, type[TrioMcpError], str], ...] = (
     ("http", "ws", TrioMcpError, "a client's URL begins with ws:// or wss://"),
     ("tls", "http", TransportError, "is it without TLS"),
     *(
-        (scheme, "nobody", TransportError, "Connection refused; is the server running?")
+        (scheme, "none", TransportError, "Connection refused; is the server running?")
         for scheme in ("http", "ws", "tcp")
     ),
 )

@@ -188,7 +188,7 @@ class Settings:
             ours: The exception type that this library raises there; its text makes sense without the type's name.
         """
         context.failure = exc
-        # Frames of ours and of Trio's say nothing about what the user's own function has raised.
+        # The frames of this library and of Trio say nothing about what the user's own function has raised.
         traceback = exc.__traceback__ if is_raised_inside(exc) else outer_frames(exc.__traceback__)
         advice = ASYNCIO if isinstance(exc, RuntimeError) and "no running event loop" in str(exc) else ""
         # Logged even if the client gets to see it: the traceback is for the server's operator.
