@@ -256,7 +256,7 @@ async def run(chosen: Sequence[Case], jobs: int) -> int:
             nursery.start_soon(one, case)
     print(
         f"{len(chosen)} runs, {bad} with a problem; statuses {dict(sorted(statuses.items()))}; "
-        f"the longest took {max(over, default=0):.1f} s more than its time, {max(own, default=0):.1f} s by its own clock"
+        f"the longest took {max(over, default=0):.1f} s too long, {max(own, default=0):.1f} s of it by its own clock"
     )
     return bad
 
